@@ -90,7 +90,7 @@ class Application:
             await wiring.aclose()
 
     def _methods(self, path: str) -> str:
-        """The value of the `Allow` header for `path`. For an unknown path, all methods that any path of the gateway
+        """The value of the `Allow` header for `path`. If `path` is unknown, all methods that any path of the gateway
         accepts."""
         if at(path):
             return "OPTIONS, POST"
@@ -98,8 +98,8 @@ class Application:
 
     def endpoint(self, path: bytes) -> Inference | None:
         """The endpoint that answers a POST to `path`; None if Starlette answers it. The gateway's own HTTP protocol
-        calls the endpoint directly, without ASGI. For a path that ends with a slash, None: such a request goes through
-        ASGI, which removes the slash."""
+        calls the endpoint directly, without ASGI. The result is also None if `path` ends with a slash, because only
+        ASGI requests are served with the slash removed."""
         return self._inference if path.isascii() and at(path.decode()) else None
 
     def socket_at(self, path: bytes) -> bool:
@@ -184,8 +184,8 @@ def _routes(wiring: Wiring) -> list[Route]:
 
 
 def troubles(worker: Worker) -> list[str]:
-    """Sentences about problems with workers and restarts, from a file that the supervisor writes. Empty without a
-    supervisor."""
+    """Sentences about problems with workers and with restarts. They are read from a file that the supervisor writes.
+    Empty if there is no supervisor."""
     try:
         return list(orjson.loads(worker.settings.paths.runtime.read_bytes()).get("troubles", ()))
     except (OSError, ValueError):  # no supervisor runs

@@ -50,6 +50,12 @@ class GatewayError(Exception):
     kind = "api_error"
     """The value of OpenAI's `error.type`."""
     retryable = False
+    retry_header: bool | None = None
+    """The value of the backend's `x-should-retry` header; None if it sent none."""
+    needs_operator = False
+    """Whether only the gateway's operator can correct the cause, for example a key, an account or an address."""
+    no_quota = False
+    """Whether the account of the gateway's key at the backend has no quota left. Waiting then does not help."""
 
     def __init__(self, message: str, *, param: str | None = None, retry_after_s: float | None = None) -> None:
         if len(message) > _LONGEST_MESSAGE:
@@ -201,23 +207,20 @@ class BackendError(GatewayError):
     """The failure of one attempt. `backend`: name of the backend."""
 
     status, code, retryable = 502, "backend_error", True
-    retry_header: bool | None = None
-    """The value of the backend's `x-should-retry` header; None if it sent none."""
-    needs_operator = False
-    """Whether only the gateway's operator can correct the cause, for example a key, an account or an address."""
 
     def __init__(self, message: str, *, backend: str = "", retry_after_s: float | None = None) -> None:
         super().__init__(message, retry_after_s=retry_after_s)
         self.backend = backend
 
     def of_operator(self) -> Self:
-        """Mark this error as one that only the operator can correct, and return it. An attempt with such an error is
-        not repeated."""
+        """Mark this error as one whose cause only the operator can correct, and return it. After this error, the
+        attempt is not repeated."""
         self.retryable, self.needs_operator = False, True
         return self
 
     def heed(self, should_retry: bytes | None) -> None:
-        """Apply the value of the backend's `x-should-retry` header, if the backend sent it."""
+        """Apply the value `should_retry` of the backend's `x-should-retry` header. Does nothing if the backend did not
+        send the header."""
         if should_retry in (b"true", b"false"):
             self.retryable = self.retry_header = should_retry == b"true"
 
@@ -251,8 +254,6 @@ class NotSpoken(BackendFailed):
 
 class BackendRateLimited(BackendError):
     status, code, kind = 429, "backend_rate_limited", "rate_limit_error"
-    no_quota = False
-    """Whether the account of the gateway's key has no quota left. Waiting then does not help."""
 
 
 class BackendRefused(BackendError):
@@ -289,9 +290,9 @@ _ADVICE = {
 
 
 class AllBackendsFailed(GatewayError):
-    """All attempts failed, or none could be made. Status 429 if every attempt was rate-limited; then the code is
-    `rate_limit_exceeded`, or `insufficient_quota` if no account has quota left. Status 503 if each attempt was
-    rate-limited or overloaded, or if none was made. Otherwise 502."""
+    """All attempts failed, or no attempt could be made. The status is 429 if every attempt was rate-limited; the code
+    is then `rate_limit_exceeded`, or `insufficient_quota` if no account has quota left. The status is 503 if each
+    attempt was rate-limited or overloaded, or if no attempt was made. In all other cases it is 502."""
 
     code, retryable = "all_backends_failed", True
 
@@ -299,16 +300,14 @@ class AllBackendsFailed(GatewayError):
         limited = bool(failures) and all(isinstance(failure, BackendRateLimited) for failure in failures)
         full = all(isinstance(failure, BackendRateLimited | BackendOverloaded) for failure in failures)
         self.status = 429 if limited else 503 if full else 502
-        if limited and all(getattr(failure, "no_quota", False) for failure in failures):
+        if limited and all(failure.no_quota for failure in failures):
             self.code, self.kind, self.retryable = BudgetExhausted.code, BudgetExhausted.kind, False
         elif limited:
             self.code, self.kind = LimitExceeded.code, LimitExceeded.kind
         elif failures and full:
             self.kind = "overloaded_error"
-        operators = bool(failures) and all(
-            getattr(failure, "needs_operator", False) and not failure.retryable for failure in failures
-        )
-        if operators or (failures and all(getattr(failure, "retry_header", None) is False for failure in failures)):
+        operators = bool(failures) and all(failure.needs_operator and not failure.retryable for failure in failures)
+        if operators or (failures and all(failure.retry_header is False for failure in failures)):
             self.retryable = False
         waits = [failure.retry_after_s for failure in failures if failure.retry_after_s is not None]
         unreachable = bool(failures) and all(isinstance(failure, BackendUnreachable) for failure in failures)

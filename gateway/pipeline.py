@@ -128,7 +128,7 @@ class Pipeline:
     ) -> Answer:
         """Get an answer for the gateway's own use, before `deadline` (loop time). Limits and cache are not used.
 
-        When the method returns or raises, the answer is closed, and its cost is journalled and stored in
+        When this method returns or raises an error, the answer is closed, and its cost is in the journal and in
         `record.cost_pico`. The caller settles `hold`. Raises GatewayError.
         """
         answer: Answer | None = None
@@ -185,7 +185,8 @@ class Reply:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close the reply. Only the last step awaits, so no cancellation can interrupt the earlier steps."""
+        """Close the reply. Only the last step of closing awaits, so a cancellation cannot interrupt the steps before
+        it."""
         late = None
         try:
             self._deadline.__exit__(kind, error, trace)

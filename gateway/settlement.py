@@ -89,9 +89,9 @@ class Outcome(Protocol):
         ends."""
 
     def close(self, leave: Callable[[], None]) -> None:
-        """Settle the cost, unless that has been done. Then call `leave`, which releases the request's limits and
-        records its end. If a background task still works for this request, `leave` is called when the task ends. This
-        method does not await."""
+        """Settle the cost, if this has not been done. Then call `leave`, which gives back the request's share of the
+        rate limits and records the end of the request. If a background task still works for this request, `leave` is
+        called when the task ends. This method does not await."""
 
 
 class Unpaid:
@@ -154,8 +154,8 @@ class JoinedAnswer(Unpaid):
 
 
 class PaidAnswer:
-    """An answer from a backend, whose cost must be settled. The answer may continue after its own request has ended, if
-    other requests share it."""
+    """An answer from a backend. Its cost must be settled. If other requests share the answer, it may continue after its
+    own request has ended."""
 
     answer: Answer | None = None
     published = False
@@ -251,7 +251,8 @@ class PaidAnswer:
             settlement.sampler.offer(self._request, self._record, answer)
 
     def settle(self) -> None:
-        """Price, journal and settle the answer, unless a separate task publishes it. That task then settles it."""
+        """Price, journal and settle the answer. If a separate task publishes the answer, that task settles it, and this
+        method does nothing."""
         if not self.published:
             self._settle_once()
 

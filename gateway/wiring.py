@@ -140,8 +140,8 @@ class Watched(Protocol):
 
 
 class Wiring:
-    """All parts of a worker. A part is opened after the parts that it needs, and closed before them. If opening a part
-    fails, the parts that are already open are closed."""
+    """All parts of a worker. Each part is opened after the parts that it needs, and is closed before them. If a part
+    cannot be opened, the parts that are already open are closed."""
 
     def __init__(self, worker: Worker) -> None:
         self.worker = worker
@@ -165,7 +165,8 @@ class Wiring:
         self._begin()
 
     def _begin(self) -> None:
-        """Load the embedder and the classifier in the background, if a team that has a key uses them by its policy."""
+        """Start to load the embedder and the classifier in the background. Each of them is loaded only if a team that
+        has a key uses it by its policy."""
         policies = [self.policies.current.find(team)[0] for team in self.ring.teams]
         if any(policy.cache.enabled and policy.cache.semantic.enabled for policy in policies):
             self.cache.begin_by_meaning()
@@ -405,8 +406,8 @@ class Wiring:
             self.telemetry.watch(name, part.stats)
 
     async def _backends(self) -> Sequence[Backend]:
-        """The backends in gateway.yaml, or, without such a list, the backends found on this machine. Facts that are
-        missing come from the catalogue of prices."""
+        """The backends in gateway.yaml. If gateway.yaml has no list of backends, the backends found on this machine.
+        Facts that are missing come from the price list."""
         worker = self.worker
         found = await backends_of(worker.settings.config, worker.local_model_url, worker.simulate)
         return grouped([self.prices.complete(backend) for backend in found], worker.settings.config.model_groups)

@@ -31,8 +31,8 @@ PATIENCE_S = 10.0
 """Seconds for which a request waits for the holds of other requests to end. After that, the budget counts as too small
 for all of them together."""
 _GENEROUS_PATIENCE_S = 5.0
-"""Seconds for which a request waits for a high cap, which hardly any answer reaches. After that, it takes a
-lower cap."""
+"""Maximum seconds for which a request waits until the budgets allow a high cap on its output tokens. Hardly any answer
+reaches such a cap. After this time, the request gets a lower cap."""
 _LEAST_TOKENS = 16
 """Minimum number of tokens to which an answer is capped. A call with fewer tokens is not worth its cost."""
 _STEP_TOKENS = 256
@@ -57,7 +57,8 @@ class BudgetHold:
     end, whether or not the hold was settled.
 
     `covers`: a number of tokens; `grow` must be called before `Attempt.seen` exceeds it. `output_limit`: maximum output
-    tokens per answer that may be requested of the backend, because the held money pays for no more; None: no limit.
+    tokens per answer that the held money pays for; None: no limit. The gateway may not ask a backend for a longer
+    answer.
     """
 
     __slots__ = (
@@ -115,9 +116,9 @@ class BudgetHold:
     async def extend(
         self, backend: Backend, input_tokens: int, attached: Attached = NOTHING_ATTACHED, *, marked: bool = False
     ) -> None:
-        """Hold money for a call of `backend`, in addition to what is held already. `input_tokens`: input of the call,
-        including `attached`. `marked`: whether the gateway marks the prompt for the backend's cache. Raises
-        BudgetExhausted."""
+        """Hold money for a call of `backend`, in addition to the money that is held already. `input_tokens`: input of
+        the call, including `attached` (the tokens of images, sound and documents). `marked`: whether the gateway marks
+        the prompt for the backend's cache. Raises BudgetExhausted."""
         group = self._group
         if self._known or self._call is not None:
             self._begin_anew()
@@ -153,8 +154,8 @@ class BudgetHold:
         self._calls[max(self._parts)] = call
 
     def _price(self, group: MoneySource, backend: Backend) -> Price | None:
-        """The price from which the hold is computed; None if nothing is held. Raises BudgetExhausted if the price is
-        unknown and a hard budget requires a price."""
+        """The price from which the hold is computed. None if the price is unknown and no hard budget requires a price;
+        then nothing is held. Raises BudgetExhausted if the price is unknown and a hard budget requires a price."""
         price = group.price(backend)
         if price is None:
             if not backend.simulated:
@@ -178,8 +179,8 @@ class BudgetHold:
         return held
 
     def _begin_anew(self) -> None:
-        """Prepare for another attempt. The data of the previous attempt are kept, because its answer may still be
-        served."""
+        """Prepare for another attempt. The data of the previous attempt are kept, because the client may still get the
+        answer of that attempt."""
         if self._known:
             self._limits[max(self._parts)] = self.covers, self.output_limit
         self.covers, self.output_limit, self._call, self._place, self._known = EVER, None, None, None, False
@@ -267,8 +268,8 @@ class BudgetHold:
             self.covers = tokens * 3 // 4 - 1
 
     async def _resize(self, part: int, patience_s: float) -> None:
-        """Change the hold to `part` units for the next attempt, plus what earlier attempts have cost or may
-        still cost."""
+        """Change the money that is held for the request. The new amount is `part` units for the next attempt, plus the
+        cost of earlier attempts, plus what earlier attempts may still cost."""
         group, attempts = self._group, self._record.attempts
         parts = {len(attempts): part}
         for place, held in self._parts.items():
@@ -325,8 +326,8 @@ class BudgetHold:
             self._parts[place] += units
 
     def follow(self, attempt: Attempt) -> None:
-        """Make `covers` and `grow` refer to `attempt`, whose answer is served. Needed if money is held for several
-        attempts."""
+        """Make `covers` and `grow` refer to `attempt`, whose answer the client gets. The call is needed if money is
+        held for several attempts."""
         place = self._record.attempts.index(attempt)
         if place in self._limits and place in self._parts:
             self._call = self._calls.get(place)

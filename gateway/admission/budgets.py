@@ -76,7 +76,8 @@ class Budgets:
         self._patience_s, self._time, self._prices = patience_s, clock, prices
         self._expectations = OutputForecasts()
         self._by_lineage: dict[str, _KeyBudgets] = {}
-        """Lineage of a key → the counter groups of the key in the current windows."""
+        """Lineage of a key → the counter groups of the key in the current windows. A lineage is a key together with the
+        keys that replaced it by rotation."""
         self._earlier: dict[str, _KeyBudgets] = {}
         """Lineage of a key → the counter groups of the key in the previous windows. Requests that began in those
         windows are settled there."""
@@ -96,8 +97,8 @@ class Budgets:
         return {**own, **{f"leases.{name}": value for name, value in self._leases.stats().items()}}
 
     def accounts(self) -> Iterator[tuple[Policy, BudgetWindow]]:
-        """For teams with pacing, yield the windows in use of the team's and the organisation's budgets. Budgets of
-        keys, end users and sessions are left out."""
+        """Yield the budget windows in use of each team whose policy paces spend, and of the organisation of such a
+        team. Budgets of keys, end users and sessions are left out."""
         for key_budgets in self._by_lineage.values():
             if key_budgets.policy.pacing.enabled:
                 for group in key_budgets.groups:
@@ -108,19 +109,16 @@ class Budgets:
     async def refuse_exhausted(
         self, tenant: Tenant, end_user: str = "", at: float | None = None, session: str = ""
     ) -> None:
-        """Raise BudgetExhausted if a budget is exhausted whose policy refuses all requests, even cache hits. The error
-        names the budget.
-
-        `at`: time at which the request began (Unix seconds); None: now.
-        """
+        """Raise BudgetExhausted if a budget is exhausted whose policy then refuses all requests, even cache hits. The
+        error names the budget. `at`: time at which the request began (Unix seconds); None: now."""
         for group in self._groups_of(tenant, end_user, session, self._time() if at is None else at):
             if group.refusing and not group.sound(_FRESH_S) and (account := await self._spent(group)):
                 self._counts["exhausted"] += 1
                 raise group.refuse(account)
 
     async def _spent(self, group: CounterGroup) -> BudgetWindow | None:
-        """The exhausted budget of `group`; None if no budget is exhausted. Counters whose known values are old are read
-        again first."""
+        """The exhausted budget of `group`; None if no budget is exhausted. If the values that this worker knows are
+        old, the counters are read again first."""
         for max_age_s in (_FRESH_S, _EXHAUSTED_FRESH_S):
             try:
                 await group.look(max_age_s)
@@ -131,7 +129,8 @@ class Budgets:
         return group.exhausted()
 
     def hold(self, tenant: Tenant, record: Record, request: CompletionRequest | None = None) -> RequestHold:
-        """An empty hold for one request. Fields of `request` may limit the length of its answer."""
+        """A hold for one request, in which no money is held yet. `request`: its fields may limit the length of the
+        answer."""
         self._counts["holds"] += 1
         groups: tuple[MoneySource, ...] = self._groups_of(tenant, record.end_user, record.session, record.started_at)
         if (most := tenant.policy.max_usd_per_request) is not None:
@@ -162,8 +161,9 @@ class Budgets:
         return groups
 
     def _of_other_window(self, tenant: Tenant, at: float) -> _KeyBudgets:
-        """The counter groups of the tenant's key for the windows at the time `at`, if these windows are not the most
-        recent ones. The groups of earlier windows are kept while requests that began in them are in progress."""
+        """The counter groups of the tenant's key in the windows that contain the time `at`. Used if these are not the
+        most recent windows. The groups of earlier windows are kept while requests that began in these windows are in
+        progress."""
         lineage = tenant.key.lineage
         last, key_budgets = self._by_lineage.get(lineage), self._earlier.get(lineage)
         if (

@@ -49,8 +49,8 @@ class CallCost:
         return pico_to_nano_up(most)
 
     def affordable(self, units: int) -> int:
-        """Number of output tokens that `units` pay for in addition to the input. Negative if `units` do not pay for the
-        input."""
+        """The number of output tokens that `units` pay for, after the input was paid from them. Negative if `units` do
+        not even pay for the input."""
         begun = self.cost(0)
         thousand = self.cost(1000) - begun
         return (units - begun) * 1000 // max(thousand, 1)

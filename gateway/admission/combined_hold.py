@@ -25,8 +25,9 @@ class BudgetHolds:
     async def extend(
         self, backend: Backend, input_tokens: int, attached: Attached = NOTHING_ATTACHED, *, marked: bool = False
     ) -> None:
-        """Hold money for a call of `backend` in each hold. Raises BudgetExhausted. After this error, some holds stay
-        larger than needed until the next call or the end."""
+        """Hold money for a call of `backend` in each of the holds. Raises BudgetExhausted if one of the holds cannot
+        grow. The holds that grew before this error keep the additional money until the next call or the end of the
+        request."""
         for part in self._parts:
             await part.extend(backend, input_tokens, attached, marked=marked)
         self.output_limit = min(
@@ -42,8 +43,8 @@ class BudgetHolds:
         self._cover()
 
     def follow(self, attempt: Attempt) -> None:
-        """Make `covers` and `grow` refer to `attempt`, whose answer is served. Needed if money is held for several
-        attempts."""
+        """Make `covers` and `grow` refer to `attempt`, whose answer the client gets. The call is needed if money is
+        held for several attempts."""
         for part in self._parts:
             part.follow(attempt)
         self._cover()

@@ -22,7 +22,8 @@ _LOOK_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class BudgetWindow:
-    """One budget in one window. Its lease counts in the unit of its meter. A soft budget's lease has no limit."""
+    """One budget in one window, with its counter. The counter counts in the unit of the budget (dollars or tokens). If
+    the budget is soft, the counter has no limit."""
 
     budget: Budget
     owner: str
@@ -62,8 +63,9 @@ class Settled:
 
 
 class CounterGroup:
-    """The counters of a group of budgets. They are valid from the latest start to the earliest end of the budgets'
-    windows. All of them share one hash tag."""
+    """A group of budgets and their counters. The counters are valid from the latest start to the earliest end of the
+    budgets' windows. The names of all counters share one hash tag, so that one command of the state server can read
+    them together."""
 
     def __init__(
         self,
@@ -111,7 +113,8 @@ class CounterGroup:
         return min([lease.left for lease in self.leases])
 
     def sound(self, age_s: float) -> bool:
-        """Whether the counters were read within the last `age_s` seconds and `exhausted` returns None."""
+        """Whether the maximum cost of all calls must stay within a limit. If not, only the expected cost of each call
+        is held."""
         oldest = self._leases.now - age_s
         for lease in self.leases:
             if lease.seen <= oldest:
@@ -123,7 +126,8 @@ class CounterGroup:
         await self._leases.refresh(self.leases, max_age_s)
 
     def exhausted(self) -> BudgetWindow | None:
-        """A budget that is exhausted and whose policy then refuses all requests; None if there is none."""
+        """A budget of the group that is exhausted and whose policy then refuses all requests. None if there is no
+        budget of this kind."""
         for account in self.refusing:
             if account.lease.generation and account.lease.left <= 0:
                 return account
@@ -145,17 +149,16 @@ class CounterGroup:
         return messages.spent(self._named(account), self._time())
 
     def try_take(self, units: int, record: Record) -> bool:
-        """Take `units` from units that are leased already. Returns whether these were enough; if not, nothing was
-        taken."""
+        """Take `units` from the units that this worker has already leased, that is, reserved at the state server.
+        Returns whether they were enough; if not, nothing was taken."""
         if self.tag in self._leases.away:
             record.degraded.add("state")
         return self._leases.try_hold(self.leases, units)
 
     async def take(self, units: int, held: int, record: Record, patience_s: float) -> None:
-        """Take `units` that are not leased yet, in addition to the `held` units of the request. Asks the state server.
-
-        Waits up to `patience_s` seconds while only the holds of other requests prevent it. Raises BudgetExhausted.
-        """
+        """Take `units` for a request that already holds `held` units. This method asks the state server. Call it if the
+        units that this worker has leased (reserved in advance) are not enough. If the units are missing only because
+        other requests hold them, waits up to `patience_s` seconds. Raises BudgetExhausted."""
         wants = [(lease, units) for lease in self.leases]
         loop = asyncio.get_running_loop()
         deadline = loop.time() + patience_s
@@ -173,10 +176,11 @@ class CounterGroup:
             await self._freed.wait(min(_LOOK_S, left_s))
 
     async def stretch(self, units: int, held: int, record: Record) -> BudgetExhausted | None:
-        """Take `units` for an answer in progress, without waiting. Returns the error if a budget does not allow it.
+        """Take `units` for an answer in progress, without waiting. Returns an error if a budget has too few units left.
 
-        A budget that lets running answers finish is overdrawn. Raises BudgetExhausted if the counters cannot be read,
-        the leased units are not enough, and a hard budget says to refuse then.
+        There is one exception: if the budget's rule lets running answers finish, the units are taken although they
+        exceed the budget. If the state server is unavailable, `_without_state` decides, which may raise
+        BudgetExhausted.
         """
         wants, overdrawn = [(lease, units) for lease in self.leases], []
         try:

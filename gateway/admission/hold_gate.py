@@ -10,18 +10,16 @@ from gateway.errors import BudgetExhausted
 
 
 class HoldGate:
-    """Wraps the stream of `attempt`, which costs money. If no more money can be held, the stream breaks or is
-    truncated."""
+    """Wraps the stream of `attempt`, which costs money. If the budgets allow no more money to be held, the stream is
+    broken off or truncated."""
 
     def __init__(self, answer: Answer, attempt: Attempt, hold: Hold, record: Record) -> None:
         self._answer, self._attempt, self._hold, self._record = answer, attempt, hold, record
 
     async def pipe_to(self, take: Sink) -> bool:
-        """Like `Answer.pipe_to`. If the held money does not cover a piece, more money is held before the piece is
-        passed to `take`.
-
-        Raises BudgetExhausted if that is impossible, unless the budget's rule truncates the answer.
-        """
+        """Like `Answer.pipe_to`. If the held money does not cover a piece, more money is held before `take` gets the
+        piece. If no more money can be held, the budget's rule decides: either the answer is truncated, or
+        BudgetExhausted is raised."""
         answer, attempt, hold = self._answer, self._attempt, self._hold
         uncovered = b""
 

@@ -106,8 +106,8 @@ class Levels:
         return self._groups(tenant, at, [level])
 
     def _groups(self, tenant: Tenant, at: float, levels: Sequence[_Level]) -> tuple[CounterGroup, ...]:
-        """The counter groups of `levels`: one group for each meter. All units that a group counts are charged to all
-        its budgets. All `levels` must share one hash tag."""
+        """The counter groups of `levels`, one group for each meter (dollars or tokens). All units that a group counts
+        are charged to all budgets of the group. The counters of all `levels` must share one hash tag."""
         tag, rest = levels[0].tag, (self._leases, self._freed, self._time)
         return tuple(
             CounterGroup(tag, tenant.policy, meter, accounts, *rest)
@@ -135,8 +135,8 @@ class Levels:
             yield BudgetWindow(budget, level.owner, level.where, lease, limit, start, end)
 
     async def _spent_by(self, per: Subject, team: str, since: float, until: float, name: str) -> SpentReader:
-        """Read the spend of one end user or session from the ledger. Calls of this method during one read wait for it;
-        then one further read answers all of them."""
+        """Read the spend of one end user or session from the ledger. If this method is called again during a read, the
+        new calls wait. One further read then answers all waiting calls."""
         asked = per, team, since, until
         gathering = self._gatherings.get(asked)
         if gathering is None:
@@ -154,8 +154,8 @@ async def _base(known: Known, start: float, end: float, meter: Meter) -> int:
 
 
 class _Gathering:
-    """Combines reads of single values. A read that is requested while another read is in progress is done in the next
-    batch."""
+    """Combines reads of single values. If a value is requested while a read is in progress, the value is read with the
+    next batch."""
 
     def __init__(self, ask: Callable[[Sequence[str]], Awaitable[Mapping[str, SpentReader]]]) -> None:
         self._ask = ask

@@ -34,7 +34,7 @@ def refuses(bound: int, most: int, total: int, mine: int, teams: int, *, batch: 
     highest limit.
 
     `total` requests are in progress: `mine` of the same team, and `batches` with priority batch. `teams` is the number
-    of teams with requests, including this one. A team's share is `bound` divided by `teams`, and at most half of
+    of teams with requests, including this one. The share of a team is `bound` divided by `teams`, but at most half of
     `bound`. Above nine tenths of `bound`, only teams below their share may start a request. These teams may do so even
     if `total` exceeds `bound`, but not if `total` has reached `most`. Above eight tenths of `bound`, a batch request
     may start only if fewer than a twentieth of `bound` are batch requests.
@@ -153,7 +153,7 @@ class LoadShedder:
         return Overloaded(f"{why}; try again later, or send fewer requests at a time.", retry_after_s=self._wait_s())
 
     def _wait_s(self) -> float:
-        """Seconds after which a refused client should try again. In that time, the worker could serve all requests that
-        it refuses within one second. The value is randomised."""
+        """Seconds after which a refused client should try again. In this time, the worker could serve as many requests
+        as it refuses in one second. The value is randomised, so that not all clients retry at the same time."""
         needed = self._refused_per_s / max(1.0, self._served_per_s)
         return min(max(1.0, needed), _MOST_WAIT_S) * random.uniform(0.8, 1.4)  # noqa: S311 - spreads retries, no secret

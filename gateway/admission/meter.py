@@ -64,8 +64,8 @@ class Dollars:
 
 class Tokens:
     """Counts input and output tokens of every class. Tokens of simulated backends and of backends with price 0 do not
-    count: a tenant with an exhausted budget may still use these backends. Tokens of backends with unknown price count.
-    """
+    count, so a tenant with an exhausted budget may still use these backends. Tokens of backends with an unknown price
+    count."""
 
     name = "tokens"
 

@@ -46,8 +46,8 @@ def most_output(backend: Backend, request: CompletionRequest | None, input_token
 
 
 def may_write_cache(price: Price, backend: Backend, request: CompletionRequest | None, *, marked: bool = False) -> bool:
-    """Whether the backend may charge for prompt cache writes. Anthropic charges only if the client or the gateway
-    (`marked`) requests them. Other providers decide by themselves."""
+    """Whether the backend may charge for writing the prompt to its cache. Anthropic charges only if the client or the
+    gateway requests cache writes. Other providers decide by themselves. `marked`: whether the gateway requests them."""
     if price.cache_write_5m is None and price.cache_write_1h is None:
         return False
     if request is None or marked or not backend.facts.caches_marked_only:
@@ -57,7 +57,7 @@ def may_write_cache(price: Price, backend: Backend, request: CompletionRequest |
 
 def may_be_media(price: Price, request: CompletionRequest | None) -> bool:
     """Whether the answer may contain sound or images, which cost more than text. A model that generates images may
-    generate them unasked in a chat. A model that generates speech does so only on request."""
+    generate them in a chat even if nobody asked for them. A model that generates speech does so only on request."""
     if (price.audio is None and price.image is None) or request is None:
         return False
     asked = request.body.get("modalities")

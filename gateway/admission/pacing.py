@@ -25,7 +25,7 @@ class TeamBudgets(Protocol):
 
 
 class Pacer:
-    """Computes `pressures` in the background, so that requests only read a dictionary entry."""
+    """Computes `pressures` in the background, so that a request only has to read one dictionary entry."""
 
     def __init__(
         self, budgets: TeamBudgets, *, every_s: float = EVERY_S, clock: Callable[[], float] = time.time

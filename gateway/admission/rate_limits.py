@@ -44,7 +44,8 @@ class _Rule:
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """The names of three related response headers, and the rules of team and key whose values the headers can show."""
+    """The names of three response headers for one kind of limit (limit, rest, reset time), and the rules (of the team
+    and of the key) from which the values of the headers come. The headers show only one of these rules at a time."""
 
     limit: str
     remaining: str
@@ -122,8 +123,8 @@ class RateLimits:
             raise self._refuse(_spent(rule, tokens, short))
 
     def _share(self, wants: Sequence[Want]) -> NotEnough | None:
-        """Take `wants` from this worker's own share of each limit. Returns None, or the counter whose share is too
-        small."""
+        """Take `wants` from this worker's own share of each limit, because the state server is unavailable. Returns
+        None if that succeeded. Otherwise returns the counter whose share is too small."""
         step = self._leases.step
         for lease, units in wants:
             share = lease.limit // max(self._leases.workers, lease.workers)
@@ -175,7 +176,7 @@ class RateLimits:
 
 
 class Permit:
-    """The permission for one request to run. It ends with `release`."""
+    """The permission for one request to run. It is given back by calling `release`."""
 
     __slots__ = ("_account", "_leases", "_step", "_tokens")
 
@@ -193,14 +194,16 @@ class Permit:
                 self._leases.correct(rule.lease, tokens - charged, self._step)
 
     def release(self) -> None:
-        """End the permission, so that another request may run. If the permit was not settled, no backend was called."""
+        """End the permission, so that another request may run. If `settle` was not called, no backend was called, so
+        the request counts with 0 tokens."""
         if self._tokens is not None:
             self.settle(0)
         self._leases.give(self._account.gauges, 1)
 
 
 def _shown(what: What, rules: Sequence[_Rule]) -> _Shown:
-    """The headers for one kind of limit. Their names are those that OpenAI uses."""
+    """The names of the response headers for one kind of limit (`what`), as OpenAI writes them, and the `rules` whose
+    values the headers show."""
     names = (f"x-ratelimit-limit-{what}", f"x-ratelimit-remaining-{what}", f"x-ratelimit-reset-{what}")
     return _Shown(*names, tuple(rules), rules[0] if len(rules) == 1 else None)
 

@@ -62,8 +62,8 @@ class RequestLimit:
         return True
 
     async def take(self, units: int, held: int, record: Record, patience_s: float) -> None:
-        """Take `units`. Raises BudgetExhausted if these units and those that were taken before are more than
-        the limit."""
+        """Take `units` from the limit. Raises BudgetExhausted if the request would then have taken more than the
+        limit."""
         if not self.try_take(units, record):
             raise self._too_dear(units)
 

@@ -12,7 +12,8 @@ from gateway.errors import ToolLoop
 
 
 class LoopReport(NamedTuple):
-    """Repeated tool calls whose number has reached `loop_alert` of the policy. `rounds`: number of repetitions."""
+    """Tool calls that were repeated so often that their number has reached `loop_alert` of the policy. `rounds`: number
+    of repetitions."""
 
     team: str
     session: str

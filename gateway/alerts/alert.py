@@ -38,8 +38,8 @@ class Alert:
     """JSON values that are sent to receivers: `text` is for people, the other fields are for programs."""
 
     def addressed(self, target: str) -> str:
-        """The id of the delivery of this alert to the receiver `target`. If `target` is empty, the id of the alert
-        itself."""
+        """The id of the delivery of this alert to the receiver `target`. If `target` is empty, returns the id of the
+        alert itself."""
         return addressed(self.id, target)
 
 

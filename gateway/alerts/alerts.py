@@ -28,7 +28,8 @@ log = logging.getLogger(__name__)
 
 INTERVAL_S = 2.0
 PAUSE_FACTOR = 20
-"""Minimum pause after a check, in durations of that check. A check of a large ledger takes seconds."""
+"""Factor for the pause after a check: the pause is at least this many times as long as the check took. A check of a
+large ledger takes seconds."""
 
 
 class Alerts:

@@ -70,7 +70,8 @@ def of_record(record: Record) -> list[tuple[bytes, bytes]]:
 
 
 def _may_pass(pair: tuple[bytes, bytes], record: Record, backend: Backend) -> bool:
-    """Whether a backend's header may be relayed. Its rate limits are relayed only if the team has no limits."""
+    """Whether a header of the backend may be relayed to the client. The backend's rate limits are relayed only if the
+    team has no limits of its own."""
     name, value = pair
     if record.ratelimit if name.startswith(_LIMITS) else name in _WHOSE_ACCOUNT:
         return False

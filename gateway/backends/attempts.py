@@ -100,19 +100,19 @@ class Attempts:
         unsure: Backend | None = None,
         last_resort: bool = True,
     ) -> Relayed | Whole:
-        """Call the backends in order and return the first answer that begins.
-
-        `unsure`: the backend that is asked for log-probabilities; None: no backend is asked for them.
+        """Call the backends in order and return the first answer that begins. `unsure`: the backend that is asked for
+        log-probabilities; None: no backend is asked for them.
 
         If a backend refuses the request because the context is too long, and the context can be trimmed for this
         backend, the backend is called again. A backend whose circuit breaker is open is skipped. If every backend was
         skipped and `last_resort` is true, the backends are called although their breakers are open, with at most one
         such call at a time for each backend.
 
-        Raises BackendRefused at once, because another backend would refuse the request too. There are two exceptions:
-        after status 403 or 508, and if the context is too long for the backend, the next backend is called. Raises
-        BadRequest, ContextTooLong or BudgetExhausted if no backend could be called, Overloaded if all backends were
-        busy, DeadlineExceeded, LedgerUnavailable, and AllBackendsFailed.
+        If a backend refuses the request itself, BackendRefused is raised at once, because another backend would refuse
+        the request too. There are two exceptions, after which the next backend is called: status 403 or 508, and a
+        context that is too long for the backend. If no backend could be called, raises BadRequest, ContextTooLong or
+        BudgetExhausted. If all backends were busy, raises Overloaded. Also raises DeadlineExceeded, LedgerUnavailable,
+        and AllBackendsFailed.
         """
         errors = _Failures()
         for backend in backends:
@@ -174,8 +174,8 @@ class Attempts:
         return None
 
     async def _shorter(self, backend: Backend, call_context: CallContext, refused: BackendRefused) -> bool:
-        """Whether the request can be sent to `backend` again with less context. `refused`: the refusal of the untrimmed
-        request."""
+        """Whether the request can be sent to `backend` again with less context. `refused`: the error with which the
+        backend refused the untrimmed request."""
         request, attempt = call_context.request, call_context.record.attempts[-1]
         if (
             refused.status in _OF_ONE_BACKEND
@@ -392,7 +392,8 @@ class _Failures:
     """Backends that were not called, because their circuit breakers are open."""
 
     def verdict(self) -> GatewayError:
-        """The error to raise: backend failures first, then errors that the client can fix, then overload.
+        """The error to raise. Backend failures take precedence over errors that the client can fix, and these errors
+        take precedence over overload.
 
         NotSpoken means that the backend lacks this endpoint. If all backend failures are NotSpoken, they come last.
         """
@@ -401,8 +402,8 @@ class _Failures:
         return next(iter((*self.misfits, *self.busy)), AllBackendsFailed(self.failures or self._known()))
 
     def _known(self) -> list[BackendError]:
-        """The earlier failures of the skipped backends, if each of these backends needs the operator before it can work
-        again. Otherwise empty."""
+        """The earlier failures of the skipped backends, if none of these backends can work again before the operator
+        has corrected a problem. Otherwise empty."""
         if not all(health.needs_operator for health in self.skipped):
             return []
         return [BackendFailed(health.trouble, backend=health.name).of_operator() for health in self.skipped]

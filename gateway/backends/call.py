@@ -200,7 +200,8 @@ class BackendCall:
         return error is None or (error.code != UnknownModel.code and error.param in (None, "model"))
 
     def _has_other(self, wire: Translator) -> bool:
-        """Whether another translator than `wire` can still be tried for the request."""
+        """Whether the request can still be sent through another translator than `wire`, in another dialect of the
+        backend."""
         return any(
             each.backend != wire.backend and each.backend not in self._unspoken
             for each in self._translators(wire.client)

@@ -119,8 +119,8 @@ class Fleet:
         books: AttemptJournal,
         deadline: float,
     ) -> Answer:
-        """Call the backends of `route` and return an answer whose first bytes have arrived. A plain answer has then
-        arrived completely. The attempt of the returned answer is still open in the journal.
+        """Call the backends of `route` and return an answer. The first bytes of a stream have then arrived; a plain
+        answer has arrived completely. The attempt of the returned answer is still open in the journal.
 
         `deadline` is loop time in seconds. Raises the errors of `Attempts.first_of`. When this function returns, raises
         or is cancelled, every attempt that is not served has been closed in the journal.

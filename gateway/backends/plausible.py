@@ -36,8 +36,9 @@ class Delivered(Protocol):
 
 
 def checked_usage(reported: Usage | None, attempt: Attempt, answer: Delivered, *, echoed: bool = False) -> Usage | None:
-    """Return `reported`. If a count in it is smaller than what was clearly sent or delivered, an estimate replaces the
-    count, and `Usage.doubt` names the count. Returns None if `reported` is None.
+    """Return the usage `reported` by the backend. If a count in it is clearly smaller than the number of tokens that
+    was sent or delivered, the count is replaced by an estimate, and `Usage.doubt` names the count. Returns None if
+    `reported` is None.
 
     `echoed`: the model did not generate the text of the answer (the answer is vectors, or repeats the prompt), so the
     text is not checked.

@@ -29,7 +29,8 @@ def content_chunks(reader: StreamReader) -> int:
 
 
 def misread(answer: object) -> BackendGarbage:
-    """The error for an answer that could not be parsed. `answer`: the reader or the translator that failed."""
+    """The error for an answer that could not be parsed. `answer`: the object (reader or translator) that failed to
+    parse it."""
     return BackendGarbage(f"The backend's answer has values of wrong types ({type(answer).__name__} cannot read it).")
 
 
@@ -68,8 +69,8 @@ class Relayed:
         return self._reader.ended
 
     async def begin(self) -> None:
-        """Read up to the first event that can be passed on. No byte has been sent to the client yet. Raises
-        BackendError.
+        """Read up to the first event that can be passed on. When this method returns or raises an error, no byte has
+        been sent to the client. Raises BackendError.
 
         A stream that has sent only keep-alive comments counts as begun only after `first_byte_timeout` has passed.
         """
@@ -226,8 +227,8 @@ class Relayed:
         return True
 
     def _count(self, piece: bytes) -> bool:
-        """Count a piece that the backend sent after the answer was cut. The client does not get this piece. Returns
-        whether more pieces may follow."""
+        """Count a piece that arrived from the backend after the gateway had ended the answer early. The client does not
+        get this piece. Returns whether more pieces may follow."""
         self._read(piece)
         self.attempt.came(len(piece), content_chunks(self._reader))
         return not self._reader.ended

@@ -26,8 +26,8 @@ MOST_OPEN = 100
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A row of the table `batches`. `status` is one of OpenAI's names, also for Anthropic's API. It is `validating`
-    until a runner takes the batch. Times are Unix seconds."""
+    """A row of the table `batches`. `status` has one of OpenAI's values, even if the batch belongs to Anthropic's API.
+    The status is `validating` until a runner takes the batch. Times are Unix seconds."""
 
     id: str
     team: str
@@ -105,8 +105,8 @@ class Ended:
 
 
 def family(endpoint: str) -> ColumnElement[bool]:
-    """The SQL condition that a batch belongs to the API of `endpoint`: Anthropic's or OpenAI's. Clients of one API do
-    not see the batches of the other."""
+    """The SQL condition for the batches that belong to the same API as `endpoint`: Anthropic's or OpenAI's. Clients of
+    one API do not see the batches of the other."""
     return batches.c.endpoint == MESSAGES if endpoint == MESSAGES else batches.c.endpoint != MESSAGES
 
 
@@ -128,8 +128,9 @@ def add(connection: Connection, batch: Batch) -> Batch:
 
 
 def made(connection: Connection, once: BatchFields) -> Batch | None:
-    """The batch that an earlier request with the same `Idempotency-Key` created; None if there is no such batch.
-    `once`: the idempotency fields of the present request. Raises KeyReused if the earlier request was different."""
+    """The batch that an earlier request with the same `Idempotency-Key` created; None if no earlier request has created
+    a batch. `once`: the idempotency fields of the present request. Raises KeyReused if the earlier request was
+    different."""
     if once.idempotency is None:
         return None
     row = connection.execute(select(batches).where(batches.c.idempotency == once.idempotency)).first()

@@ -63,8 +63,8 @@ class Page:
     purpose: str = ""
 
     def of(self, table: Table, viewer: Viewer, *more: ColumnElement[bool]) -> Select[tuple[object, ...]]:
-        """A query for the rows of the page that `viewer` may see, and one more row. The additional row shows whether
-        further pages exist. Ids sort by time."""
+        """A query for the rows of this page that `viewer` may see. The query also returns one further row if more pages
+        exist. Ids sort by time."""
         query = select(table).where(seen_by(table, viewer), *more).limit(self.limit + 1)
         if self.purpose:
             query = query.where(table.c.purpose == self.purpose)
@@ -100,7 +100,8 @@ class Upload:
 
 
 class Files:
-    """Reads and writes files. A caller who may not see a file gets the same error as for an unknown id."""
+    """Reads and writes files. If a caller may not see a file, the error is the same as for an id that does not
+    exist."""
 
     def __init__(self, directory: Path, database: Database) -> None:
         self.directory, self._database = directory, database
@@ -124,7 +125,7 @@ class Files:
 
     @asynccontextmanager
     async def upload(self) -> AsyncIterator[Upload]:
-        """A context manager for one upload. At the end, the uploaded bytes are deleted, unless `keep` was called."""
+        """A context manager for one upload. If `keep` was not called before the end, the uploaded bytes are deleted."""
         upload = await asyncio.to_thread(Upload, self.directory / f"{new_id()}.part")
         try:
             yield upload
@@ -186,8 +187,8 @@ class Files:
         await asyncio.to_thread(self.path(file_id).unlink, missing_ok=True)
 
     async def forget(self, file_ids: Sequence[str]) -> None:
-        """Delete files and their rows. Unlike `delete`, this method checks neither an owner nor whether a batch needs
-        them. Unknown ids are ignored."""
+        """Delete files and their rows. Unknown ids are ignored. Unlike `delete`, this method does not check who owns a
+        file, or whether a batch still needs it."""
         gone = delete(files).where(files.c.id.in_(file_ids))
         await self._database.run(lambda connection: connection.execute(gone))
         await asyncio.to_thread(self._unlink, file_ids)

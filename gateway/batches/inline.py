@@ -53,8 +53,8 @@ class Requests:
         self._keep(data[kept : len(data) - len(self._held)])
 
     def close(self) -> None:
-        """End the body. Raises BadRequest unless the body was an object whose list `requests` has only objects and is
-        not empty."""
+        """End the body. Raises BadRequest if the body was not an object with a list `requests`, if this list was empty,
+        or if it contained anything but objects."""
         try:
             rest = orjson.loads(self._rest)
         except orjson.JSONDecodeError as error:
@@ -67,8 +67,8 @@ class Requests:
                 raise BadRequest(f"requests.{number}: must be an object.", param=f"requests.{number}")
 
     def _string(self, data: bytes, at: int) -> int:
-        """The position after the end of the string that is open at `at`. If the string does not end in `data`, the end
-        of `data`."""
+        """The position after the end of the string that is open at `at`. If the string does not end in `data`, returns
+        the length of `data`."""
         found = _IN_STRING.match(data, at)
         assert found is not None  # the match may be empty
         end = found.end()
@@ -80,8 +80,8 @@ class Requests:
         return end + 1
 
     def _step(self, data: bytes, kept: int, at: int) -> int:
-        """Process the quote or bracket at the position `at`. `kept`: position up to which `data` has been stored.
-        Returns this position after the call."""
+        """Process the quote or bracket at the position `at`. `kept`: the position up to which `data` has already been
+        stored. Returns the position up to which `data` has been stored now."""
         sign = data[at]
         if sign == _QUOTE:
             self._quoted = True

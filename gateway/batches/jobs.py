@@ -24,7 +24,8 @@ from gateway.state.sql.tables import batches
 
 
 class Jobs:
-    """Creates, lists and cancels batches. A caller who may not see a batch gets the same error as for an unknown id."""
+    """Creates, lists and cancels batches. If a caller may not see a batch, the error is the same as for an id that does
+    not exist."""
 
     def __init__(self, database: Database, files: Files, *, max_line_bytes: int, max_line_items: int) -> None:
         self._database, self._files = database, files

@@ -128,7 +128,8 @@ def _pieces(paths: list[Path]) -> Iterator[bytes]:
 
 
 def _first_mistake(checked: Checked) -> BadRequest:
-    """The first mistake as an error. It names the line as Anthropic's clients expect."""
+    """The first mistake as an error. The error names the line of the mistake in the form that Anthropic's clients
+    expect."""
     problem = checked.problems[0]
     place = FORMS[MESSAGES].place(problem["line"]) if problem["line"] else "requests"
     param = f"{place}.{problem['param']}" if problem["param"] else place

@@ -26,7 +26,7 @@ BLOCK = 512
 SHARED = 8
 """Minimum number of equal blocks at the beginning of two prompts, about 1024 tokens. Providers do not cache less."""
 PAGE = 64
-"""Maximum lines in memory, among which a line is searched that may be sent."""
+"""Maximum number of lines in memory. The next line to send is chosen among these lines."""
 _DIGEST = 8
 
 
@@ -58,8 +58,8 @@ def placed(path: Path, form: Form, done: set[str]) -> list[QueuedLine]:
 
 
 def beginning(fields: dict[str, Any], prompt: tuple[str, ...]) -> bytes:
-    """The digests of the whole blocks of a prompt, one after the other. `prompt`: names of the fields of which the
-    prompt consists. If prompts are sorted by this value, prompts with equal beginnings are neighbours."""
+    """The digests of all whole blocks of a prompt, one after the other. `prompt`: names of the fields that make up the
+    prompt. If prompts are sorted by this value, prompts with equal beginnings are next to each other."""
     if not prompt:
         return b""
     try:
@@ -79,9 +79,9 @@ def _group(model: str, begins: bytes) -> bytes:
 
 
 class Queue:
-    """Returns the lines of a file in the order of `placed`. A group is all lines whose prompts have the same beginning.
-    While the first line of a group is in progress, the other lines of the group wait, and lines of other groups are
-    returned. When the first line is done, the provider's cache has the common beginning."""
+    """Returns the lines of a file in the order of `placed`. A group consists of all lines whose prompts have the same
+    beginning. While the first line of a group is in progress, the other lines of the group wait, and lines of other
+    groups are returned. When the first line is done, the provider's cache has the common beginning."""
 
     def __init__(self, path: Path, form: Form, done: set[str]) -> None:
         """Read and order the lines of the file. `done`: ids of the lines with a result. Blocks. Raises OSError."""

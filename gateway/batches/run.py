@@ -95,7 +95,7 @@ class Sender:
 
 
 def wire_headers(batch: Batch) -> dict[bytes, bytes]:
-    """The client's headers in the request that created the batch. They apply to all lines of the batch."""
+    """The headers that the client sent when it created the batch. They apply to all lines of the batch."""
     kept: dict[str, str] = orjson.loads(batch.headers or "{}")
     return {name.encode(): value.encode("latin-1") for name, value in kept.items()}
 
@@ -217,7 +217,7 @@ class Run:
                 await asyncio.sleep(self._wait_s)
 
     def _write_unanswered(self, results: Results) -> None:
-        """Store a result for every line that has none: the line was not sent. Blocks."""
+        """Store a result for every line that has no result yet, because the line was not sent. Blocks."""
         for line in undone(self._input, self._form, results.done):
             name = f"{self.batch.name}_{line.number}"
             result = self._form.unanswered(line.custom_id, name, self.ending)
@@ -225,9 +225,9 @@ class Run:
 
 
 def passes(error: GatewayError) -> bool:
-    """Whether `error` will pass, so that the same line can succeed later: a limit is reached, or the gateway, its
-    ledger or all backends are overloaded or unavailable for now. Such a failure does not count toward `TRIES`, the
-    maximum number of attempts."""
+    """Whether the same line can succeed later, because the cause of `error` will pass. This is so if a limit is
+    reached, or if the gateway, its ledger or all backends are overloaded or unavailable for now. A failure of this kind
+    does not count toward `TRIES`, the maximum number of attempts."""
     if isinstance(error, LimitExceeded):
         return error.retry_after_s is not None  # otherwise the line by itself exceeds the limit
     if isinstance(error, AllBackendsFailed):

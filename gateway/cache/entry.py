@@ -36,7 +36,7 @@ class Entry(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A stored entry whose question is similar to the new question."""
+    """A stored entry whose question was found to be similar to the new question."""
 
     digest: bytes
     score: float
@@ -64,9 +64,9 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Flush:
-    """Deletes the answers of `team` whose look-up was at or before `before` (Unix seconds). An empty `team` means all
-    teams. `tag`: delete only answers with this tag. `prefix`: delete only answers with a tag that begins with this
-    text."""
+    """Deletes answers of `team`; an empty `team` means all teams. An answer is deleted if the look-up before it was at
+    or before `before` (Unix seconds). `tag`: delete only answers with this tag. `prefix`: delete only answers with a
+    tag that begins with this text."""
 
     team: str
     before: float
@@ -84,8 +84,8 @@ class Flush:
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """Reports answers that a worker has deleted after it had stored them. The answers are named by digest and place. If
-    the same answer is stored again, it gets another place."""
+    """Reports that a worker has deleted answers that it had stored. Each answer is named by its digest and its place.
+    If the same answer is stored again, it gets another place."""
 
     entries: Sequence[tuple[bytes, str]]
 

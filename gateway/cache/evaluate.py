@@ -61,11 +61,9 @@ class Evaluator:
             yield {"id": row["id"], "hit": match is not None, "score": score}
 
     def replay(self, rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-        """Read rows `{"id", "asked"}` in order and yield `{"id", "hit", "match", "score"}` for each row. A row that is
-        no hit is stored.
-
-        `match` is the id of the earlier row whose answer would be served; None for a miss.
-        """
+        """Read rows `{"id", "asked"}` in order, and yield `{"id", "hit", "match", "score"}` for each row. If the row is
+        a miss, its question is stored for the rows after it. `match` is the id of the earlier row whose answer would be
+        served; None for a miss."""
         semantic_index = self._empty()
         known: dict[bytes, str] = {}
         for row in rows:
@@ -78,11 +76,11 @@ class Evaluator:
     def _ask(
         self, semantic_index: SemanticIndex, known: dict[bytes, str], name: str, asked: str | list[dict[str, Any]]
     ) -> tuple[str | None, float]:
-        """Look up the question `asked`, a text or a list of messages. Returns (match, score).
+        """Look up the question `asked`, a text or a list of messages. `known` contains the digest and the name of every
+        stored question. Returns (match, score).
 
-        `known` has the digest and the name of every stored question. For a hit, `match` is the name of the stored
-        question whose answer would be served. For a miss, `match` is None, `score` is the best candidate's score, and
-        `asked` is stored under `name`.
+        For a hit, `match` is the name of the stored question whose answer would be served. For a miss, `match` is None,
+        `score` is the score of the best candidate, and `asked` is stored under `name`.
         """
         request = _request(asked)
         digest = self._keys.digest(request, _TENANT)

@@ -42,7 +42,8 @@ class Question:
 
 
 def scope(tenant: Tenant) -> str:
-    """The scope of `tenant`. Requests share answers only within one scope. The policy of the tenant sets the scope."""
+    """The scope of `tenant`, which the tenant's policy sets: one key, one team or several teams. Requests share answers
+    only within one scope."""
     match tenant.policy.cache.scope:
         case "key":
             return f"key/{tenant.organisation}/{tenant.team}/{tenant.key.lineage}"
@@ -55,19 +56,20 @@ def scope(tenant: Tenant) -> str:
 
 
 def asker(request: CompletionRequest, tenant: Tenant) -> str:
-    """A hash that identifies the sender of a question. It is made of the API key and the end user whom the request
-    names. If the request names no end user, its session is used instead. Empty if it has no session either.
+    """A hash that identifies the sender of a question. It is made of the API key and the end user that the request
+    names. If the request names no end user, its session is used instead. If it has no session either, the result is
+    empty.
 
-    The cache uses this hash to recognise a sender who asks the same question again in other words. Such a sender was
-    not satisfied with the first answer and must not get it from the cache.
+    The cache uses this hash to recognise a sender who asks the same question again in other words. The first answer did
+    not help this sender, so the cache must not return it again.
     """
     who = named(request.body) or request.controls.session
     return blake2b(f"{tenant.key.lineage}/{who}".encode(errors="replace"), digest_size=8).hexdigest() if who else ""
 
 
 def epoch(tenant: Tenant) -> str:
-    """A value that changes when the policy changes. If several teams share answers, only those sections of the policy
-    that influence answers change the value."""
+    """A value that changes when the tenant's policy changes. If several teams share answers, the value changes only
+    with those sections of the policy that influence answers."""
     if tenant.policy.cache.scope in ("key", "team"):
         return tenant.epoch
     shaping = tenant.policy.model_dump(

@@ -36,9 +36,9 @@ class Context:
         """Like `settings`, for commands about a running gateway.
 
         If no data directory is given, and this user has exactly one running gateway, the directory and configuration of
-        this gateway are used, even if its directory is not the default one. Otherwise, if no gateway uses the command's
-        directory and the command changes data there (`writes`), a warning lists the running gateways. Raises
-        ConfigError.
+        this gateway are used, even if its directory is not the default one. In all other cases, the settings of the
+        command itself are used. If no gateway uses their data directory, and the command changes data (`writes`), a
+        warning lists the running gateways. Raises ConfigError.
         """
         directory = self.data_dir or default_data_dir()
         gateways = [] if running_on(directory.absolute()) else running()

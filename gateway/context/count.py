@@ -59,13 +59,13 @@ class Counter:
         return estimate(text)
 
     def count(self, text: str, encoding: EncodingName = "o200k_base") -> int:
-        """The exact number of tokens. The first call loads the vocabulary. Call this in a thread unless `ready()` is
-        true."""
+        """The exact number of tokens. The first call loads the vocabulary. If `ready()` is false, call this method in a
+        thread."""
         return vocabulary.count(self.load(encoding), text) if text else 0
 
     def at_once(self, text: str) -> int:
-        """The exact number of tokens if it can be counted at once; otherwise the estimate. For callers on the event
-        loop that cannot wait."""
+        """The exact number of tokens if counting takes little time; otherwise an estimate. For callers on the event
+        loop, which must not wait."""
         return self.count(text) if self.ready() and len(text) <= _ON_LOOP_CHARACTERS else estimate(text)
 
     def ready(self, encoding: EncodingName = "o200k_base") -> bool:

@@ -8,11 +8,8 @@ from gateway.context.groups import Group
 
 
 def drop_oldest(groups: Sequence[Group], sizes: Sequence[int], excess: int) -> frozenset[int]:
-    """Indexes of the turns that are dropped to save `excess` tokens. If all droppable turns together have fewer tokens,
-    returns all droppable turns.
-
-    `sizes`: number of tokens of each turn.
-    """
+    """Indexes of the turns to drop in order to save `excess` tokens. If all turns that may be dropped have fewer tokens
+    together, returns all of them. `sizes`: number of tokens of each turn."""
     dropped: set[int] = set()
     for group in groups:
         if excess <= 0:

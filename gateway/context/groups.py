@@ -20,12 +20,11 @@ class Group:
 
 
 def groups(turns: Sequence[Turn]) -> list[Group]:
-    """The groups, oldest first. Before the last user turn, a group is one exchange: a user turn and everything up to
-    the next user turn. After the last user turn, a group is one step of the assistant with the results of its tool
-    calls.
+    """The groups, oldest first. A group is a set of turns that are dropped or kept together.
 
-    A tool result is always in the group of the turn that called the tool, even if that turn belongs to an earlier
-    exchange.
+    Before the last user turn, a group is one exchange: a user turn and everything up to the next user turn. After the
+    last user turn, a group is one step of the assistant with the results of its tool calls. A tool result always
+    belongs to the group of the turn that called the tool, even if this turn is in an earlier exchange.
     """
     asked = last_user(turns)
     found = _Union(len(turns))
@@ -46,8 +45,8 @@ def groups(turns: Sequence[Turn]) -> list[Group]:
 
 
 def last_user(turns: Sequence[Turn]) -> int:
-    """Index of the last user message. A message with tool results does not count. If there is no user message, the
-    index of the last turn."""
+    """Index of the last user message. A message with tool results does not count. If there is no user message, returns
+    the index of the last turn."""
     places = range(len(turns) - 1, -1, -1)
     return next((place for place in places if _spoken(turns[place])), len(turns) - 1)
 

@@ -82,7 +82,8 @@ class _Warm:
 
 
 class _Share:
-    """The measured share of an event. It begins with an assumed share that counts as `weight` observations."""
+    """The measured share of cases in which an event happens. Before any observation, an assumed share is used, which
+    counts as `weight` observations."""
 
     __slots__ = ("seen", "yes")
 
@@ -210,8 +211,8 @@ class CacheMarking:
             self._warm.popitem(last=False)
 
     def _see_gap(self, before: _Warm | None, marks: CacheMarks, team: str) -> None:
-        """Count the pause between the session's last request and this request, or the start of a new session. `before`:
-        the state of the session after its last request; None: this is a new session."""
+        """Count the pause between the session's last request and this request. `before`: the state of the session after
+        its last request. If it is None, the session is new, and its start is counted instead."""
         if before is None:
             self._share_of_returns(team, marks.agent).seen += 1
             return

@@ -111,11 +111,9 @@ class Contexts:
             self._marking.learn(attempt, record.tenant.team, prefix)
 
     def estimate(self, request: CompletionRequest) -> ContextEstimate:
-        """The estimated number of tokens of a request, without using a tokenizer. The field `least` is the smallest
-        size that the request can have after dropping and shortening.
-
-        Takes microseconds. For a large body it takes milliseconds and should run in a thread.
-        """
+        """The estimated number of tokens of a request, without a tokenizer. The field `least` of the result is the
+        smallest size to which trimming can reduce the request. The estimate takes microseconds. For a large body it
+        takes milliseconds, so call it in a thread."""
         tokens = measure.estimated(request)
         if not request.one_context:
             return ContextEstimate(tokens, 0)  # the backend decides whether the input fits its window
@@ -293,12 +291,12 @@ class Contexts:
 
 
 def _droppable(request: CompletionRequest, sizes: Sizes, excess: int, step: int) -> frozenset[int]:
-    """Indexes of the oldest turns to drop so that the input has at least `excess` tokens less. If possible,
-    `excess` is first rounded up to a multiple of `step`.
+    """Indexes of the oldest turns to drop so that the input has at least `excess` tokens less. If possible, `excess` is
+    first rounded up to a multiple of `step`.
 
     Each new cut changes the beginning of the prompt, so the provider must process all text after the cut again. With
-    whole steps, the cut in a growing session stays the same until the session has grown by `step` tokens. Until then,
-    the text after the cut is in the provider's prompt cache.
+    whole steps, the cut in a growing session stays the same until the session has grown by `step` tokens. Up to that
+    point, the provider can read the text after the cut from its prompt cache.
     """
     found = groups(request.turns)
     may_go = sum(sizes.turns[place] for group in found if not group.kept for place in group.turns)
@@ -317,11 +315,11 @@ def _bounds(
     trims, window = policy.enabled and not request.controls.untouched, None
     if window_tokens is not None:
         asked = request.max_output_tokens
-        window = _window_bounds(window_tokens, backend.model, backend.max_output_tokens, asked, trims)
+        window = _window_bounds(window_tokens, backend.model, backend.max_output_tokens, asked, trims, backend.hosted)
         if report is not None:
             window = _as_reported(window, window_tokens, report, family_factor(backend.model))
-        if not backend.hosted:  # some servers do not refuse a prompt that is too long, but drop its beginning
-            window = replace(window, tries=window.aim)
+            if not backend.hosted:
+                window = replace(window, tries=window.aim)
     if not trims or limit is None:
         return window
     if window is None or limit <= window.aim:
@@ -332,7 +330,9 @@ def _bounds(
 
 
 @lru_cache(maxsize=1024)
-def _window_bounds(window: int, model: str, longest: int | None, asked: int | None, trims: bool) -> _Bounds:
+def _window_bounds(
+    window: int, model: str, longest: int | None, asked: int | None, trims: bool, hosted: bool
+) -> _Bounds:
     """The token limits that follow from the window. `longest`: maximum tokens of the model's answer. `asked`: the
     client's output limit. `trims`: whether the input may be trimmed. The results are cached, because clients ask for
     only a few different limits."""
@@ -340,7 +340,9 @@ def _window_bounds(window: int, model: str, longest: int | None, asked: int | No
     answer = min(asked, longest or asked, window // 2) if asked else 0
     most = window - (1 if _ENDS_AT_WINDOW.search(model) else max(answer, 1))
     aim = int(window / family_factor(model)) - (answer or min(_ANSWER_TOKENS, window // 4))
-    return _Bounds(max(1, min(aim, most)), most, most, trims, max(answer, 1))
+    aim = max(1, min(aim, most))
+    # Some servers of one's own do not refuse a prompt that is too long, but drop its beginning.
+    return _Bounds(aim, most if hosted else aim, most, trims, max(answer, 1))
 
 
 def _tried(request: CompletionRequest, bounds: _Bounds, backend: Backend, report: Report | None) -> int:
@@ -351,12 +353,10 @@ def _tried(request: CompletionRequest, bounds: _Bounds, backend: Backend, report
 
 
 def _as_reported(window: _Bounds, tokens: int, report: Report, factor: float) -> _Bounds:
-    """The token limits for a session if the backend has reported the size of the session's last request.
-
-    The reported size is exact. Only the tokens that were added since then are multiplied by a factor: `factor` (the
-    factor of the model's family), or the session's own ratio of reported to counted tokens if this ratio is larger.
-    `tokens`: the backend's context window.
-    """
+    """The token limits for a session if the backend has reported the size of its last request. The reported size is
+    exact, so only the tokens that were added since then are multiplied by a factor. The factor is `factor` (of the
+    model's family), or the session's own ratio of reported to counted tokens if this ratio is larger. `tokens`: the
+    backend's context window."""
     answer = window.answer or 0
     room = tokens - report.reported - (answer if answer > 1 else min(_ANSWER_TOKENS, tokens // 4))
     if room >= 0:

@@ -61,8 +61,8 @@ class ReportedSizes:
             self._known.popitem(last=False)
 
     def last(self, prefix: Prefix | None, backend: Backend) -> Report | None:
-        """The last report of `backend` for the session of `prefix`. None if there is no report, or if the client has
-        rewritten the history."""
+        """The last report of `backend` about the session of `prefix`. None if there is no report, or if the client has
+        changed earlier messages since then."""
         if prefix is None or not self._known:
             return None
         found = self._known.get((prefix.session, backend.name))

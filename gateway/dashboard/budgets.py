@@ -20,11 +20,9 @@ MOST_POINTS = 120
 
 
 def of(connection: Connection, team: str, policy: Policy, now: float) -> list[dict[str, Any]]:
-    """All budgets of `policy`. The field `standings` has the same form as in the usage report.
-
-    A budget per key, end user or session has one entry in `standings` for each key, end user or session that spent
-    something. Budgets of the organisation are omitted, because a team must not see the spend of other teams.
-    """
+    """All budgets of `policy` with their charts. The field `standings` has the same form as in the usage report: if a
+    budget applies to each key, end user or session, the field has one entry for each key, end user or session that
+    spent something. Budgets of the organisation are omitted, because a team must not see the spend of other teams."""
     return [_budget(connection, team, policy, budget, now) for budget in policy.budget]
 
 

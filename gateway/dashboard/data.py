@@ -115,8 +115,8 @@ class Figures:
         return sorted(known | (self._policies.current.policies.keys() - {DEFAULT}))
 
     async def _make(self, asked: tuple[str, int]) -> dict[str, Any] | None:
-        """Compute figures and keep them for a while. Figures that took longer to compute are kept longer. `asked`: the
-        team and the number of days. None if the database is unavailable."""
+        """Compute the figures for `asked` (team, number of days) and keep them for a while. The longer the computation
+        took, the longer the figures are kept. None if the database is unavailable."""
         team, days = asked
         try:
             async with self._turn:

@@ -98,7 +98,8 @@ def _rank(tier: str) -> tuple[int, str]:
 
 
 def cache(found: list[Cell]) -> list[dict[str, Any]]:
-    """For each kind of cache hit: number of answers, their savings, and number of answers whose savings are unknown."""
+    """For each kind of cache hit: the number of answers, the sum of their savings, and the number of answers with
+    unknown savings."""
     hits = [cell for cell in found if cell.tier == CACHE]
     lines = [_hits(kind, [cell for cell in hits if cell.cache == kind]) for kind in {cell.cache for cell in hits}]
     return sorted(lines, key=lambda line: (-line["answers"], line["kind"]))

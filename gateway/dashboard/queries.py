@@ -22,8 +22,9 @@ _superseded = select(ledger.c.supersedes).where(ledger.c.supersedes != "")
 
 
 def raw(team: str, since: float, until: float) -> ColumnElement[bool]:
-    """The condition for the single ledger rows of a team in `[since, until)` (Unix seconds). Rows of simulated backends
-    and rows that a newer row replaced do not meet it. Sums of old rows are in another table."""
+    """The condition for the single ledger rows of a team whose requests began in `[since, until)` (Unix seconds). Rows
+    of simulated backends, and rows that a newer row has replaced, are excluded. Sums of old rows are in another table.
+    """
     c = ledger.c
     period = and_(c.team == team, c.at >= since, c.at < until)
     return and_(period, c.simulated.is_(False), c.id.not_in(_superseded))
@@ -74,7 +75,7 @@ def _percentile(times: Counter[int], percent: int) -> int | None:
 
 
 def dearest(connection: Connection, which: ColumnElement[bool], count: int) -> list[dict[str, Any]]:
-    """The `count` most expensive requests. The cost of a request is that of all its attempts."""
+    """The `count` most expensive requests. The cost of a request is the sum over all its attempts."""
     c = ledger.c
     # The float only decides the order; a sum of integers could overflow.
     cost = func.sum(cast(c.cost_pico, Float))

@@ -15,7 +15,8 @@ from gateway.domain.request import CompletionRequest
 
 @dataclass(frozen=True, slots=True)
 class AgentMarks:
-    """The marks by which one agent is recognised. One mark is enough."""
+    """The marks by which one coding agent is recognised. A request that has one of these marks was sent by the
+    agent."""
 
     name: str
     user_agents: tuple[bytes, ...] = ()
@@ -185,7 +186,8 @@ def _valid(value: Any) -> str:
 
 
 def _of_first_turns(request: CompletionRequest) -> str:
-    """A digest of the system prompt and the first question. All requests of a session have both in common."""
+    """A digest of the system prompt and the first question. It identifies a session, because all requests of a session
+    have both in common."""
     digest = blake2b(digest_size=_DIGEST_BYTES)
     for turn in request.turns:
         digest.update(f"\0{turn.role}\0{turn.text[:_MOST_CHARACTERS]}".encode("utf-8", "surrogatepass"))

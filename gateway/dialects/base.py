@@ -52,8 +52,8 @@ class StreamReader(Protocol):
 
     @property
     def silent(self) -> int:
-        """Number of those events counted by `chunks` that have no content, such as the events with the role and the
-        finish reason."""
+        """Number of the events counted by `chunks` that have no content, such as the event with the role and the event
+        with the finish reason."""
         ...
 
     @property
@@ -72,10 +72,10 @@ class StreamReader(Protocol):
         ...
 
     def cut(self, delivered: Usage) -> bytes | None:
-        """The events that end the answer here as if its length limit was reached. They are sent after all other events.
-        `delivered`: the usage of the delivered part. None if the dialect has no such end.
+        """The events that end the answer at this point as if its length limit was reached. The caller sends these
+        events last. `delivered`: the usage of the delivered part. None if the dialect has no such end.
 
-        Data that is fed later is counted, but not sent.
+        Data that is passed to `feed` later is counted, but not sent.
         """
         ...
 

@@ -81,7 +81,7 @@ class VisibleModel:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A route whose answer is computed from the models that the caller's key may use."""
+    """A route whose answer follows from the models that the caller's key may use, such as a list of models."""
 
     method: str
     path: str

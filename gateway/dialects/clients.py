@@ -41,7 +41,8 @@ def at(path: str) -> ClientDialect | None:
 
 
 def of_path(path: str) -> ClientDialect:
-    """The dialect for errors and other answers to requests at `path` or below it. For unknown paths, OpenAI chat."""
+    """The dialect for errors and other answers to requests at `path` or below it. For an unknown path, the result is
+    OpenAI chat."""
     if shaped := next((found for shape in _SHAPERS if (found := shape(path))), None):
         return shaped
     while path:

@@ -93,10 +93,10 @@ def elements(raw: bytes, start: int) -> Iterator[Span]:
 
 def find(raw: bytes, key: str) -> list[Span]:
     """The spans of the values of the top-level key `key`. There are several spans if the key is duplicated. `key` may
-    contain only lower-case letters and `_`.
+    contain only lower-case letters and `_`, and must be in the parsed object.
 
-    `key` must be in the parsed object. If the quoted key occurs only once, and no escape sequence in `raw` could spell
-    a letter of it, this occurrence is the top-level key. Then the rest of `raw` is not scanned.
+    If the quoted key occurs only once in `raw`, and `raw` has no escape sequence that could spell one of its letters,
+    this occurrence must be the top-level key. The rest of `raw` is then not scanned.
     """
     quoted, escapes = _spellings(key)
     at = raw.rfind(quoted)  # `rfind` is several times as fast as `find` if the text has more than one character

@@ -60,8 +60,8 @@ def translators(
     """The translators from `client` to a backend, best translator first. Empty if there is no translator. `spoken`: the
     dialects of the backend, as a hashable collection.
 
-    `thinks`: the backend accepts a reasoning effort; if not, the field is dropped. `limits`: the names of `LIMITS` that
-    the backend knows; all of these fields are sent when the gateway lowers the limit of a request. `strict`: the
+    `thinks`: the backend accepts a reasoning effort; if not, the field is dropped. `limits`: those names in `LIMITS`
+    that the backend knows; when the gateway lowers the limit of a request, it sends all of these fields. `strict`: the
     backend rejects fields of messages and tools that only Anthropic's API has. `leaves_out`: names of fields of chat
     requests that the backend rejects.
     """

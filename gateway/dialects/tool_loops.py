@@ -38,8 +38,8 @@ class _Round(NamedTuple):
 
 
 def repetition(request: CompletionRequest, most: int) -> Repetition | None:
-    """The rounds at the end of the conversation that are equal to the last round. At most `most` rounds are counted.
-    None unless the conversation ends with a failed call.
+    """The repetition at the end of the conversation: how often its last round (tool calls with their results) occurs in
+    a row. At most `most` rounds are counted. None if the conversation does not end with a failed call.
 
     Nothing is stored between requests, because an agent sends its whole conversation with each request. Therefore every
     worker counts the same number.

@@ -39,7 +39,7 @@ class Writer(Protocol):
         ...
 
     def whole(self) -> bytes | None:
-        """The plain body of the whole answer, if the last event of the dialect repeats the whole answer. Otherwise
+        """The plain body of the whole answer, if the last event of the dialect contains the whole answer. Otherwise
         None. Called after `end`."""
         ...
 

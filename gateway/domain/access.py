@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 class Named(Protocol):
-    """The names by which a list of allowed models may refer to a backend."""
+    """The names of a backend. A list of allowed models may contain any of them."""
 
     @property
     def name(self) -> str: ...
@@ -21,7 +21,8 @@ class Named(Protocol):
 
 
 class Access:
-    """The restrictions of one tenant. Created once, and only if the tenant is restricted."""
+    """The restrictions of one tenant on the backends that it may use. The object is created once, and only for a tenant
+    with restrictions."""
 
     __slots__ = ("_closed", "_lists", "_team", "mark")
 
@@ -51,8 +52,8 @@ class Access:
 def access(
     team: str, policy: Sequence[str] | None, key: Collection[str] | None, closed: Collection[str]
 ) -> Access | None:
-    """The restrictions of a tenant; None if nothing is restricted, which saves checks for most requests. The arguments
-    are those of `Access`."""
+    """The restrictions of a tenant. None if there are no restrictions, so that most requests need no check. The
+    arguments are those of `Access`."""
     if policy is None and key is None and not closed:
         return None
     return Access(team, policy, key, closed)

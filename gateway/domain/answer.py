@@ -22,9 +22,9 @@ chunks have several tokens."""
 
 
 def delivered_tokens(chunks: int, characters: Callable[[], int], count: Callable[[int], int]) -> int:
-    """Output tokens of an answer whose backend reported no usage. `chunks`: number of stream events with content. Most
-    backends send one token per chunk. If the chunks are too long for that, `count` estimates the tokens from the number
-    of delivered characters."""
+    """The number of output tokens of an answer whose backend reported no usage. `chunks`: number of stream events with
+    content. Most backends send one token per chunk. If the chunks have too many characters for that, `count` estimates
+    the tokens from the number of delivered characters."""
     try:
         character_count = characters()
         return chunks if character_count <= chunks * MOST_PER_CHUNK else count(character_count)
@@ -34,8 +34,9 @@ def delivered_tokens(chunks: int, characters: Callable[[], int], count: Callable
 
 
 def delivered_at_most(answer: Answer, attempt: Attempt) -> int:
-    """An upper estimate of the output tokens that an answer in progress has delivered so far: its number of chunks or a
-    quarter of its characters, whichever is larger. Most texts have at least four characters per token."""
+    """An upper estimate of the output tokens that an answer in progress has delivered so far. It is the larger of two
+    numbers: the number of chunks, and a quarter of the number of characters (most texts have at least four characters
+    per token)."""
     try:
         return max(attempt.chunks, -(-answer.delivered_characters() // _CHARACTERS_PER_TOKEN))
     except Exception:  # text that cannot be read must not prevent the hold from being extended
@@ -56,12 +57,12 @@ async def pieces(pipe_to: Callable[[Sink], Awaitable[bool]]) -> AsyncIterator[by
 
 
 class Answer(Protocol):
-    """An answer in the client's dialect.
+    """An answer in the client's dialect. Iterating over it yields everything except the terminating event. `ending` is
+    the terminating event (for example `data: [DONE]`); it is known when the iteration has stopped. If the answer is not
+    a stream, the iteration yields nothing, and `ending` is the whole body.
 
-    Iterating yields everything except the terminating event. `ending` is the terminating event (`data: [DONE]`); it is
-    known when the iteration has stopped. If the answer is not a stream, the iteration yields nothing, and `ending` is
-    the whole body. So the reader can settle the money before it sends `ending`. If the backend's stream breaks, the
-    iteration raises a `GatewayError`.
+    Because `ending` is separate, the cost can be booked before the client gets the end of the answer. If the backend's
+    stream breaks, the iteration raises a `GatewayError`.
     """
 
     stream: bool
@@ -78,8 +79,8 @@ class Answer(Protocol):
 
     @property
     def over(self) -> bool:
-        """Whether the terminating event has been read. Then the piece that is being passed on is the last piece before
-        `ending`."""
+        """Whether the terminating event has been read. If it has, the piece that is being passed on is the last one
+        before `ending`."""
         ...
 
     @property
@@ -120,9 +121,9 @@ class Answer(Protocol):
 
     async def cut(self, delivered: Usage) -> bool:
         """End the answer here as if it had reached its length limit: disconnect from the backend at once, and set
-        `ending` to what the client still needs. `delivered`: the usage of what was delivered. The
-        tokens that the backend still generates until it notices the disconnection are added to the attempt on the
-        record. Returns False if this kind of answer cannot be ended early."""
+        `ending` to what the client still needs. `delivered`: the usage of the part that was delivered. Until the
+        backend notices the disconnection, it generates further tokens; they are added to the attempt on the record.
+        Returns False if this kind of answer cannot be ended early."""
         ...
 
     async def aclose(self) -> None:

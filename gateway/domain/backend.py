@@ -229,7 +229,7 @@ class Backend(Section):
 
     @property
     def facts(self) -> KindFacts:
-        """The facts of the backend's kind. For some kinds, they depend on the backend's model."""
+        """The facts of the backend's kind. For some kinds, the facts also depend on the backend's model."""
         facts = KINDS[self.kind]
         return facts.of_claude if facts.of_claude is not None and "claude" in self.model.lower() else facts
 
@@ -262,8 +262,9 @@ class Backend(Section):
 
     @property
     def why_hosted(self) -> str:
-        """Why prompts to the backend leave the operator's machines; empty if they do not. The tier decides only if the
-        file says `hosted`, as for a proxy at a private address."""
+        """The reason why prompts to the backend leave the operator's machines; empty if the prompts stay there. If
+        gateway.yaml sets the tier `hosted`, prompts to this backend count as leaving. An operator sets this tier, for
+        example, for a proxy at a private address."""
         written = self.tier == "hosted" and self.strength is None and "tier" in self.model_fields_set
         explicit = "hosted" if written else ""
         return _why_hosted(self.kind, self.base_url, self.location, explicit)
@@ -275,8 +276,8 @@ class Backend(Section):
 
     @property
     def own(self) -> bool:
-        """Whether the backend runs on the operator's own machines, so that no provider sends a bill. Host names are not
-        resolved."""
+        """Whether the backend runs on the operator's own machines, so that no provider sends a bill. This follows from
+        its location, kind and address. Host names are not resolved."""
         if providers_own(self.base_url) or self.facts.why_hosted:
             return False
         if self.location is not None:
@@ -287,8 +288,8 @@ class Backend(Section):
 
 
 def _of_preset(given: dict[str, Any]) -> dict[str, Any]:
-    """`given`, completed by the address and the key of its kind. Nothing is added if `given` has an address or the kind
-    has none."""
+    """The entry `given` of a backend, completed by the usual address and key of its kind. `given` is returned unchanged
+    if it has an address, or if its kind has no usual address."""
     facts = KINDS.get(str(given.get("kind")))
     if facts is None or not facts.base_url or given.get("base_url"):
         return given

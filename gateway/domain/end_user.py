@@ -29,8 +29,8 @@ def named(body: dict[str, Any]) -> str:
 
 
 class Pseudonyms:
-    """Computes pseudonyms. A name always gets the same pseudonym. Without the secret, nobody can compute the pseudonym
-    of a name."""
+    """Computes the pseudonyms of end users. A name always gets the same pseudonym. Without the secret, nobody can
+    compute the pseudonym of a name."""
 
     def __init__(self, secret: bytes) -> None:
         """`secret`: at most 64 bytes."""

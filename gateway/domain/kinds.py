@@ -80,7 +80,8 @@ class KindFacts:
     leaves_out: frozenset[str] = frozenset()
     """The fields of a chat request that the API refuses and that are not needed for the answer. They are not sent."""
     beside_name: str = ""
-    """A pattern. It matches what this kind's model names have before or after the public name of a model."""
+    """A pattern that matches the additional text in this kind's model names, before or after the public name of a
+    model."""
     regional_factor: Decimal | None = None
     """Factor on all prices if neither `region` nor model says `global`. None if prices do not depend on the region."""
     settings: tuple[str, ...] = ()

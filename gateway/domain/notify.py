@@ -62,7 +62,8 @@ else:
 
 
 class Notify(_ByVariable):
-    """A receiver of alerts. Its address comes from the operator's environment, and never from the file."""
+    """A receiver of alerts. Its address comes from a variable in the operator's environment, and never from the file
+    that names the receiver."""
 
     receiver: Annotated[str, Field(pattern=RECEIVER_NAME, max_length=64)] | None = Field(
         None, description="Instead: one of the operator's `receivers`; where there are any, only those may be named."

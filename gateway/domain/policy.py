@@ -157,7 +157,8 @@ class Budget(Section):
 
     @property
     def title(self) -> str:
-        """The name of the budget, or else what distinguishes it from other budgets: `month`, `day per key`."""
+        """The name of the budget. If it has none, the properties that distinguish it from other budgets, such as
+        `month` or `day per key`."""
         return self.name or (self.window if self.per == "team" else f"{self.window} per {self.per.replace('_', ' ')}")
 
 
@@ -216,7 +217,7 @@ class HedgingPolicy(Section):
 
 
 class AgentsPolicy(Section):
-    """Agents that repeat the same failing tool calls."""
+    """What happens if an agent repeats the same failing tool calls."""
 
     loop_alert: int = Field(
         5, ge=0, le=1000, description="Equal calls with equal errors in a row, from which an alert is sent; 0: never."
@@ -365,9 +366,9 @@ class Policy(Section):
         """The rule for the model name `model`. An alias is followed: the result can be the name of a backend. None if
         the policy does not mention the name.
 
-        A name without an entry gets the entry of the longest pattern that fits it (`claude-opus-*`). Patterns are used
-        for the client's name only, not for a name to which an alias leads. `auto` always has a rule. Raises ValueError
-        for a circular alias.
+        If the policy has no entry for the name, the entry of the longest pattern that fits the name is used (such as
+        `claude-opus-*`). Patterns are used only for the name that the client sent, not for a name to which an alias
+        leads. `auto` always has a rule. Raises ValueError for a circular alias.
         """
         name = model if model in self.models or model == "auto" else self._pattern(model)
         seen = {name}
@@ -385,17 +386,15 @@ class Policy(Section):
             name = entry
 
     def _pattern(self, model: str) -> str:
-        """The longest pattern in `models` that fits the name `model`. If no pattern fits, `model` itself."""
+        """The longest pattern in `models` that fits the name `model`. If no pattern fits, returns `model` itself."""
         fitting = (name for name in self.models if "*" in name and fits(name, model))
         return max(fitting, key=len, default=model)
 
 
 def fits(pattern: str, name: str) -> bool:
-    """Whether `name` fits `pattern`, in which each `*` stands for any characters.
-
-    The time is linear in the lengths of pattern and name. Otherwise a team (by a pattern) or a client (by a name) could
-    block the worker, which other teams use too.
-    """
+    """Whether `name` fits `pattern`, in which each `*` stands for any characters. The time is linear in the lengths of
+    both, so that neither a team (by its pattern) nor a client (by its name) can block the worker, which other teams use
+    too."""
     first, *parts = pattern.split("*")
     if not parts:
         return name == pattern

@@ -111,7 +111,8 @@ class FleetView(Protocol):
 
 
 class SessionView(Protocol):
-    """Estimates how much of a conversation each backend still has in its prompt cache."""
+    """Estimates how much of a conversation each backend still has in its prompt cache, so that it need not be billed in
+    full."""
 
     def warm_tokens(self, prefix: Prefix, backend: Backend, input_tokens: int) -> int:
         """The number of `input_tokens` that `backend` is expected to read from its cache."""
@@ -164,8 +165,8 @@ class Hold(Protocol):
         ...
 
     def follow(self, attempt: Attempt) -> None:
-        """Make `covers` and `grow` refer to `attempt`, whose answer is served. Needed if money is held for several
-        attempts."""
+        """Make `covers` and `grow` refer to `attempt`, whose answer the client gets. The call is needed if money is
+        held for several attempts."""
         ...
 
 
@@ -176,7 +177,8 @@ is also the name of a column of the ledger."""
 
 @dataclass(frozen=True, slots=True)
 class BudgetChecker:
-    """Identifies the owner whose spend is read. Empty fields are ignored."""
+    """Names the owner of a budget, so that the owner's spend can be read: an organisation, a team or a key. Empty
+    fields are ignored."""
 
     organisation: str = ""
     team: str = ""
@@ -185,8 +187,8 @@ class BudgetChecker:
 
 @dataclass(frozen=True, slots=True)
 class SpentReader:
-    """Spend as budgets count it. Simulated attempts do not count. An attempt without a price counts as 0 US dollars.
-    The tokens of attempts that cost nothing do not count."""
+    """Spend in the units of budgets. Simulated attempts do not count. An attempt without a price counts as 0 US
+    dollars. The tokens of an attempt that cost nothing do not count."""
 
     pico: int = 0
     tokens: int = 0
@@ -206,7 +208,7 @@ class Spending(Protocol):
 
     def spent(self, payer: BudgetChecker, since: float, until: float) -> Awaitable[SpentReader]:
         """Spend by attempts of requests that began in `[since, until)` (Unix seconds; `until` may be infinite).
-        Attempts in progress are not included, except those of dead workers."""
+        Attempts in progress are not included, but attempts that a dead worker left open are."""
         ...
 
     def spent_by_each(
@@ -239,8 +241,8 @@ class Archive(Protocol):
     """Finds requests in the ledger that are not in the memory of any worker."""
 
     async def find(self, request_id: str, team: str) -> dict[str, Any] | None:
-        """A flight record as JSON values, shorter than that of a recent request. None if this team has no such
-        request."""
+        """A flight record as JSON values. It is shorter than the record of a recent request. None if this team has made
+        no request with this id."""
         ...
 
 
@@ -248,12 +250,14 @@ class Sampler(Protocol):
     """The part of the package `learning` that lower layers need."""
 
     def holdout(self, request: CompletionRequest) -> bool:
-        """Whether the reference must serve this request, so that the request belongs to the comparison group."""
+        """Whether the reference must serve this request, because the request belongs to the group that is used for
+        comparison (the holdout)."""
         ...
 
     def offer(self, request: CompletionRequest, record: Record, answer: Answer) -> None:
-        """Offer a served request for comparison, before its answer is closed. Fast; never raises. Requests that can be
-        compared go to a queue of limited length. They are dropped if the queue is full."""
+        """Offer a served request for comparison, before its answer is closed. The call is fast and never raises an
+        error. Requests that can be compared go to a queue of limited length. If the queue is full, the request is
+        dropped."""
         ...
 
 
@@ -261,7 +265,8 @@ class Evidence(Protocol):
     """Evidence about a backend from a team's own judged answers."""
 
     def adjust(self, team: str, backend: str) -> Learned:
-        """The evidence about a backend, read from memory. `NOTHING` if no answer of the backend has been judged."""
+        """What is known about a backend from a team's judged answers, read from memory. `NOTHING` if no answer of the
+        backend has been judged."""
         ...
 
 

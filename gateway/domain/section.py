@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Section(BaseModel):
-    """Strict and immutable: an unknown key is an error, and a loaded policy never changes."""
+    """Base class of all sections of gateway.yaml and of policies. An unknown key in a section is an error. A loaded
+    section cannot be changed."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)

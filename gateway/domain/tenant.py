@@ -36,7 +36,7 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """The key or team for which stored files, batches and responses are looked up."""
+    """Who looks up stored files, batches and responses: a key, or a whole team."""
 
     team: str
     key: str = ""

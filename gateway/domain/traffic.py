@@ -23,12 +23,20 @@ LONG_TOKENS = 8_000
 _SIMPLE = {language: f"{language}/text/opening" for language in LANGUAGES}
 CLASSES = frozenset(f"{language}/{needs}/{step}" for language in LANGUAGES for needs in NEEDS for step in STEPS)
 
-_EN, _ES, _PT = FUNCTION_WORDS["en"], FUNCTION_WORDS["es"], FUNCTION_WORDS["pt"]
 _READ = 240
 """Number of characters of the question that are read."""
 _LEAST_HITS = 2
 """Minimum number of different function words of a language by which the language is recognised."""
-_PUNCTUATION = str.maketrans(dict.fromkeys("¿¡?!.,:;()\"'«»", " "))
+_EN, _ES, _PT = FUNCTION_WORDS["en"], FUNCTION_WORDS["es"], FUNCTION_WORDS["pt"]
+_WORD_OF = {
+    f"{before}{word}{after}": word
+    for word in _EN | _ES | _PT
+    for before in ("", *"¿¡(\"'«")
+    for after in ("", *"?!.,:;)\"'»")
+}
+"""A function word as it may stand in a text, with punctuation before or after it → the word. To remove the punctuation
+from the text would take longer than everything else."""
+_KNOWN = frozenset(_WORD_OF)
 
 
 def traffic_class(request: CompletionRequest, input_tokens: int) -> str:
@@ -41,7 +49,10 @@ def traffic_class(request: CompletionRequest, input_tokens: int) -> str:
 
 def language_of(question: str) -> str:
     """The language of a question, found by its function words. `other` if the language is unclear."""
-    words = set(question[:_READ].translate(_PUNCTUATION).lower().split())
+    found = _KNOWN.intersection(question[:_READ].lower().split())
+    if len(found) < _LEAST_HITS:
+        return "other"
+    words = {_WORD_OF[each] for each in found}
     en, es, pt = len(words & _EN), len(words & _ES), len(words & _PT)
     if en >= _LEAST_HITS and es < en > pt:
         return "en"
@@ -62,8 +73,8 @@ def needs_of(request: CompletionRequest, input_tokens: int) -> Needs:
 
 
 def step_of(request: CompletionRequest) -> Step:
-    """The position of a request in its conversation. A request of an agent without tools is a call in the background,
-    for example to find a title."""
+    """The position of a request in its conversation (a step). A request of an agent without tools counts as a call in
+    the background, for example to find a title."""
     if request.agent and "tools" not in request.needs:
         return "background"
     turns = request.turns

@@ -26,11 +26,9 @@ async def buy(
     record: Record,
     most_output: int,
 ) -> Answer:
-    """Call the backends of `route` for a comparison, and return the answer after its connection has been closed.
-    `most_output`: maximum output tokens of the answer.
-
-    Raises GatewayError (BudgetExhausted if a cap or budget is reached), SQLAlchemyError.
-    """
+    """Call the backends of `route` for a comparison. Returns the answer after its connection has been closed.
+    `spend_cap`: the limit for the cost of all comparisons. `most_output`: maximum output tokens of the answer. Raises
+    GatewayError (BudgetExhausted if the limit or a budget is reached) and SQLAlchemyError."""
     tenant = record.tenant
     hold = BackgroundHold(spend_cap, pipeline.budgets.hold(tenant, record, request), prices, tenant, most_output)
     try:

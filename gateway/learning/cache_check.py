@@ -24,8 +24,8 @@ MOST_OUTPUT = 4096
 
 
 class FreshAnswers:
-    """Implements `FreshAnswerSource` of domain/protocols.py. The requests are routed like any other request of the
-    tenant. Their answers are not stored in the cache."""
+    """Implements `FreshAnswerSource` of domain/protocols.py. A request for a new answer is routed like any other
+    request of the tenant, but its answer is not stored in the cache."""
 
     def __init__(self, pipeline: Pipeline, spend_cap: SpendCap, prices: PriceList) -> None:
         self._pipeline, self._spend_cap, self._prices = pipeline, spend_cap, prices

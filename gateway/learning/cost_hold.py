@@ -27,7 +27,8 @@ def worst(price: Price, input_tokens: int, output_tokens: int) -> int:
 
 
 class BackgroundHold:
-    """Implements `Hold` of domain/protocols.py for one call. A backend whose price is unknown is not called."""
+    """Implements `Hold` of domain/protocols.py for a single call whose answer is only compared with another answer. A
+    backend whose price is unknown is not called."""
 
     covers = float("inf")
 

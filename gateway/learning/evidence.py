@@ -30,7 +30,8 @@ Pair = tuple[str, str]
 
 
 class Learning:
-    """Implements `Evidence` of domain/protocols.py. One team's figures never include another team's answers."""
+    """Implements `Evidence` of domain/protocols.py: what is known about backends from judged answers. The figures of a
+    team never include the answers of another team."""
 
     def __init__(self, database: Database, *, interval_s: float = INTERVAL_S, clock: Clock = time) -> None:
         self._database, self._interval_s, self._clock = database, interval_s, clock

@@ -58,7 +58,8 @@ class Feedback:
     """Stores ratings in SQL and reports their figures per backend."""
 
     def __init__(self, database: Database, learned: Evidence | None = None, *, clock: Clock = time) -> None:
-        """`learned`: the evidence by which the adequacies in flight records were corrected."""
+        """`learned`: the evidence with which the probabilities in flight records were corrected (see `adequacy` in
+        gateway/domain/routing/learned.py)."""
         self._database, self._learned, self._clock = database, learned or NoEvidence(), clock
         self._stored = self._refused = 0
 
@@ -105,9 +106,10 @@ class Feedback:
         self._stored += 1
 
     def _promise(self, team: str, flight: Mapping[str, Any], backend: str) -> tuple[float | None, float | None]:
-        """Two figures about the backend that answered. The first is the predicted probability that its answer is as
-        good as the reference's, before corrections by evidence. The second is the quality that routing promised. For
-        the reference: (None, 1.0). Without a known routing decision: (None, None)."""
+        """Two figures about the backend that answered the request. The first is the predicted probability that its
+        answer is as good as the answer of the reference, before any correction by evidence. The second is the quality
+        that routing promised. If the reference itself answered, returns (None, 1.0). If no routing decision is known,
+        returns (None, None)."""
         route = flight.get("route") or {}
         if not backend or not route:
             return None, None

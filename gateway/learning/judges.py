@@ -23,8 +23,8 @@ class Judge(Protocol):
     name: str
 
     async def compare(self, request: CompletionRequest, one: Choices, other: Choices, finish: str) -> float | None:
-        """How good the answer `one` is compared with the trusted answer `other`: 0..1; None if undecided. `finish`: the
-        finish reason of `one`."""
+        """A score, 0..1, for the quality of the answer `one`, compared with the trusted answer `other`. None if that
+        cannot be decided. `finish`: the finish reason of `one`."""
         ...
 
 

@@ -43,10 +43,9 @@ def spent(connection: Connection) -> list[CapSpent]:
 
 
 class SpendCap:
-    """Refuses a hold that would exceed a cap. Several processes may share one database.
-
-    The holds of a dead process stay until the window ends, so that the cap is never exceeded.
-    """
+    """Refuses to hold money for a comparison if a cap on comparisons would be exceeded. Several processes may share one
+    database. If a process dies, the money that it held stays held until the window ends, so that the cap is never
+    exceeded."""
 
     def __init__(self, database: Database, settings: TrialsSettings, *, clock: Clock = time) -> None:
         self._database, self._settings, self._clock = database, settings, clock

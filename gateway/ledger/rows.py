@@ -120,10 +120,11 @@ TOKENS = tuple(name for name in FIELDS if name.endswith("_tokens") and name != "
 LEAST = FIELDS.index("stream")
 """Minimum number of values in a row of the journal."""
 _RARE = tuple(Row._field_defaults[name] for name in FIELDS[LEAST:])
+_COMMON = _RARE[:-1]
 _UNDECIDED = ("", None, 0)
 _ASKED = (
     *("stream", "end_user", "cost_centre", "difficulty", "trimmed_tokens", "tags", "simulated", "kind"),
-    *("service_tier", "waited_ms", "above_ceiling", "agent", "traffic_class"),
+    *("service_tier", "waited_ms", "above_ceiling", "agent"),
 )
 _UNASKED = tuple(Row._field_defaults[name] for name in _ASKED)
 
@@ -152,8 +153,8 @@ def opening(attempt: Attempt, record: Record) -> tuple[Any, ...]:
 
 
 def asked(attempt: Attempt, record: Record) -> dict[str, Any]:
-    """Column name → value, for those columns from `stream` on that are known at the start. Empty if all have their
-    defaults."""
+    """Column name → value, for the columns from `stream` to `agent` whose values are known when the attempt starts.
+    Empty if all of these columns have their default values."""
     facts = (
         record.stream,
         record.end_user,
@@ -167,13 +168,20 @@ def asked(attempt: Attempt, record: Record) -> dict[str, Any]:
         0 if attempt.number == 1 and attempt.started_at - record.started_at < 1 else _waited_ms(attempt, record),
         attempt.above_ceiling,
         record.agent,
-        record.traffic_class,
     )
     return {} if facts == _UNASKED else dict(zip(_ASKED, facts, strict=True))
 
 
+def with_class(values: Values, traffic_class: str) -> Values:
+    """All values of a row with its traffic class. The journal writes the class, which is the last column of a row,
+    apart from the other values, because nearly every row has a class, and would have the values of all columns."""
+    return (*(values + _RARE[len(values) - LEAST :])[:-1], traffic_class)
+
+
 class Decided(NamedTuple):
-    """What routing decided for an answer that another backend gave (observe mode, outside the rollout, hold-out)."""
+    """What routing decided for an answer that another backend gave. Another backend answers if the policy only
+    observes, if the request is outside the share for which the policy applies decisions (the rollout), or if the
+    request is used for a comparison."""
 
     names: str
     """Names of the backends that routing would have called, separated by commas."""
@@ -187,7 +195,8 @@ class Decided(NamedTuple):
 def ending(
     attempt: Attempt, record: Record, usage: Usage, prices: str, decided: Decided | None = None
 ) -> tuple[Any, ...]:
-    """The values of a Row after those of `opening`, up to the last value that is not a default.
+    """The last values of a Row, after those that `opening` returns. Values at the end that are the defaults of their
+    columns are left out. The traffic class is left out too; see `with_class`.
 
     `prices`: the prices with which the cost was computed, as text from `applied.text_of`.
     """
@@ -223,7 +232,6 @@ def ending(
         0 if attempt.number == 1 and started - record.started_at < 1 else _waited_ms(attempt, record),
         attempt.above_ceiling,
         record.agent,
-        record.traffic_class,
     )
     usual = (
         attempt.outcome,
@@ -239,9 +247,7 @@ def ending(
         attempt.output_bytes,
         attempt.sent_bytes,
     )
-    if record.traffic_class:  # the last value: there are no defaults after it
-        return usual + rare
-    return usual if rare == _RARE else usual + _unusual(rare)
+    return usual if rare == _COMMON else usual + _unusual(rare)
 
 
 def from_cache(record: Record, usage: Usage, saved_pico: int | None, outcome: Outcome = "ok") -> tuple[Any, ...]:
@@ -269,7 +275,7 @@ def from_cache(record: Record, usage: Usage, saved_pico: int | None, outcome: Ou
         usage.image_tokens,
         "",
         *_UNDECIDED,
-        *("", "", "", 0, False, record.agent, record.traffic_class),
+        *("", "", "", 0, False, record.agent),
     )
     return (
         f"{record.request_id}-0",
@@ -301,8 +307,8 @@ def from_cache(record: Record, usage: Usage, saved_pico: int | None, outcome: Ou
 
 
 def _unusual(rare: tuple[Any, ...]) -> tuple[Any, ...]:
-    """`rare` (the last columns of a Row) without the default values at its end."""
-    if rare[1:] == _RARE[1:]:  # a stream without unusual values
+    """`rare` (the columns from `stream` to `agent`) without the default values at its end."""
+    if rare[1:] == _COMMON[1:]:  # a stream without unusual values
         return rare[:1]
     length = len(rare)
     while length and rare[length - 1] == _RARE[length - 1]:
@@ -311,8 +317,8 @@ def _unusual(rare: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _waited_ms(attempt: Attempt, record: Record) -> int:
-    """Milliseconds from the request's start to the call of the backend. They count as 0 for a first attempt that begins
-    within a second, so that most rows stay short."""
+    """Milliseconds from the start of the request to the call of the backend. If the first attempt begins within a
+    second, the value is 0, so that most rows stay short."""
     waited_s = attempt.started_at - record.started_at
     if waited_s < 1 and (attempt.number in (1, record.before + 1)):
         return 0

@@ -35,7 +35,7 @@ class Spending:
 
     async def spent(self, payer: BudgetChecker, since: float, until: float = math.inf) -> SpentReader:
         """Spend of `payer` by attempts of requests that began in `[since, until)` (Unix seconds). Attempts in progress
-        are not included, except those of dead workers.
+        are not included, but attempts that a dead worker left open are.
 
         Raises LedgerUnavailable.
         """

@@ -18,7 +18,8 @@ from gateway.settings.remedies import shown
 from gateway.settings.renamed_keys import POLICY, KeyPath, OldName, Translation, translate
 
 DEFAULT = "default"
-"""The team whose policy applies to every team without one of its own, and a base that others may extend."""
+"""The name of the team whose policy applies to every team without a policy of its own. Other policies may also extend
+this policy as a base."""
 
 _NAME = re.compile(TEAM_NAME)
 _WHOLE = ("budget",)
@@ -136,8 +137,8 @@ def _part(document: Document, data: Mapping[str, Any], name: str, is_base: bool,
 
 
 def merge(part: Part, bases: Mapping[str, Part]) -> Merged:
-    """`part` with the values of the base that it extends. Raises ConfigError if this base does not exist, or if it
-    extends another base."""
+    """The values of `part` (a team or a base), merged with the values of the base that `part` extends. Raises
+    ConfigError if this base does not exist, or if this base extends another base."""
     if not part.extends:
         return Merged(part, None, part.translation.data)
     base = bases.get(part.extends)

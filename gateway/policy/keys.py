@@ -38,7 +38,7 @@ def digest(secret: str | bytes) -> bytes:
 
 
 def check_team(team: str) -> None:
-    """Raise ValueError unless a policy file could have this team name."""
+    """Raise ValueError if no policy file can have this team name."""
     if not re.fullmatch(TEAM_NAME, team) or len(team) > TEAM_NAME_LENGTH:
         raise ValueError(
             f"must be at most {TEAM_NAME_LENGTH} letters, digits and ._- and begin with a letter or digit, not {team!r}"
@@ -70,12 +70,10 @@ def create(
 
 
 def revoke(database: Database, key_id: str, *, actor: str = "cli") -> list[str]:
-    """End a key at once, together with every key of its lineage. A lineage is a key and its successors by rotation.
-    After a rotation the old secret stays valid for a grace period, and if it has leaked, revoking the successor must
-    end it too.
-
-    Returns the ids of the ended keys; empty if there is no such active key.
-    """
+    """End a key at once, together with all keys of its lineage. A lineage is a key and the keys that replaced it by
+    rotation. After a rotation, the old secret stays valid for a grace period. If the old secret has leaked, revoking
+    the new key must end the old one too. Returns the ids of the ended keys; empty if there is no active key with this
+    id."""
     with database.begin() as connection:
         row = connection.execute(select(keys).where(keys.c.id == key_id)).first()
         return [] if row is None else _end(connection, _of_lineage(connection, row), actor)
@@ -96,10 +94,8 @@ def living(database: Database, team: str) -> list[str]:
 
 
 def rotate(database: Database, key_id: str, *, grace_s: float = 0.0, actor: str = "cli") -> tuple[str, Key] | None:
-    """Create a copy of the key with a new secret and the same lineage. The old key ends after `grace_s` seconds.
-
-    Both are done in one transaction. Returns None if there is no such active key.
-    """
+    """Create a key with a new secret that has the same settings and lineage as the key `key_id`. The old key ends after
+    `grace_s` seconds. Both changes are made in one transaction. Returns None if there is no active key with this id."""
     with database.begin() as connection:
         row = connection.execute(select(keys).where(keys.c.id == key_id)).first()
         if row is None:
@@ -115,8 +111,8 @@ def rotate(database: Database, key_id: str, *, grace_s: float = 0.0, actor: str 
 
 
 def _insert(connection: Connection, asked: Key, actor: str, detail: str) -> tuple[str, Key]:
-    """Insert the key `asked`, which has no id yet. It has a lineage only if it replaces another key. Returns (the
-    secret, the stored key)."""
+    """Insert the key `asked`, which has no id yet. The field `lineage` of `asked` is set only if the new key replaces
+    another key. Returns (the secret, the stored key)."""
     secret, id = f"{PREFIX}{secrets.token_urlsafe(32)}", f"key_{secrets.token_hex(8)}"
     key = replace(asked, id=id, lineage=asked.lineage or id)
     connection.execute(
@@ -138,8 +134,8 @@ def _insert(connection: Connection, asked: Key, actor: str, detail: str) -> tupl
 
 def _of_lineage(connection: Connection, row: Any) -> ColumnElement[bool]:
     """The condition for all keys of the lineage of `row`. The function also locks the lineage's first key until the end
-    of the transaction. So a rotation and a revocation at the same time run one after the other, and no successor of a
-    revoked key stays active."""
+    of the transaction. So a rotation and a revocation at the same time run one after the other, and a key that replaces
+    a revoked key does not stay active."""
     lineage = row.lineage or row.id
     connection.execute(select(keys.c.id).where(keys.c.id == lineage).with_for_update())
     return or_(keys.c.lineage == lineage, keys.c.id == lineage)
@@ -159,7 +155,8 @@ def _living_at(now: float) -> ColumnElement[bool]:
 
 
 def _now(connection: Connection) -> float:
-    """Unix seconds by the database's clock. Hosts whose own clocks differ then agree on which keys have ended."""
+    """The present time in Unix seconds, by the database's clock. All hosts use this clock, so they agree on which keys
+    have ended."""
     if connection.dialect.name != "postgresql":
         return time.time()
     return float(connection.scalar(select(func.extract("epoch", func.clock_timestamp()))) or 0.0)
@@ -225,8 +222,8 @@ class Keys:
         return self._keys.get(key_digest)
 
     def digest_of(self, lineage: str) -> bytes | None:
-        """The digest of the active key of a lineage: the key itself, or its successor after a rotation. `find` accepts
-        this digest. None if the lineage has no active key."""
+        """The digest of the active key of a lineage. The active key is the first key of the lineage or, after a
+        rotation, the key that replaced it. `find` accepts this digest. None if the lineage has no active key."""
         return self._digests.get(lineage)
 
     async def refresh(self) -> None:
@@ -274,8 +271,8 @@ class Keys:
 
 
 def _mark(connection: Connection) -> tuple[Any, ...]:
-    """A value that is different after every change of the keys. It contains the sum of all expiry times, because a key
-    may be ended earlier than planned, which may leave the latest expiry time unchanged."""
+    """A value that differs after every change of the keys. It contains the sum of all expiry times. The latest expiry
+    time alone would not be enough: it stays the same if a key with an earlier expiry time is ended ahead of time."""
     ends = keys.c.revoked_at
     return tuple(
         connection.execute(select(func.count(), func.max(keys.c.created_at), func.count(ends), func.sum(ends))).one()

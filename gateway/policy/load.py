@@ -56,7 +56,7 @@ class PolicySet:
 
 
 def load_policies(folders: Sequence[Path], ceilings: Ceilings) -> PolicySet:
-    """Read and validate every `*.yaml` in `folders`. Raises ConfigError with every mistake in every file."""
+    """Read and validate all `*.yaml` files in `folders`. Raises ConfigError that lists all mistakes in all files."""
     fresh, problems = reload_policies(folders, ceilings, PolicySet())
     if problems:
         raise ConfigError(problems)
@@ -64,11 +64,9 @@ def load_policies(folders: Sequence[Path], ceilings: Ceilings) -> PolicySet:
 
 
 def reload_policies(folders: Sequence[Path], ceilings: Ceilings, last: PolicySet) -> tuple[PolicySet, tuple[str, ...]]:
-    """Read all files again. Returns (the new set, every mistake in every file).
-
-    A mistake affects only its own team: that policy stays as in `last`, and changes of other teams take effect. A
-    mistake in a base affects only the teams that extend it.
-    """
+    """Read all files again. Returns two values: the new set of policies, and all mistakes in all files. A mistake in a
+    policy affects only its own team, which keeps the policy in `last`. A mistake in a base affects only the teams that
+    extend this base. Changes of all other teams take effect."""
     found = read_sources(folders, last.files)
     before = dict(last.bases)
     before.update((DEFAULT, path) for path, teams in last.files.items() if DEFAULT in teams)
@@ -111,8 +109,8 @@ def _policy(part: Part, bases: Mapping[str, Part], ceilings: Ceilings, problems:
 
 
 class _Claims:
-    """Assigns each team to one file during a reload. If several files have a policy for the same team, the file that
-    had the team before gets it, and each other file keeps its previous policies."""
+    """Assigns each team to one file during a reload. Several files may have a policy for one team. If one of these
+    files had the team before the reload, this file keeps the team. The other files keep their previous policies."""
 
     def __init__(self, last: Files) -> None:
         self._last = last
@@ -120,8 +118,8 @@ class _Claims:
         self._places: dict[tuple[str, Path], str] = {}
 
     def add(self, path: Path, part: Part, policy: Policy | None) -> None:
-        """Assign the team of `part` to the file `path`. `policy`: the new policy; None if it is invalid. Then the
-        team's previous policy stays."""
+        """Assign the team of `part` to the file `path`. `policy`: the team's new policy; None if it is invalid, so that
+        the previous policy stays."""
         self._places[part.name, path] = part.place(("team",))
         before = self._last.get(path, {})
         if policy is not None:

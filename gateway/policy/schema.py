@@ -35,11 +35,9 @@ def json_schema() -> dict[str, Any]:
 
 
 def above_ceilings(policy: Policy, ceilings: Ceilings) -> list[tuple[KeyPath, str]]:
-    """(Path of the key, sentence about the mistake) for each key that `policy` sets above the operator's ceilings;
-    empty if there is none.
-
-    A key that the policy does not set is no mistake: the ceiling itself applies (see `under_ceilings`).
-    """
+    """The mistakes of a policy that sets keys above the operator's ceilings: (path of the key, sentence about the
+    mistake) for each of these keys. A key that the policy does not set is no mistake, because the ceiling itself
+    applies to it (see `under_ceilings`)."""
     found: list[tuple[KeyPath, str]] = []
 
     def refuse(key: str, sentence: str) -> None:

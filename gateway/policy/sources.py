@@ -29,8 +29,8 @@ class Sources:
 
 
 def read_sources(folders: Sequence[Path], known: Collection[Path]) -> Sources:
-    """Read all files. `known`: files that were found before. If a folder cannot be listed, the known files of this
-    folder are read."""
+    """Read all files. `known`: the files that were found by an earlier call. If a folder cannot be listed now, its
+    files in `known` are read."""
     found = Sources()
     for path, folder in policy_files(folders, known, found.problems):
         try:

@@ -45,19 +45,22 @@ class Tenants:
         return self._current(digest(secret))
 
     async def find(self, secret: bytes) -> Tenant:
-        """Like `authenticate`, but a key is refused as unknown only after the keys were read again, because it may have
-        been created a moment ago."""
+        """Like `authenticate`, but a key is refused as unknown only after `catch_up`."""
         try:
             return self.authenticate(secret)
         except InvalidKey:
-            if not secret.startswith(PREFIX.encode()):
-                raise
-        await self._ring.catch_up()
-        return self.authenticate(secret)
+            await self.catch_up(secret)
+            return self.authenticate(secret)
+
+    async def catch_up(self, secret: bytes) -> None:
+        """Read the keys again, because the unknown key `secret` may have been created a moment ago. Does nothing if
+        `secret` does not look like a key of the gateway."""
+        if secret.startswith(PREFIX.encode()):
+            await self._ring.catch_up()
 
     def of_key(self, lineage: str) -> Tenant:
-        """The current tenant of a key, for work that the key asked for earlier, such as a batch. If the key was
-        rotated, the tenant of its successor. Raises the same errors as `authenticate`."""
+        """The present tenant of a key. Used for work that the key asked for earlier, such as a batch. If the key was
+        rotated, returns the tenant of the key that replaced it. Raises the same errors as `authenticate`."""
         key_digest = self._ring.digest_of(lineage)
         if key_digest is None and self._ring.ready:
             raise ExpiredKey(f"The key {lineage} that asked for this was revoked; ask again with a living one.")
@@ -91,8 +94,8 @@ class Tenants:
         return Tenant(key, policy, epoch, self._closed_to(key.team))
 
     def _log_unknown(self) -> None:
-        """Log that an unknown key was refused. At most one line a minute, because anyone can send unknown keys. The
-        line contains no part of the key."""
+        """Log that an unknown key was refused. At most one line per minute is logged, because anyone can send unknown
+        keys. The line does not contain any part of the key."""
         now = time.monotonic()
         if now < self._quiet_until or not self._kept_in:
             return

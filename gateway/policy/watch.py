@@ -43,8 +43,8 @@ def _facts(file: os.DirEntry[str]) -> tuple[int, ...]:
 
 
 async def changes(folders: Sequence[Path], known: Dates, look_s: float = LOOK_S) -> AsyncIterator[None]:
-    """Yield each time that the files have changed, compared with `known` or with the last yield. A change is reported
-    when the files have stopped changing, or after several checks if they do not stop. The iterator never ends."""
+    """Yield whenever the files have changed since `known` or since the last yield. A change is reported when the files
+    no longer change, or after several checks if they continue to change. The iterator never ends."""
     last, restless = known, 0
     while True:
         now, cost_s = await asyncio.to_thread(_look, folders)
@@ -57,7 +57,8 @@ async def changes(folders: Sequence[Path], known: Dates, look_s: float = LOOK_S)
 
 
 def _look(folders: Sequence[Path]) -> tuple[Dates, float]:
-    """Check the folders once. Returns (`dates`, processor seconds that the check took). The time decides how often the
-    folders are checked. It is processor time and not elapsed time, so that checks are not rarer on a busy machine."""
+    """Check the folders once. Returns the result of `dates`, and the processor seconds that the check took. These
+    seconds decide how often the folders are checked. Elapsed time is not used, because checks would then become rarer
+    on a busy machine."""
     began = time.thread_time()
     return dates(folders), time.thread_time() - began

@@ -27,11 +27,11 @@ _SESSION_LENGTH = 128
 
 
 class StoredContext:
-    """Stores responses of teams whose policy has `data.store_prompts`. For other teams nothing is stored, so their
-    requests must contain the whole conversation.
+    """Stores responses of teams whose policy has `data.store_prompts`. For other teams nothing is stored, so each of
+    their requests must contain the whole conversation.
 
-    Nothing is stored at backends. The next request of the conversation may go to another backend, and all teams share
-    the gateway's account at a backend.
+    No backend is asked to store a response. The next request of the conversation may go to another backend. Also, all
+    teams share the gateway's account at a backend, so one team could read what is stored for another.
     """
 
     def __init__(self, responses: Responses, max_items: int, off_loop: OffLoop | None = None) -> None:
@@ -104,8 +104,8 @@ class StoredContext:
         """Store the Response object `answer`. None: the stream was too long to be assembled, so nothing is stored. A
         failure is only logged.
 
-        Called before the client receives the end of the answer. The client may then use the response's id at once, on
-        any worker.
+        Called before the client receives the end of the answer, so that the client can use the response's id at once,
+        on any worker.
         """
         if answer is None:
             log.warning("the response of %s is too long to be stored", request.id)

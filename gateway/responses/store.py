@@ -55,7 +55,8 @@ class StoredResponse:
 
 
 class Responses:
-    """Reads and writes stored responses. A response of another owner counts as unknown, even if its id is right."""
+    """Reads and writes stored responses. A response that belongs to another owner is treated as unknown, even if the
+    caller has its id."""
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
         """`clock`: function that returns Unix seconds."""
@@ -73,8 +74,8 @@ class Responses:
         return dict(self._counts)
 
     async def put(self, tenant: Tenant, stored: StoredResponse) -> bool:
-        """Store a response unless a response with this id already exists. Returns False if the response is too large or
-        its id too long. Raises SQLAlchemyError."""
+        """Store a response. Does nothing if a response with this id already exists. Returns False if the response is
+        too large or its id too long. Raises SQLAlchemyError."""
         kept = len(stored.id) <= _ID_LENGTH and await self._database.run(
             lambda link: _put(link, tenant, stored, self._clock()), timeout_s=WRITE_S
         )
@@ -90,15 +91,15 @@ class Responses:
         return found
 
     async def items(self, viewer: Viewer, ids: Iterable[str]) -> dict[str, Item]:
-        """Id of an item → item, for each of `ids` that is the id of an output item of a response that `viewer` may see.
-        Raises SQLAlchemyError."""
+        """The output items with the given `ids`, as id → item. Ids of unknown items are omitted, as are items of
+        responses that `viewer` may not see. Raises SQLAlchemyError."""
         wanted = frozenset(ids)
         return await self._database.run(
             lambda link: _items(link, viewer, wanted, self._clock()), timeout_s=READ_S, writes=False
         )
 
     async def delete(self, viewer: Viewer, response_id: str) -> bool:
-        """Delete a response. Returns whether `viewer` could see such a response. Raises SQLAlchemyError."""
+        """Delete a response. Returns whether `viewer` could see a response with this id. Raises SQLAlchemyError."""
 
         def work(link: Connection) -> bool:
             known = select(responses.c.id).where(responses.c.id == response_id, seen_by(responses, viewer))

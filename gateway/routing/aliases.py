@@ -13,8 +13,8 @@ from gateway.routing.ceiling import NamedModel
 
 
 class ResolvedModel(NamedTuple):
-    """The backends for which a model name stands. `rule`: the policy's rule by which routing chooses one of the
-    backends. None if the client named the backend, so that routing does not choose."""
+    """The backends for which a model name stands. `rule`: the rule of the policy by which routing chooses one of them.
+    None if the client named a single backend, so that there is nothing to choose."""
 
     backends: tuple[Backend, ...]
     rule: ModelRule | None = None

@@ -61,7 +61,7 @@ class Candidate(NamedTuple):
 
     @property
     def worth_pico(self) -> int | None:
-        """The cost by which models are ranked. It depends neither on cached tokens nor on the load of machines."""
+        """The cost by which models are ranked. Neither cached tokens nor the load of machines change this cost."""
         return self.cost_pico if self.list_pico is None else self.list_pico
 
 
@@ -72,8 +72,8 @@ def examine(
     fleet: FleetView,
     sessions: SessionView | None = None,
 ) -> list[Candidate]:
-    """All backends as candidates, each with its expected cost. A candidate that cannot serve has the first reason that
-    was found."""
+    """All backends as candidates, each with its expected cost. If a candidate cannot serve the request, it has the
+    first reason that was found."""
     found = []
     for backend in backends:
         cause, excluded = against(backend, demand)
@@ -130,8 +130,8 @@ def expected_cost(
 
 
 def writes_cache(backend: Backend, price: Price, demand: Demand) -> bool:
-    """Whether the backend charges for writes to its prompt cache. It writes the part of the prompt that is not in the
-    cache yet."""
+    """Whether the backend charges for writing to its prompt cache. The part of the prompt that is not in the cache yet
+    is written."""
     rules = rules_of(backend.model)
     if price.cache_write_5m is None or demand.input.tokens < rules.least_tokens:
         return False
@@ -141,8 +141,8 @@ def writes_cache(backend: Backend, price: Price, demand: Demand) -> bool:
 
 
 def against(backend: Backend, demand: Demand) -> tuple[Cause, str]:
-    """Why the backend cannot serve the request: (cause, reason). Both are empty if it can. Health and load of the
-    backend are not examined."""
+    """Why the backend cannot serve the request, as (cause, reason). Both are empty if the backend can serve it. The
+    health and the load of the backend are not considered here."""
     data = demand.data
     if not translators(demand.dialect, backend.spoken):
         return "dialect", f"it cannot be asked in the dialect {demand.dialect}"

@@ -22,8 +22,9 @@ _VERSION = re.compile(r"(?:-v\d+:\d+|[-@](?:\d{4}-\d{2}-\d{2}|\d{8})|-latest|:fr
 
 
 class Ceiling(NamedTuple):
-    """The most that one call may cost. `cost_pico`: the maximum in pico-dollars; None if the named model has no price.
-    Then a backend of a higher tier than the named model counts as more expensive."""
+    """The highest cost that one call may have: the cost of the model that the client named. `cost_pico`: this cost in
+    pico-dollars; None if the model has no price. Without a price, each backend of a higher tier than the model counts
+    as more expensive."""
 
     cost_pico: int | None
     rank: int = 0
@@ -53,8 +54,8 @@ class NamedModel(NamedTuple):
 
 
 def named_model(asked: str, backends: Sequence[Backend], prices: ModelPrices) -> NamedModel | None:
-    """The model named `asked`, whose cost is used as the ceiling. None if `asked` is `auto`, or if neither a backend
-    nor a list price is known for this name; then the cost of the rule's reference is used."""
+    """The model named `asked`, whose cost is the ceiling. None if `asked` is `auto`, or if the gateway knows neither a
+    backend nor a list price for this name. In these cases, the cost of the rule's reference is the ceiling."""
     if asked == "auto":
         return None
     listed = prices.listed(asked)

@@ -23,8 +23,8 @@ _DEAREST = 100.0
 
 
 class Change(NamedTuple):
-    """A value at which another backend would be chosen, and that backend. No value that is closer to the present one
-    was found to change the choice."""
+    """A value at which another backend would be chosen, and the name of this backend. Among the values that were tried,
+    no value closer to the present one changes the choice."""
 
     value: float
     chosen: str
@@ -58,8 +58,8 @@ class Case:
         return choose(found, self.named, grade, quality, self.adequacy, self.learnt, self.ceiling).order[0].backend.name
 
     def sentences(self) -> tuple[str, ...]:
-        """What would have changed the choice. Each sentence has one sufficient change and the backend that would then
-        have been chosen."""
+        """Sentences about what would have changed the choice. Each sentence names one change that would have been
+        enough, and the backend that would then have been chosen."""
         now = self.chosen()
         found = [*changes_of("quality", lambda value: self.chosen(quality=value), self.quality)]
         if self.grade is not None and self.grade.abstained:

@@ -16,7 +16,8 @@ from gateway.routing.difficulty.adequacy import Adequacy, Gap, gap
 
 class Choice(NamedTuple):
     """The decision. `order`: candidates in calling order; the first one serves, the others are fallbacks. `adequacies`:
-    backend → probability that its answer is as good as the reference's, where it is known."""
+    backend → probability that its answer is as good as the answer of the reference, for the backends for which it is
+    known. The reference is the backend whose quality the policy aims at."""
 
     order: tuple[Candidate, ...]
     reference: Candidate
@@ -34,13 +35,13 @@ def choose(
     learnt: Mapping[str, Learned] = MappingProxyType({}),
     ceiling: Ceiling | None = None,
 ) -> Choice:
-    """Decide among `candidates`, at least one of which can serve.
+    """Choose among `candidates`, at least one of which can serve. `named`: the reference that the policy names, whose
+    answers count as good. `quality`: share of answers that must be as good as the reference's. The rest of the answers
+    may be worse. Each kind of weaker candidate (much weaker, slightly weaker) may use an equal part of this rest.
 
-    `named`: the policy's reference. `quality`: share of answers that must be as good as the reference's. The other
-    answers may be worse; this allowed share is divided evenly among the kinds of weaker candidates (much weaker,
-    slightly weaker). `adequacy`: needed only with a grade. `learnt`: backend → evidence from the team's own answers.
-    `ceiling`: the cost of the model that the client named; None: the cost of the policy's reference is the ceiling,
-    even if the reference cannot serve.
+    `adequacy`: needed only if there is a `grade`. `learnt`: backend → evidence from the team's own answers. `ceiling`:
+    the cost of the model that the client named; None: the cost of the policy's reference is the ceiling, even if the
+    reference cannot serve.
     """
     nominal = _nominal(candidates, named)
     limit = ceiling or Ceiling(nominal.cost_pico, RANK[nominal.backend.tier])
@@ -89,10 +90,10 @@ def _nominal(candidates: Sequence[Candidate], named: str | None) -> Candidate:
 def _within(candidates: Sequence[Candidate], nominal: Candidate, limit: Ceiling) -> Candidate:
     """The candidate that is used as the reference.
 
-    It is the policy's reference `nominal`, if that can serve and is within the ceiling. Otherwise it is the strongest
-    candidate that can serve, is within the ceiling and is not more expensive than `nominal`. If all candidates within
-    the ceiling are more expensive, it is the strongest of these. If no candidate is within the ceiling, it is the
-    cheapest.
+    The policy's reference `nominal` is used if it can serve and is within the ceiling. If not, the candidates that can
+    serve and are within the ceiling are considered. Of those that are not more expensive than `nominal`, the strongest
+    is used. If all of them are more expensive, the strongest of all of them is used. If no candidate is within the
+    ceiling, the cheapest candidate is used.
     """
     if not nominal.excluded and not limit.exceeded_by(nominal):
         return nominal
@@ -104,8 +105,8 @@ def _within(candidates: Sequence[Candidate], nominal: Candidate, limit: Ceiling)
 
 
 def cheaper(one: Candidate, other: Candidate) -> bool:
-    """Whether `one` is cheaper. A backend without a price is never cheaper than one with a price. If `other` has no
-    price, the backend of the lower tier counts as cheaper."""
+    """Whether `one` is cheaper than `other`. If `other` has no price, the backend of the lower tier counts as cheaper.
+    If only `one` has no price, `one` is not cheaper."""
     if other.cost_pico is None:
         return RANK[one.backend.tier] < RANK[other.backend.tier]
     return one.cost_pico is not None and one.cost_pico < other.cost_pico

@@ -84,7 +84,7 @@ def at_load(price: Price, hour_usd: float, load: Load) -> Price:
 
 
 def congestion(load: Load) -> float:
-    """The probability, 0..1, that one more request would make another request wait."""
+    """The probability, 0..1, that one more request would have to wait or would make another request wait."""
     if load.full:
         return 1.0
     if load.capacity is None:

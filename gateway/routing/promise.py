@@ -10,12 +10,13 @@ from gateway.routing.strategy.planned import Planned
 
 
 def promise(choice: Choice, plan: Planned | None, stronger: Backend | None) -> Decision:
-    """The calls that the decision would have made, and its expected adequacy. `plan`: the decision by a plan, if there
-    is one.
+    """The expected effect of the decision, if it were applied: the calls that would have been made, and the expected
+    adequacy (probability that the answer is as good as the reference's). `plan`: the decision by a plan, if there is
+    one.
 
-    `stronger`: the backend that is called if the answer of the chosen backend is unsure. How often an answer will be
-    unsure is unknown. This share is assumed to be the probability that the chosen backend's answer is not as good as
-    the reference's.
+    `stronger`: the backend that is called if the answer of the chosen backend is unsure. How often that happens is
+    unknown. The share is assumed to be the probability that the chosen backend's answer is not as good as the
+    reference's.
     """
     first = choice.order[0]
     expected = choice.adequacies.get(first.backend.name)

@@ -42,8 +42,8 @@ log = logging.getLogger(__name__)
 
 
 class Judge(NamedTuple):
-    """A grader of difficulty, and its calibration as probabilities. A router needs these only to choose among several
-    candidates."""
+    """A grader of difficulty, and the calibration that turns its scores into probabilities. A router needs a judge only
+    to choose among several candidates."""
 
     grader: Grader
     adequacy: Adequacy
@@ -341,8 +341,9 @@ class Router:
     def _override(
         self, choice: Choice, request: CompletionRequest, policy: Policy, subject: str
     ) -> tuple[Candidate | None, str]:
-        """The candidate that serves instead of the chosen one, and the reason: observe mode, a request outside the
-        rollout, or a request in the hold-out. None if the chosen candidate serves."""
+        """The candidate that serves instead of the chosen one, and the reason. There are three reasons: the policy only
+        observes; the request is outside the share of requests for which the policy applies decisions; the request was
+        selected for a comparison with the reference. (None, "") if the chosen candidate serves."""
         if policy.mode == "observe":
             return _asked_for(choice, request.model), f"observe mode; decided: {choice.reason}"
         if policy.share < 1 and share_of(subject) >= policy.share:

@@ -16,8 +16,8 @@ _ALIASES: dict[str, Coding] = {"gzip": "gzip", "x-gzip": "gzip", "deflate": "def
 _ZSTD_WINDOW_BYTES = 8 * 2**20
 """Maximum size in bytes of zstandard's window. RFC 9659 allows senders to require up to this size."""
 _SLICE_BYTES = 16 * 2**10
-"""Maximum input bytes between two checks of the limits. At each end of a member, zlib copies the input bytes after it,
-so fewer bytes limit the cost."""
+"""Maximum input bytes between two checks of the limits. A gzip body may consist of many members. At the end of each
+member, zlib copies all input bytes that follow, so smaller inputs cost less."""
 _ZSTD_SLICE_BYTES = 512
 """Maximum bytes passed to zstandard in one call. zstandard cannot limit its output, and 512 bytes decode to at most 16
 MiB."""
@@ -45,7 +45,8 @@ class Oversized(ValueError):
 
 
 class TooCostly(ValueError):
-    """Decoding costs more than a body of this size should: too much CPU time, or too many members or frames."""
+    """Decoding costs more than is allowed for a body of this size: it takes too much CPU time, or the body has too many
+    members or frames."""
 
 
 class Stopped(Exception):
@@ -53,10 +54,8 @@ class Stopped(Exception):
 
 
 def parse_coding(header: str) -> Coding | None:
-    """The coding that a `content-encoding` header names; None for `identity`.
-
-    Raises UnknownCoding for an unknown coding, and for several codings: with each further coding, a few bytes can cause
-    much more work.
+    """The coding that a `content-encoding` header names; None for `identity`. Raises UnknownCoding for an unknown
+    coding. Also raises it for several codings, because with each further coding a few bytes can cause much more work.
     """
     found: Coding | None = None
     for each in header.split(","):

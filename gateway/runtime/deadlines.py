@@ -30,8 +30,8 @@ class Deadlines:
 
     def at(self, when: float) -> Deadline:
         """A deadline at `when` (loop time) for a `with` block. If the block runs longer, the current task is cancelled
-        and the block raises TimeoutError, as with asyncio.timeout. This happens up to `FINE_S` seconds after `when`, or
-        up to `COARSE_S` seconds if `when` is far away."""
+        and the block raises TimeoutError, as with asyncio.timeout. The task is cancelled up to `FINE_S` seconds after
+        `when`; if `when` is far away, up to `COARSE_S` seconds after it."""
         return Deadline(self, when)
 
     def bucket(self, when: float) -> set[Deadline]:
@@ -77,8 +77,7 @@ class Deadline:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Leave the block. Raises TimeoutError if this deadline ended the block and nobody else has cancelled the
-        task."""
+        """Leave the block. Raises TimeoutError if this deadline cancelled the task and nothing else cancelled it."""
         self._bucket.discard(self)
         if self.passed and self._task is not None:
             self.passed = False

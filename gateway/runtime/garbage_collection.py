@@ -19,8 +19,8 @@ _M_ARENA_MAX = -8
 
 @contextmanager
 def postponed() -> Iterator[None]:
-    """Suspend collection in the `with` block, in which modules are imported. The new objects all stay, and collection
-    would take a fifth of the block's time."""
+    """Suspend garbage collection in the `with` block. Use it for imports of modules: there, a collection would free
+    nothing, because all new objects stay, and would take a fifth of the time."""
     gc.disable()
     try:
         yield
@@ -33,7 +33,7 @@ def settle() -> None:
     """Collect garbage once and exclude all current objects from later collections. Call it at the end of the process's
     start.
 
-    Takes about 50 ms; a few ms if modules were excluded before this process was forked.
+    Takes about 50 ms, or a few ms if this process was forked from a process that had already excluded its modules.
     """
     gc.collect()
     gc.freeze()

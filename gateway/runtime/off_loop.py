@@ -16,8 +16,8 @@ T = TypeVar("T")
 
 
 class OffLoop:
-    """A small thread pool. Use more than one thread only for work that releases the interpreter's lock. Each further
-    thread that holds the lock delays the event loop by a switch interval (5 ms)."""
+    """A small thread pool. Use more than one thread only for work that releases the interpreter's lock. With other
+    work, each further thread delays the event loop by a switch interval (5 ms)."""
 
     def __init__(self, threads: int = 1, name: str = "large-bodies") -> None:
         self._thread = ThreadPoolExecutor(max_workers=threads, thread_name_prefix=name)

@@ -26,7 +26,8 @@ class WriteBatcher:
         self._bytes = 0
 
     def add(self, transport: asyncio.WriteTransport, data: bytes, loop: asyncio.AbstractEventLoop) -> None:
-        """Send `data` at the end of this turn of the loop. Data are sent in the order of the calls."""
+        """Send `data` at the end of this turn of the event loop. Data for one transport are sent in the order of the
+        calls."""
         if not self._pending:
             loop.call_soon(self.flush)
         self._pending.append((transport, data))

@@ -18,8 +18,8 @@ is this long."""
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Limits for a file's content. `nodes`: maximum number of keys and values. The keys and values to which an alias
-    refers are counted again each time that the alias is used."""
+    """Limits for the content of a file. `nodes`: maximum number of keys and values. If an alias refers to a part of the
+    file, the keys and values of this part are counted again at each use of the alias."""
 
     size_bytes: int
     nodes: int
@@ -89,7 +89,7 @@ class Loader(yaml.SafeLoader):
 
 
 def _mistake(problem: str, at: Any) -> yaml.composer.ComposerError:
-    """The error to raise. `at`: the YAML event or node that has the problem."""
+    """The error to raise. `at`: the place of the problem, as a YAML event or node."""
     return yaml.composer.ComposerError(None, None, problem, at.start_mark)
 
 
@@ -122,8 +122,8 @@ Loader.add_constructor("tag:yaml.org,2002:map", _construct_unique)
 
 
 def read(text: str, bounds: Bounds) -> tuple[yaml.Node | None, Any]:
-    """The tree of `text`, and its plain values. Raises YAMLError, ValueError, or any other exception that PyYAML raises
-    for input that it does not expect."""
+    """Two values: the tree of YAML nodes of `text`, and the content of `text` as plain Python values. Raises YAMLError,
+    ValueError, or any other exception that PyYAML raises for input that it does not expect."""
     loader = Loader(text, bounds)
     try:
         root: yaml.Node | None = loader.get_single_node()

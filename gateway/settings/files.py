@@ -31,7 +31,8 @@ class ConfigError(ValueError):
 
 
 MOST_PROBLEMS = 20
-"""Most mistakes reported for one file; the others are reported once these are corrected."""
+"""Maximum number of mistakes that are reported for one file. The others are reported after these have been
+corrected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +54,9 @@ class Document:
         return Document(self.name, _node_at(self.root, path)[1], data, (*self.above, *path))
 
     def place(self, path: KeyPath, written: Mapping[KeyPath, KeyPath] | None = None) -> str:
-        """`policies/search.yaml:7: budget.limit_usd: `, for the deepest node on `path` that exists in the file.
-
-        `written`: as in `Translation`, if `path` uses the models' names.
-        """
+        """The beginning of an error message about the value at `path`, such as `policies/search.yaml:7:
+        budget.limit_usd: `. If the file does not contain `path`, the message names the deepest key on `path` that it
+        contains. `written`: as in `Translation`, if `path` uses the models' names."""
         line, key = _place(self.root, path, written)
         if line == 1 and self.root is not None:
             line = self.root.start_mark.line + 1
@@ -81,7 +81,8 @@ def read_document(path: Path, within: Path | None = None) -> Document:
 
 
 def document(text: str, name: str, bounds: Bounds = OPERATOR) -> Document:
-    """`text` as YAML. `name`: the file's name in error messages. Raises ConfigError unless it is a mapping."""
+    """Read `text` as YAML. `name`: the file's name in error messages. Raises ConfigError if the content is not a
+    mapping."""
     try:
         root, data = read(text, bounds)
     except Exception as error:  # PyYAML's own errors, and any other that it raises for values that it does not expect
@@ -125,7 +126,8 @@ def parse(
     bounds: Bounds = OPERATOR,
     on_old_name: Callable[[OldName], None] | None = None,
 ) -> Model:
-    """`text` as `model`. `name`: the file's name in error messages. Raises ConfigError, whatever is wrong with it."""
+    """Parse `text` and validate it as `model`. `name`: the file's name in error messages. Every mistake in `text` is
+    raised as ConfigError."""
     return loaded_as(document(text, name, bounds), model, on_old_name)
 
 
@@ -140,8 +142,8 @@ def loaded_as(found: Document, model: type[Model], on_old_name: Callable[[OldNam
 
 
 def old_names(found: Document, translation: Translation) -> list[OldName]:
-    """The keys that the file writes by their old names. If there are more than MOST_PROBLEMS, a last element says how
-    many more there are."""
+    """The keys that the file writes by their old names. If there are more than MOST_PROBLEMS of them, the last element
+    of the list says how many more there are."""
     lines = [partial(_line, found, path, advice) for path, advice in translation.old_names]
     keys = [_place(found.root, path)[1].removesuffix(": ") for path, _ in translation.old_names[:MOST_PROBLEMS]]
     return [OldName(key, line) for key, line in zip_longest(keys, _at_most(lines, found.name), fillvalue="")]
@@ -180,8 +182,9 @@ def _mistake(place: Callable[[KeyPath], str], problem: Any, model: type[BaseMode
 
 
 def _at_most(lines: Sequence[Callable[[], str]], name: str) -> list[str]:
-    """The first lines. Each line is a function, and only the functions of the returned lines are called: finding the
-    place of a mistake takes time, and a file may have 20,000 mistakes."""
+    """The first `MOST_PROBLEMS` lines. Each line is a function that returns the text of a mistake. Only the functions
+    of the returned lines are called, because finding the place of a mistake takes time, and a file may have 20,000
+    mistakes."""
     found, more = [line() for line in lines[:MOST_PROBLEMS]], len(lines) - MOST_PROBLEMS
     return found if more <= 0 else [*found, f"{name}: and {more} more"]
 
@@ -191,10 +194,8 @@ _BRANCH = re.compile(r"[\[\]() ]|^[A-Z]")
 
 
 def _place(root: yaml.Node | None, path: KeyPath, written: Mapping[KeyPath, KeyPath] | None = None) -> tuple[int, str]:
-    """The line of the deepest node on `path` that exists in the file, and the path as it is written there.
-
-    `written`: path by the models' names → path in the file, for keys whose names differ.
-    """
+    """Two values: the line of the deepest node on `path` that exists in the file, and the path to this node as the file
+    writes it. `written`: path by the models' names → path in the file, for keys whose names differ."""
     node, line, steps = root, 1, []
     followed: KeyPath = ()
     for step in path:

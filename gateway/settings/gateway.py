@@ -215,7 +215,8 @@ class GatewayConfig(Section):
     @field_validator("compression", mode="before")
     @classmethod
     def _switch(cls, compression: object) -> object:
-        """Convert a boolean back to text, because YAML reads a bare on or off as a boolean."""
+        """Convert a boolean back to text, because YAML reads a bare `on` or `off` as a boolean and the setting expects
+        the text."""
         return ("on" if compression else "off") if isinstance(compression, bool) else compression
 
     @field_validator("backends")
@@ -330,7 +331,7 @@ class Settings:
 
     @property
     def keys_in(self) -> str:
-        """Where the API keys are stored, in words. It has no password of the database."""
+        """A text for people that says where the API keys are stored. It does not contain the database's password."""
         if self.config.ledger.database_url:
             return "the database of ledger.database_url"
         return f"the data directory {self.paths.data}"
@@ -371,7 +372,8 @@ def _variables(config: GatewayConfig) -> frozenset[str]:
 
 
 def _resolve(config: GatewayConfig, file: Document, keys: bool) -> GatewayConfig:
-    """`config` with the secrets that it refers to. Raises ConfigError with all that cannot be read."""
+    """`config`, in which the references to secrets are replaced by the secrets. `keys`: whether the backends' keys are
+    needed. Raises ConfigError that lists all secrets that cannot be read."""
     problems: list[str] = []
 
     def read(reference: str, *path: str | int) -> str:

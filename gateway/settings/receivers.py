@@ -49,13 +49,15 @@ class ReceiverRefused(ValueError):
 
 
 class Addresses:
-    """Finds the address for a policy's target. `known` is called for every alert."""
+    """Finds the address for a receiver that a policy names (its target). `known` returns the receivers in gateway.yaml
+    and is called for every alert."""
 
     def __init__(self, known: Callable[[], KnownReceivers] = KnownReceivers) -> None:
         self._known = known
 
     def kind_and_reference(self, target: str) -> tuple[str, str]:
-        """Returns (a kind of `KINDS`, `env:NAME` or `file:PATH`). Raises ReceiverRefused."""
+        """Split the target of a policy. Returns two values: a kind of `KINDS`, and the reference `env:NAME` or
+        `file:PATH`. Raises ReceiverRefused."""
         known = self._known()
         kind, reference = kind_and_reference(target)
         if kind == "receiver":

@@ -13,9 +13,10 @@ from pydantic import BaseModel
 from gateway.settings.renamed_keys import renamings, values, variants, with_both_names
 
 _SHOWN = 120
-"""Most characters of a value that are repeated in an error message."""
+"""Maximum number of characters of a value that are repeated in an error message."""
 _SENTENCE = 500
-"""Most characters of a validator's message, because it may contain a value."""
+"""Maximum number of characters of a validator's message. The limit is needed, because the message may contain a value
+from the file."""
 _BESIDE = {"Policy": ("extends", "base", "teams", "bases")}
 """Keys of a file that are no fields of its model."""
 _KINDS = {
@@ -45,7 +46,8 @@ _BOUNDS = {
     "too_long": ("max_length", "at most {} items long"),
     "decimal_max_places": ("decimal_places", "a number with at most {} decimal places"),
 }
-"""Pydantic's error type → (key of its bound, the requirement)."""
+"""Pydantic's error type → (key under which pydantic reports the bound, text of the requirement with a place for the
+bound)."""
 _PATTERNS = {
     r"^env:[A-Z][A-Z0-9_]*$": "env:NAME, the name of an environment variable",
     r"^(env:[A-Za-z_][A-Za-z0-9_]*|file:.+)$": "env:NAME or file:PATH",
@@ -79,8 +81,9 @@ def shown(text: str, most: int = _SHOWN) -> str:
 
 
 def meant(problems: Sequence[Any]) -> list[Any]:
-    """`problems` without those about alternatives that the author did not mean. For example, if the file has a mapping
-    where a mapping or a text is allowed, the problem "this is not a text" is left out."""
+    """The mistakes in `problems` that can concern the author of the file. If a value may have several forms, pydantic
+    reports one mistake for each form. Mistakes about forms that the author did not use are left out. For example, if a
+    mapping or a text is allowed and the file has a mapping, the mistake "this is not a text" is left out."""
     found = [each for each in problems if not (each["loc"][-1:] == ("str",) and isinstance(each["input"], dict))]
     texts = {each["loc"][:-1] for each in found if each["loc"][-1:] == ("str",)}
     return [each for each in found if not (each["type"] == "model_type" and each["loc"][:-1] in texts)]

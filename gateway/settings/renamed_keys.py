@@ -22,11 +22,9 @@ KeyPath = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class RenamedKey:
-    """A key of which only the name has changed.
-
-    `section`: the mapping that contains it, in the models' names: `a.b`; `*` for each entry of a mapping; `[]` for each
-    item of a list, or for a single mapping in place of the list.
-    """
+    """A key whose name has changed, and nothing else. `section`: the path of the mapping that contains the key, in the
+    models' names, such as `a.b`. In this path, `*` stands for each entry of a mapping, and `[]` for each item of a list
+    (or for a single mapping that a file writes in place of the list)."""
 
     section: str
     old: str
@@ -36,7 +34,8 @@ class RenamedKey:
 
 @dataclass(frozen=True, slots=True)
 class MovedKey:
-    """A key that moved to another top-level section. In the models, it is in the new section."""
+    """A key that moved from one top-level section to another. The settings models define the key in the new section
+    only."""
 
     section: str
     old: str
@@ -70,8 +69,8 @@ class SwitchToValue:
 
 @dataclass(frozen=True, slots=True)
 class SplitTier:
-    """A backend's old key `tier`. Its value used to say the backend's strength, and the value `hosted` also said the
-    backend's location. Two keys have replaced it."""
+    """The old key `tier` of a backend, which two keys have replaced: `strength` and `location`. The value of `tier`
+    named the backend's strength. The value `hosted` also named its location."""
 
     section: str
     old: str = "tier"
@@ -292,8 +291,8 @@ def values(key: str, words: Sequence[str]) -> list[str]:
 
 
 def as_new(path: KeyPath, value: Any, table: Sequence[Renaming]) -> Iterator[tuple[KeyPath, Any]]:
-    """Yield (path, value) of a key as files write them today. `path` and `value`: the same key and value with the
-    models' names. Yields nothing for a boolean key that was replaced by a value of another key."""
+    """Yield (path, value) of a key in the form in which files write it today. `path` and `value`: the key's path and
+    value in the models. Yields nothing for a boolean key that was replaced by a value of another key."""
     new = list(path)
     for row in table:
         for end, step in enumerate(path):
@@ -364,7 +363,8 @@ def _schemas(schema: dict[str, Any], node: Any, steps: Sequence[str]) -> Iterato
 
 
 def variants(schema: dict[str, Any], node: Any) -> Iterator[dict[str, Any]]:
-    """Yields `node`, with its references followed, and each of its alternatives."""
+    """Yield `node` and each of its alternatives (as in `anyOf`). References in `node` are replaced by the schemas to
+    which they refer."""
     if not isinstance(node, dict):
         return
     if "$ref" in node:

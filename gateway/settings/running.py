@@ -69,7 +69,8 @@ def running_on(data: Path) -> RunningGateway | None:
 
 
 def local_model_url(paths: Paths) -> str | None:
-    """URL of the running gateway's local model; None if there is none on this data directory."""
+    """URL of the local model that the running gateway with this data directory has started. None if there is no such
+    gateway or it has no local model."""
     try:
         return str(orjson.loads(paths.runtime.read_bytes())["local_model"]["url"])
     except (OSError, ValueError, KeyError, TypeError):

@@ -47,10 +47,8 @@ class ForkServerGone(Exception):
 
 
 class Forked:
-    """A worker that the fork server forked, as a `Process`. The worker is a child of this process.
-
-    The object belongs to the event loop in which it is created.
-    """
+    """A worker that the fork server has forked, as a `Process`. The worker's parent is the supervisor, in which this
+    object exists. The object belongs to the event loop in which it is created."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -206,8 +204,8 @@ def _unsafe() -> str:
 
 
 def _threaded() -> str:
-    """The reason why forking is unsafe: other threads exist. Empty if there are none. In a forked process, locks that
-    other threads held would stay locked forever."""
+    """If this process has other threads, a text that says so, because forking is then unsafe. Otherwise empty. In a
+    forked process, a lock that another thread held would stay locked forever."""
     running = len(os.listdir("/proc/self/task"))
     return "" if running == 1 else f"{running} threads run already"
 

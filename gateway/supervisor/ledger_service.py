@@ -45,7 +45,7 @@ LEDGER = {
 
 class AllPolicies(Mapping[str, Policy]):
     """Team → its policy. A team without a policy file has the default policy. Iterating yields only the teams that have
-    a file."""
+    a policy file."""
 
     def __init__(self, policies: PolicySet) -> None:
         self.policies = policies

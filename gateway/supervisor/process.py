@@ -52,8 +52,8 @@ class ChildProcess:
         on_change: Callable[[], None] = lambda: None,
         last_error: Callable[[], str] = lambda: "",
     ) -> None:
-        """`last_error`: function that returns the error that the process reported before its end; empty if none.
-        `on_change` is called when the process starts or ends."""
+        """`on_change`: called when the process starts or ends. `last_error`: returns the error that the process
+        reported before its end; empty if it reported none."""
         self.name = name
         self.short_lives = 0
         """Number of consecutive short runs."""
@@ -107,8 +107,8 @@ class ChildProcess:
             wait_s = min(wait_s * 2, LONGEST_WAIT_S)
 
     def _log_end(self, how: str, wait_s: float) -> None:
-        """Log how the process ended and when it is started again. Log nothing after the CRASH_LOOP-th consecutive short
-        run."""
+        """Log how the process ended and when it will be started again. After `CRASH_LOOP` consecutive short runs,
+        nothing more is logged."""
         words = self._last_error()
         how = f"{how}: {words}" if words else how
         if self.short_lives < CRASH_LOOP:

@@ -68,7 +68,8 @@ def _own_alone(folder: Path) -> None:
 
 
 def listen(host: str, port: int, patience_s: float = 0.0) -> socket.socket:
-    """Bind a socket and listen on it. If the port is in use, wait up to `patience_s` seconds. Raises ConfigError."""
+    """Bind a socket to `host` and `port`, and listen on it. If the port is in use, wait up to `patience_s` seconds.
+    Raises ConfigError."""
     deadline = time.monotonic() + patience_s
     name = host.encode() if host.isascii() else host  # a str would import the tables for international names
     while True:

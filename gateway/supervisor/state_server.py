@@ -83,8 +83,8 @@ class StateServer:
                 answered = loop.time()
 
     async def _wait_for_end(self) -> None:
-        """Wait until the server ends, for at most `CHECK_S` seconds. Systems that cannot report the end of a process
-        wait the full time."""
+        """Wait until the server ends, for at most `CHECK_S` seconds. On systems that cannot report the end of a
+        process, wait for the full time."""
         pid, loop = self.pid, asyncio.get_running_loop()
         if pid is None or not hasattr(os, "pidfd_open"):
             await asyncio.sleep(CHECK_S)

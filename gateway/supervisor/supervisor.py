@@ -229,8 +229,8 @@ class Supervisor:
         self._write_facts()
 
     async def _when_ready(self, books: LedgerService) -> None:
-        """Wait until a worker answers requests and announce this. Then start alerts and the local model. Their start
-        would otherwise slow the first worker down."""
+        """Wait until a worker answers requests, and announce this. Then start the alerts and the local model. They are
+        not started earlier, because their start would slow the first worker down."""
         await self._workers.ready()
         self._announce(f"listening on {self._url}")
         self._on_ready()
@@ -248,7 +248,8 @@ class Supervisor:
             self._workers.note_refusal(await self._roll(policies))
 
     async def _roll(self, policies: Policies) -> str:
-        """Do a rolling restart. Returns an empty text if it was completed, else the reason why not, for /health."""
+        """Do a rolling restart. Returns an empty text if the restart was completed. Otherwise returns the reason why
+        not, which /health shows."""
         before = self._settings.config.shutdown.grace_period
         try:
             self._settings = self._accepted.renew()

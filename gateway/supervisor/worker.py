@@ -17,8 +17,8 @@ from gateway.telemetry.log_lines import log_to
 
 
 def run(settings: Mapping[str, Any]) -> None:
-    """Serve requests until SIGTERM. `settings["fd"]`: file descriptor of the listening socket. `settings["heartbeat"]`:
-    file descriptor of the pipe to the supervisor."""
+    """Run a worker: serve requests until SIGTERM. `settings["fd"]`: file descriptor of the listening socket.
+    `settings["heartbeat"]`: file descriptor of the pipe to the supervisor."""
     one_heap()
     log_to()
     logging.getLogger("uvicorn").setLevel(logging.WARNING)

@@ -88,8 +88,8 @@ class Worker:
             self.child.kill("frozen" if self._heartbeat.stage else "slow start")
 
     def reload(self) -> None:
-        """Send SIGHUP to the worker's process, so that it reloads the policies. If the process does not accept
-        connections yet, SIGHUP would end it; the signal is then sent later."""
+        """Send SIGHUP to the worker's process, so that it reloads the policies. Before the process accepts connections,
+        SIGHUP would end the process. In that case, the signal is sent later."""
         if self._heartbeat and self._heartbeat.stage:
             self.child.signal(signal.SIGHUP)
         else:
@@ -227,8 +227,8 @@ class WorkerPool:
         return self._count
 
     def note_refusal(self, why: str) -> None:
-        """Store the reason why the last rolling restart was not completed, for /health. Empty: the restart was
-        completed."""
+        """Store the reason why the last rolling restart was not completed; /health shows it. An empty reason means that
+        the restart was completed."""
         self._refusal = why
         self._on_change()
 

@@ -108,8 +108,9 @@ def of_attempt(attempt: Attempt, asked: str) -> dict[str, Value]:
 
 
 def of_usage(usage: Usage) -> dict[str, Value]:
-    """Token counts as attributes. Counts of 0 are omitted, except those of input and output. `INPUT_TOKENS` includes
-    the tokens that the provider read from or wrote to its cache. `OUTPUT_TOKENS` includes reasoning tokens."""
+    """Token counts as attributes. A count of 0 is omitted, except the counts of input and output. `INPUT_TOKENS`
+    includes the tokens that the provider read from its cache or wrote to it. `OUTPUT_TOKENS` includes reasoning tokens.
+    """
     written = usage.cache_write_5m_tokens + usage.cache_write_1h_tokens
     found: dict[str, Value] = {INPUT_TOKENS: usage.all_input, OUTPUT_TOKENS: usage.all_output}
     if usage.cached_tokens:

@@ -117,7 +117,7 @@ def text(host: Host) -> bytes:
 
 
 class Collector:
-    """Builds the metrics in Prometheus' format each time they are scraped."""
+    """Builds the metrics in Prometheus' format. They are built anew each time that Prometheus reads (scrapes) them."""
 
     def __init__(self, host: Host) -> None:
         self._host = host

@@ -26,7 +26,7 @@ A_SECOND = 12
 """Maximum records stored per second, averaged over a long time. An hour of them takes about 25 MiB on the state
 server."""
 AT_ONCE = 1024
-"""Maximum unused allowance of records. After a quiet time, that many records are stored in a row beyond the rate
+"""Maximum number of records that can be stored at once after a quiet time. Later records are stored at the rate
 `A_SECOND`."""
 FEW = 2
 """Maximum records in a flush for which the what-if analysis is made. The analysis takes a millisecond per record."""
@@ -39,12 +39,12 @@ class FlightRecords:
     """Keeps recent records in memory. Records with facts that the ledger lacks are written to the state server a moment
     later.
 
-    Most requests succeed and have only one possible backend. The ledger has all facts about such a request. Storing it
-    a second time would cost more than answering it.
+    Most requests succeed and have only one possible backend. The ledger has all facts about a request of this kind.
+    Storing the facts a second time would cost more than answering the request.
     """
 
     def __init__(self, state: State, archive: Archive | None = None) -> None:
-        """`archive` finds requests that are neither in memory nor on the state server."""
+        """`archive`: finds requests whose records are neither in memory nor on the state server."""
         self._state, self._archive = state, archive
         self._recent: OrderedDict[str, Record] = OrderedDict()
         self._decided: list[Record] = []
@@ -117,8 +117,8 @@ class FlightRecords:
 
 
 def _decided(record: Record) -> bool:
-    """Whether the gateway chose between backends or took the answer from the semantic cache. The ledger contains only
-    the result of such a decision."""
+    """Whether the gateway had a choice: it chose between backends, or took the answer from the semantic cache. The
+    ledger contains only the result of a choice, so the record is stored for the reasons."""
     route = record.route
     if record.finish == "length" and record.notes:  # a budget may have cut the answer off
         return True
@@ -130,8 +130,8 @@ def _field(request_id: str, team: str) -> str:
 
 
 def flight(record: Record, *, what_if: bool = True) -> dict[str, Any]:
-    """A record as JSON values. They contain no prompt, answer or secret. The ledger's `Archive` returns the same keys.
-    `what_if`: also say which changes would lead to another decision."""
+    """The record of a request as JSON values, without any prompt, answer or secret. The ledger's `Archive` returns an
+    object with the same keys. `what_if`: also say which changes would lead to another decision."""
     route = record.route
     return {
         "id": record.request_id,

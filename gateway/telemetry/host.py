@@ -59,8 +59,8 @@ Figures = dict[tuple[str, str], float]
 
 
 def how(figure: str) -> Callable[[Iterable[float]], float] | None:
-    """The function that combines a gauge's values of the running workers; None if `figure` is a counter. `figure`: the
-    figure's name. A figure of a backend is named `BACKEND.NAME`."""
+    """The function that combines the values of a gauge over the running workers. None if the figure is a counter.
+    `figure`: the figure's name, or `BACKEND.NAME` for a figure of a backend."""
     return HOW.get(figure.rpartition(".")[2])
 
 
@@ -187,7 +187,7 @@ class Archive:
 
     def write(self, report: Mapping[str, Any]) -> None:
         """Publish the supervisor's figures, add the figures of ended workers to the sums, and publish the sums. Raises
-        OSError; the next call then does what this call could not do."""
+        OSError; the next call then makes up for what this call could not write."""
         self._own.write(orjson.dumps({"pid": os.getpid(), "at": time.time(), **report}))
         ended = [name for name in page.names(self._folder) if not page.alive(self._folder, name)]
         if not ended:

@@ -16,8 +16,8 @@ from gateway.telemetry import attributes as names
 from gateway.telemetry.metrics import Histogram, Labels
 
 MOST_MODELS = 200
-"""Maximum number of models with a series of their own. Any further model is exported as `_OTHER`, because a wildcard in
-a policy lets clients invent names."""
+"""Maximum number of models with a series of their own. Any further model is exported as `_OTHER` (`UNKNOWN`), because a
+wildcard in a policy lets clients invent names."""
 DURATIONS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
 FIRST_TOKENS = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
 """Upper bounds of the buckets in seconds, as the semantic conventions recommend them for the time to the first
@@ -82,9 +82,9 @@ class Latencies:
             self.first_chunks[key].add(max(0.0, attempt.first_byte_at - attempt.started_at))
 
     def _model(self, record: Record, served: Attempt | None) -> str:
-        """The model by which the series is labelled: the requested model. Empty if no backend answered and the request
-        failed, because the client may then have named any text as the model. `_OTHER` if `MOST_MODELS` other models
-        have series. `served`: the attempt whose answer was served."""
+        """The model by which the series is labelled: the requested model. `UNKNOWN` if `MOST_MODELS` other models
+        already have series. Empty if the request failed and no backend answered, because the client may then have
+        written any text as the model's name. `served`: the attempt whose answer the client got."""
         if served is None and record.error:
             return ""
         model = record.model

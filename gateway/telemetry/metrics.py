@@ -173,7 +173,8 @@ Stats = Callable[[], Mapping[str, int | float | str]]
 
 
 def figures(parts: Mapping[str, Stats]) -> Iterable[tuple[str, str, int | float]]:
-    """Yield (part, figure, value) for the numeric figures of all parts. A part whose function fails is omitted."""
+    """Yield (part, figure, value) for the numeric figures of all parts. If the function that returns the figures of a
+    part fails, this part is omitted."""
     for part, stats in parts.items():
         try:
             found = stats()

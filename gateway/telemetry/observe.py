@@ -36,8 +36,8 @@ _LONGEST_WHY = 500
 
 class Telemetry:
     """Records metrics, spans, log lines and flight records. Spans are always exported for errors, escalations, retries,
-    degraded requests and slow requests. Of all other requests, spans are exported for a random sample, and for each
-    request whose client exports its own part of the trace."""
+    degraded requests and slow requests. Spans of other requests are exported for a random sample, and for every request
+    whose client exports spans of the same trace."""
 
     def __init__(
         self,

@@ -18,11 +18,11 @@ SIDES = (".a", ".b")
 
 
 class MetricsFile:
-    """Writes a process's figures. Each edition is written to one of two files in turn, so that one file is always
+    """Writes a process's figures. The figures are written to two files in turn, so that one of the files is always
     complete.
 
-    The process holds a lock on the first file until it ends. By this lock, readers see that the process is running. May
-    be used in any thread.
+    The process holds a lock on the first file until it ends. The lock shows readers that the process is running. May be
+    used in any thread.
     """
 
     def __init__(self, folder: Path, name: str) -> None:

@@ -337,11 +337,25 @@ async def test_an_answer_that_the_budget_cut_short_is_not_kept(gateway: InProces
     assert (gateway.record.finish, gateway.pipeline.cache.stats()["entries"]) == ("length", 1)
 
 
-async def test_a_limit_of_one_team_cuts_no_answer_of_another(gateway: InProcessGateway, tasks: Tasks) -> None:
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    "limit",
+    [
+        {"max_usd_per_request": str(600 * OUTPUT / 1e12)},
+        {"budget": [{"limit_usd": str(600 * OUTPUT / 1e12), "on_exhausted": "truncate"}]},
+    ],
+    ids=["per request", "budget"],
+)
+async def test_a_limit_of_one_team_cuts_no_answer_of_another(
+    gateway: InProcessGateway, tasks: Tasks, limit: dict[str, Any], stream: bool
+) -> None:
     gateway.provider.default = Reply(tokens=900, delay_s=0.1)
     shared = {"cache": {**EXACT["cache"], "scope": "organisation"}}
-    limited = tenant("k1", "limited", max_usd_per_request=str(600 * OUTPUT / 1e12), **shared)
-    clients = [Client(gateway, who=who).begin(tasks) for who in (limited, tenant("k2", "other", **shared))]
+    limited = tenant("k1", "limited", **limit, **shared)
+    clients = [
+        Client(gateway, small_request(stream=stream), who).begin(tasks)
+        for who in (limited, tenant("k2", "other", **shared))
+    ]
     for client in clients:
         await client.end()
     assert [client.record.cache for client in clients] == ["miss", "miss"]

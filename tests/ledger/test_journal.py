@@ -111,6 +111,24 @@ async def test_a_closed_attempt_is_priced_and_whole(books: Journal, directory: P
     assert (row.first_byte_ms, row.duration_ms) == (250.0, 1500.0)
 
 
+@pytest.mark.parametrize("facts", [{}, {"agent": "codex"}])
+async def test_the_traffic_class_is_in_the_row_of_every_attempt(
+    books: Journal, directory: Path, facts: dict[str, Any]
+) -> None:
+    entry = record(traffic_class="es/text/opening", **facts)
+    dead, ended = begin(entry), begin(entry)
+    ended.id += "-ended"
+    for attempt in (dead, ended):
+        books.open(attempt, entry)
+    books.close(finish(ended), entry)
+    books.cached(entry, USAGE, 5)
+    closed, orphans = read(directory)
+    assert {(row.traffic_class, row.agent) for row in (*closed, *orphans)} == {
+        ("es/text/opening", facts.get("agent", ""))
+    }
+    assert (len(closed), len(orphans)) == (2, 1)
+
+
 async def test_an_attempt_is_closed_once(books: Journal, directory: Path) -> None:
     entry = record()
     attempt = begin(entry)

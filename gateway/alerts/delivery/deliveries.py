@@ -27,8 +27,8 @@ _REST: dict[str, str | int | None] = {"tries": 0, "next_try_at": 0, "last_error"
 
 @dataclass(frozen=True, slots=True)
 class DeliveryResult:
-    """One stored row. It is either an alert, with an empty `target`, or the delivery of an alert to the receiver
-    `target`."""
+    """One stored row. If `target` is empty, the row is an alert. Otherwise it is the delivery of an alert to the
+    receiver `target`."""
 
     id: str
     team: str
@@ -76,8 +76,8 @@ def write(
 
 
 def claim(connection: Connection, now: float, busy_s: float) -> list[Delivery]:
-    """Claim the deliveries that are due and return them. The caller must attempt them now. No process can claim a
-    delivery again before `busy_s` seconds and then the pause of `wait_s` have passed."""
+    """Claim the deliveries that are due and return them. The caller must attempt them now. Other processes can claim
+    these deliveries only after `busy_s` seconds plus the pause that `wait_s` returns."""
     table = alerts.c
     waiting = connection.execute(
         select(table.id, table.target, table.payload, table.tries, table.created_at, table.next_try_at)
@@ -98,8 +98,8 @@ def claim(connection: Connection, now: float, busy_s: float) -> list[Delivery]:
 
 
 def wait_s(tries: int) -> float:
-    """Seconds from a failed attempt to the next attempt. `tries`: the number of attempts so far. 2 seconds after one
-    attempt, doubled for each further attempt, at most 10 minutes."""
+    """Seconds from a failed attempt to the next attempt. `tries`: the number of attempts so far. The result is 2
+    seconds after one attempt. It doubles with each further attempt, up to 10 minutes."""
     return min(2.0 ** min(tries, 20), LONGEST_WAIT_S)
 
 

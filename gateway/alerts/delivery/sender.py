@@ -11,7 +11,7 @@ from gateway.alerts.delivery.posting import Poster
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """One receiver. Its address and secret are read for every alert, so that changes apply at once."""
+    """One receiver of alerts. Its address and secret are read again for every alert, so that changes apply at once."""
 
     reference: str
     """`env:NAME` or `file:PATH`, for error texts."""

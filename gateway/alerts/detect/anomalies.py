@@ -90,8 +90,8 @@ def _unpriced(team: str, last: Iterable[Hour], now: float) -> Alert | None:
 
 
 def _zero_cost(team: str, hours: Iterable[Hour], last: Iterable[Hour], now: float) -> Alert | None:
-    """The alert about backends whose successful answers cost 0 although other attempts on the backend cost money, or
-    None."""
+    """The alert about backends that have successful answers with a cost of 0, although other attempts on the same
+    backends cost money. None if there are no such backends."""
     paid = priced(hours)
     counts = _by_backend(
         (name, backend.free) for hour in last for name, backend in hour.backends.items() if name in paid

@@ -19,8 +19,8 @@ _SUBJECT = {"key": "key_id", "end_user": "end_user", "session": "session"}
 
 
 def shared(policy: Policy, budget: Budget) -> bool:
-    """Whether one amount is shared by the whole team or organisation. Otherwise each key, end user or session has its
-    own amount."""
+    """Whether the whole team or organisation shares one amount. If not, each key, end user or session has an amount of
+    its own."""
     return budget.per not in _SUBJECT
 
 

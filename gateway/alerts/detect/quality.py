@@ -13,8 +13,9 @@ from gateway.ledger.store import evidence
 
 
 def found(connection: Connection, after: tuple[int, int], now: float) -> Iterator[Alert]:
-    """Alerts about each backend whose quality for a team is too low. A pair of team and backend is checked only if it
-    has a judged answer that is newer than the ids `after` (see `evidence.newest`)."""
+    """Yield an alert about each backend whose quality for a team is too low. A backend is checked for a team only if an
+    answer of the backend to the team was judged since the last call. `after`: the newest ids at the last call (see
+    `evidence.newest`)."""
     since = now - evidence.WINDOW_S
     for team, backend in sorted(evidence.judged_pairs(connection, after, since)):
         rows = evidence.read(connection, team, backend, since)

@@ -74,8 +74,8 @@ def _lost_host(team: str, now: float) -> Alert:
 
 
 def _anomaly(kind: Kind, team: str, now: float) -> Alert:
-    """An alert of `kind`. It is detected in invented hourly figures: the last hour has all four kinds of anomaly and
-    every other hour is normal."""
+    """An alert of `kind`. To make it, hourly figures are invented and searched for anomalies. The last hour of these
+    figures has all four kinds of anomaly, and every other hour is normal."""
     current = int(now // HOUR_S)
     good = {"backend": Backend(PICO_PER_USD)}
     hours = {

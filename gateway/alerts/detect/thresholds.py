@@ -95,8 +95,8 @@ def due(account: BudgetWindow, spent: int, window: tuple[float, float], now: flo
 def due_ahead(
     account: BudgetWindow, spent: int, ahead: Forecast | None, window: tuple[float, float], now: float
 ) -> list[Alert]:
-    """A list with the alert that the limit will probably be reached before the window ends. Empty if no such forecast
-    exists or the limit is already reached."""
+    """A list with one alert: the limit will probably be reached before the window ends. Empty if the forecast does not
+    say so, or if the limit is already reached."""
     if ahead is None or ahead.exhausted_at is None or spent >= account.limit:
         return []
     zone = account.budget.timezone

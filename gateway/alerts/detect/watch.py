@@ -52,8 +52,8 @@ class Watch:
         reference_of: weekly_report.References = lambda policy: None,
         clock: Clock = time,
     ) -> None:
-        """`organisations`: name of an organisation → budgets that all teams of the organisation share. `reference_of`:
-        the backend with which weekly reports compare the cost, to state savings."""
+        """`organisations`: name of an organisation → budgets that all its teams share. `reference_of`: returns the
+        backend with which weekly reports compare a team's cost to compute the savings."""
         self._reference_of = reference_of
         self._database, self._policies, self._clock = database, policies, clock
         self._organisations = {
@@ -153,8 +153,8 @@ class Watch:
         return fired
 
     def _reports(self, policies: Mapping[str, Policy], now: float) -> list[Alert]:
-        """Store and return last week's reports, for teams with activity in that week whose policies name receivers for
-        reports."""
+        """Store and return the reports about last week. A team gets a report if it had activity in that week and its
+        policy names receivers for reports."""
         fired: list[Alert] = []
         if (week := weekly_report.last_week(now)) is None:
             return fired
@@ -170,7 +170,8 @@ class Watch:
         return fired
 
     def _quality(self, policies: Mapping[str, Policy], now: float) -> list[Alert]:
-        """Store and return alerts about backends whose newly judged answers show too low a quality for a team."""
+        """Store and return alerts about backends whose quality for a team is too low. Only backends with newly judged
+        answers are checked."""
         with self._database.read() as connection:
             newest = evidence.newest(connection)
             found = list(quality.found(connection, self._judged, now)) if newest != self._judged else []
@@ -262,18 +263,16 @@ class Watch:
         self._used[account.team, label, limit] = (spent / account.limit, window[1])
 
     def _at_most(self, team: str, window: Window) -> int | None:
-        """An upper bound of the team's spend in `window`: the spend in the last query plus the rows since that query.
-        None: the ledger must be queried.
-
-        The bound saves queries, because a query of a large ledger takes long. It is known only with SQLite: there, this
-        process is the only writer, so `notice` receives every new row.
-        """
+        """An upper limit of the team's spend in `window`: the spend at the last query plus the rows since that query.
+        With it, most queries can be saved, because a query of a large ledger takes long. None: the ledger must be
+        queried. The limit is known only with SQLite, because there no other process writes rows, so `notice` receives
+        every new row."""
         known = self._queried.get((team, window))
         return None if known is None else known[0] + self._noticed.get(team, 0) - known[1]
 
     def _may_be_due(self, account: BudgetWindow, at_most: int, window: Window, now: float) -> bool:
-        """Whether an alert that is not stored yet could be due, if the spend is between the result of the last query
-        and `at_most`."""
+        """Whether an alert that is not stored yet may be due. `at_most`: the highest possible spend; the lowest
+        possible spend is the result of the last query."""
         return self._queried[account.team, window][0] < account.limit <= at_most or any(
             alert.id not in self._known for alert in due(account, at_most, window, now)
         )

@@ -88,10 +88,11 @@ class Idempotency:
     async def answer(
         self, key: bytes, body: bytes, caller: Caller, tenant: Tenant, serve: Serve, refuse: Refuse
     ) -> asyncio.Task[None] | None:
-        """Answer `caller`: the first request with `key` is answered by `serve`, a repeated request gets the first one's
-        answer.
+        """Answer `caller`: the first request with `key` is answered by `serve`. A repeated request gets the answer of
+        the first request.
 
-        Returns the task that is still serving if the caller has left. Raises BadRequest and KeyReused.
+        If the caller has left while the request is still being served, returns the task that serves it. Raises
+        BadRequest and KeyReused.
         """
         if not key or len(key) > _MOST_KEY_BYTES or not key.isascii() or not key.decode().isprintable():
             message = f"{HEADER} must have 1 to {_MOST_KEY_BYTES} printable ASCII characters."
@@ -150,11 +151,9 @@ class Idempotency:
     # -- the state server ------------------------------------------------------------------------------------------
 
     async def _claim(self, run: Run) -> bytes | None:
-        """Claim the request. Returns the claim. None if another worker has answered (then `run` contains the answer),
-        or if the state server does not answer.
-
-        Raises KeyReused, and DeadlineExceeded if another worker takes too long.
-        """
+        """Claim the request for this worker. Returns the claim. Returns None if another worker has answered (then `run`
+        contains the answer), or if the state server does not answer. Raises KeyReused, and DeadlineExceeded if another
+        worker takes too long."""
         claim = _CLAIM + run.print + secrets.token_bytes(8)
         until, pause_s = time.monotonic() + self._patience_s, _LOOK_S[0]
         lease_ms = int(LEASE_S * 1000)

@@ -75,8 +75,8 @@ def shown_batch(batch: Batch) -> dict[str, Any]:
 
 
 def shown_list(found: list[dict[str, Any]], limit: int) -> dict[str, Any]:
-    """`found` as a page of OpenAI's list. `limit`: maximum elements of the page. If `found` has one element more, the
-    list says that there is a next page."""
+    """The list `found` as a page in OpenAI's format. `limit`: maximum number of elements on the page. If `found` has
+    one element more than `limit`, the page says that there is a next page."""
     data = found[:limit]
     first, last = (data[0]["id"], data[-1]["id"]) if data else (None, None)
     return {"object": "list", "data": data, "first_id": first, "last_id": last, "has_more": len(found) > limit}
@@ -95,7 +95,7 @@ def common_headers(request: Request, tenant: Tenant) -> dict[str, str]:
     """Headers of `request` that apply to all lines of a batch: the gateway's own headers, and the headers by which
     clients turn on features of a vendor.
 
-    Raises BadRequest or Forbidden if no line could be sent with one of these headers. The error names the header.
+    Raises BadRequest or Forbidden if one of these headers would make every line fail. The error names this header.
     """
     headers = by_name(request.scope["headers"])
     check_overrides(parse_controls(headers), tenant.policy)
@@ -104,7 +104,8 @@ def common_headers(request: Request, tenant: Tenant) -> dict[str, str]:
 
 
 def asked_once(request: Request, tenant: Tenant, fingerprint: str) -> BatchFields:
-    """The fields with which an `Idempotency-Key` finds an earlier request with this fingerprint. Raises BadRequest."""
+    """The fields that are stored with a new batch for its `Idempotency-Key` and its `fingerprint`. With these fields,
+    the batch of the first request is found when the request is repeated. Raises BadRequest."""
     key = request.headers.get("idempotency-key")
     if key is None:
         return EACH_TIME
@@ -124,7 +125,8 @@ def asked_page(request: Request, default: int, most: int) -> Page:
 
 
 class BatchRoutes:
-    """Starlette endpoints. A key sees files and batches that it made, and those that its team shares."""
+    """Starlette endpoints for files and batches. A key sees the files and batches that it made itself, and those that
+    the team's policy shares with all keys of the team."""
 
     def __init__(self, *, authenticator: Authenticator, files: Files, jobs: Jobs, uploads: Uploads) -> None:
         self._files, self._jobs, self._uploads = files, jobs, uploads

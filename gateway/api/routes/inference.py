@@ -28,10 +28,10 @@ from gateway.dialects.passthrough.form import is_form
 from gateway.dialects.requests.body_extent import check_extent
 from gateway.dialects.requests.forwarding import check_forwarding
 from gateway.dialects.requests.known_blocks import LEAST_BYTES, KnownBlocks
-from gateway.domain.record import Record, new_request_id
+from gateway.domain.record import Record, RequestIds
 from gateway.domain.request import CompletionRequest, Controls
 from gateway.domain.tenant import Tenant
-from gateway.errors import Forbidden, GatewayError, LoopDetected, MethodNotAllowed, NotFound
+from gateway.errors import Forbidden, GatewayError, InvalidKey, LoopDetected, MethodNotAllowed, NotFound
 from gateway.pipeline import Pipeline, Reply
 from gateway.policy.tenants import Tenants
 from gateway.responses.memory import StoredContext
@@ -73,7 +73,7 @@ class Inference:
         self._idempotency, self._memory = idempotency, memory
         self._unbounded_bytes = 2 * limits.max_items
         """Maximum bytes of a body that cannot have too many items."""
-        self._blocks = KnownBlocks()
+        self._blocks, self._ids = KnownBlocks(), RequestIds()
         self._pace = Pace.of(limits)
         self._decoding = decoding or OffLoop()
         self._watchers = Tasks()
@@ -85,7 +85,7 @@ class Inference:
 
     async def answer(self, caller: Caller) -> None:
         """Answer one request completely. Raises only CancelledError, when the server ends."""
-        request_id = new_request_id()
+        request_id = self._ids.new()
         dialect = self.dialect_at(caller.path)
         assert dialect is not None, "callers come here for inference paths alone"
         headers = by_name(caller.headers)
@@ -96,8 +96,11 @@ class Inference:
             if dialect.may_lack_content_type:
                 headers.setdefault(b"content-type", JSON[0][1])
         try:
-            tenant = await self.authenticate(headers)
-            controls, batch = self._admit(caller, headers, tenant)
+            try:
+                tenant, controls, batch = self._admit(caller, headers)
+            except InvalidKey:
+                await self._tenants.catch_up(secret(headers))
+                tenant, controls, batch = self._admit(caller, headers)
         except Exception as error:
             await self._turn_away(caller, dialect, _client_error(error, request_id), request_id)
             return
@@ -141,8 +144,8 @@ class Inference:
         headers: Mapping[bytes, bytes],
         tenant: Tenant,
     ) -> CompletionRequest:
-        """Parse the body and check the request, and raise what `dialect.parse` and `check_forwarding` raise. If the
-        body has too many items, raises BodyTooLarge before the body is parsed."""
+        """Parse the body, and check whether the request may be forwarded. Raises the errors of `dialect.parse` and
+        `check_forwarding`. If the body has too many items, raises BodyTooLarge before the body is parsed."""
 
         def parse() -> CompletionRequest:
             scan = self._blocks.scan(tenant.team, body) if len(body) >= LEAST_BYTES else None
@@ -157,14 +160,12 @@ class Inference:
 
     async def authenticate(self, headers: Mapping[bytes, bytes]) -> Tenant:
         """The tenant of a key that may ask for completions. Raises InvalidKey, Forbidden."""
-        tenant = await self._tenants.find(secret(headers))
-        if "inference" not in tenant.key.scopes:
-            raise Forbidden("This key may not ask for completions; create one with the scope inference.")
-        return tenant
+        return _for_inference(await self._tenants.find(secret(headers)))
 
-    def _admit(self, caller: Caller, headers: Mapping[bytes, bytes], tenant: Tenant) -> tuple[Controls, bool]:
-        """Make all other checks that need no body. Returns the controls, and whether the request has the priority
+    def _admit(self, caller: Caller, headers: Mapping[bytes, bytes]) -> tuple[Tenant, Controls, bool]:
+        """Make all checks that need no body. Returns the tenant, the controls, and whether the request has the priority
         `batch`. After a request was admitted, `leave` of the load shedder must be called when the request ends."""
+        tenant = _for_inference(self._tenants.authenticate(secret(headers)))
         if caller.method != "POST":
             raise MethodNotAllowed(f"{caller.path} takes POST, not {caller.method}.")
         if (family := PASSED_THROUGH.get(caller.path)) is None:
@@ -180,7 +181,7 @@ class Inference:
             self._check_hops(controls.hops)
         batch = tenant.batch(controls)
         self._overload.enter(tenant.team, batch=batch)
-        return controls, batch
+        return tenant, controls, batch
 
     def _check_hops(self, hops: Sequence[str]) -> None:
         if self._instance in hops:
@@ -248,8 +249,9 @@ class Inference:
         tenant: Tenant,
         request: CompletionRequest,
     ) -> asyncio.Task[None] | None:
-        """Like `_serve`, but of all requests with the idempotency key `key` only the first is served; the others get
-        its answer. If the caller has left, returns the task that continues."""
+        """Like `_serve`, for a request with the idempotency key `key`. Of all requests with this key, only the first is
+        served. The other requests get the same answer. If the caller has left, returns the task that continues to serve
+        the request."""
 
         async def serve(recorder: Caller) -> None:
             await self._serve(recorder, dialect, tenant, request)
@@ -307,6 +309,13 @@ def _of_type(content_type: str) -> Headers:
     stream = next((whole for kind, whole in _STREAMS.items() if content_type.startswith(kind)), "")
     head = (b"content-type", (stream or content_type).encode("latin-1"))
     return [head, *_UNBUFFERED] if stream else [head]
+
+
+def _for_inference(tenant: Tenant) -> Tenant:
+    """The tenant, if its key may ask for completions. Raises Forbidden."""
+    if "inference" not in tenant.key.scopes:
+        raise Forbidden("This key may not ask for completions; create one with the scope inference.")
+    return tenant
 
 
 def _client_error(error: Exception, request_id: str) -> GatewayError:

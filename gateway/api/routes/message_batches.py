@@ -77,7 +77,8 @@ def reached(request: Request) -> str:
 
 
 class MessageBatchRoutes:
-    """Starlette endpoints. A key sees batches that it made, and those that its team shares."""
+    """Starlette endpoints for Anthropic's message batches. A key sees the batches that it made itself, and those that
+    the team's policy shares with all keys of the team."""
 
     def __init__(
         self, *, authenticator: Authenticator, files: Files, jobs: MessageJobs, uploads: Uploads, max_request_bytes: int

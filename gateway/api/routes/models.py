@@ -39,8 +39,8 @@ def visible_models(tenant: Tenant, fleet: Fleet) -> list[tuple[str, str]]:
 
 
 def visible_backends(tenant: Tenant, fleet: Fleet) -> list[Backend]:
-    """The backends that a key may use, without those to which the policy (`data`) forbids sending the team's
-    prompts."""
+    """The backends that a key may use. Backends to which the policy (`data`) forbids sending the team's prompts are
+    left out."""
     access, data = tenant.access, tenant.policy.data
     return [each for each in fleet.backends if may_go_to(each, data) and not (access and access.excludes(each))]
 

@@ -11,8 +11,8 @@ from gateway import __version__
 
 
 class OpenApiRoute:
-    """Serves the document without a key, because it contains routes and fields but no tenants and no settings. It is
-    built at the first request."""
+    """Serves the OpenAPI document. No key is needed, because the document contains routes and fields but no tenants and
+    no settings. It is built at the first request."""
 
     def __init__(self, served: list[Route]) -> None:
         """`served`: all routes except inference. Routes may be added until the first request."""

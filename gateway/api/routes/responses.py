@@ -65,7 +65,8 @@ def page(items: list[Item], asked: Any) -> dict[str, Any]:
 
 
 class ResponseRoutes:
-    """Starlette endpoints. A key sees its own responses, and those that its team shares."""
+    """Starlette endpoints for stored responses. A key sees its own responses, and those that the team's policy shares
+    with all keys of the team."""
 
     def __init__(self, *, authenticator: Authenticator, responses: Responses) -> None:
         self._responses = responses

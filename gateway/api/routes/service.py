@@ -104,7 +104,8 @@ class ServiceRoutes:
         return json_response({"status": "live"})
 
     async def ready(self, request: Request) -> Response:
-        """Status 200 when requests can be answered: keys are read, a backend is configured, no shutdown has begun."""
+        """Answer with status 200 if requests can be answered: the keys have been read, a backend is configured, and no
+        shutdown has begun."""
         why = self._why_not_ready()
         return json_response({"status": "not ready", "why": why}, 503) if why else json_response({"status": "ready"})
 

@@ -40,7 +40,8 @@ _KEY_READERS = tuple(facts.key_in for facts in FACTS.values() if facts.key_in is
 
 
 def by_name(headers: Headers) -> dict[bytes, bytes]:
-    """Name → value. If several headers have the same name, the first one counts."""
+    """The headers as a dictionary: name → value. If several headers have the same name, the value of the first one is
+    used."""
     return dict(reversed(headers))
 
 
@@ -147,8 +148,8 @@ async def next_message(receive: Receive, until: float, deadlines: Deadlines | No
 
 
 async def decoded(body: bytes, header: bytes, limit: int, aside: OffLoop) -> bytes:
-    """Decode a request's body. `header`: the value of `content-encoding`. Slow decoding runs in the threads of `aside`,
-    and ends if the calling task is cancelled.
+    """Decode a request's body. `header`: the value of `content-encoding`. Slow decoding runs in the threads of `aside`.
+    It is stopped if the calling task is cancelled.
 
     Raises BadRequest, UnsupportedMediaType, and BodyTooLarge above `limit` bytes.
     """

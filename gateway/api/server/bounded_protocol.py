@@ -46,7 +46,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self.framing = 0
 
     def count_framing(self, framing: int, size: int) -> None:
-        """Add the framing before a piece of `size` bytes to `framing`, the count so far, and store the sum. Raises
+        """Count the framing before a piece of `size` bytes. `framing`: the count so far. The sum is stored. Raises
         HeadTooLarge if there is too much framing.
 
         A received packet can contain several pieces. When the first of them is parsed, `unparsed` includes the whole

@@ -47,7 +47,7 @@ class Caller(Listening, Protocol):
         ...
 
     def begin(self, headers: Headers) -> None:
-        """Begin a stream. Its head is sent with the first piece."""
+        """Begin a stream. The status and the headers are sent together with the first piece."""
         ...
 
     def put(self, piece: bytes) -> bool:
@@ -96,8 +96,8 @@ class Wrapped:
 
 
 class HangUp:
-    """Cancels the task that serves a client when the client disconnects, unless the answer has been sent or other
-    requests need the task's result."""
+    """Cancels the task that serves a client when the client disconnects. The task is not cancelled if the answer has
+    already been sent, or if other requests need its result."""
 
     __slots__ = ("_record", "_serving", "answered", "happened")
 

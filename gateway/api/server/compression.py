@@ -36,11 +36,11 @@ mean that the user wants a coding."""
 
 @lru_cache(maxsize=256)
 def chosen(accept: bytes, mode: Compression) -> Coding | None:
-    """The coding of an answer; None: no coding. `*` stands for gzip only, because clients that send it may not decode
-    newer codings.
+    """The coding of an answer; None: no coding. The value `*` in `accept` stands for gzip only, because a client that
+    sends `*` may not decode newer codings.
 
-    `auto` encodes only if the client explicitly asks for it: the gateway is usually near its clients, where encoding
-    takes time on both sides and saves nothing.
+    In the mode `auto`, an answer is encoded only if the client explicitly asks for a coding. The gateway is usually
+    near its clients, and there encoding takes time on both sides and saves nothing.
     """
     if mode == "off":
         return None

@@ -30,8 +30,8 @@ def shared(path: str) -> bool:
 
 
 class Cors:
-    """Adds CORS headers. Pages of all origins may call the API unless the operator lists origins. This is safe, because
-    a browser never adds the headers with a key by itself."""
+    """Adds CORS headers. If the operator lists origins, only pages of these origins may call the API; otherwise pages
+    of all origins may call it. This is safe, because a browser never adds the header with the API key by itself."""
 
     def __init__(self, origins: Sequence[str]) -> None:
         self._any = "*" in origins

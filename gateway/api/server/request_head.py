@@ -39,8 +39,8 @@ def target_too_long() -> TargetTooLong:
 
 
 def check_head(url: bytes, headers: Headers, version: str) -> None:
-    """Check the head. Raises HeadTooLarge above the limits, and BadRequest unless there is exactly one `Host` (HTTP/1.0
-    may omit it)."""
+    """Check the head of a request. Raises HeadTooLarge if it exceeds the size limits. Raises BadRequest if it does not
+    have exactly one `Host` header. (A request of HTTP/1.0 may omit the header.)"""
     if len(headers) > MOST_HEADERS:
         raise HeadTooLarge(f"The request has {len(headers)} header fields; at most {MOST_HEADERS} are read.")
     if len(url) + sum(len(name) + len(value) + 4 for name, value in headers) > MAX_HEAD_BYTES:

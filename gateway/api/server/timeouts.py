@@ -12,11 +12,11 @@ from gateway.runtime.write_batcher import WriteBatcher
 
 
 class GuardedProtocol(InferenceProtocol):
-    """A connection with timeouts. They cost nothing for a request that arrives in one piece and a client that reads at
-    full speed.
+    """A connection with timeouts. If a request arrives in one piece and the client reads at full speed, the timeouts
+    cost nothing.
 
-    A client that reads slowly fills one transport buffer; then writing waits, and so does reading from the backend. A
-    client that reads no byte for `stall_s` seconds is disconnected, and its request ends as interrupted.
+    A client that reads slowly fills one transport buffer. The gateway then stops writing to the client and reading from
+    the backend. A client that reads no byte for `stall_s` seconds is disconnected, and its request ends as interrupted.
     """
 
     head_timeout_s: ClassVar[float] = 10.0
@@ -55,9 +55,9 @@ class GuardedProtocol(InferenceProtocol):
             self._head_timer = None
 
     def _give_up(self) -> None:
-        """Close the connection because the head is late. A client that has begun a head gets an error. A client that
-        has not begun one, or that still sends the body of a refused request, gets none, because it would read the error
-        as the answer to its next request."""
+        """Close the connection because the head of a request is late. A client that has begun to send a head gets an
+        error. A client that has sent nothing gets no error. A client that still sends the body of a refused request
+        gets no error either, because it would take the error for the answer to its next request."""
         cycle = self.cycle
         resting = cycle is not None and self.headers is cycle.headers  # type: ignore[attr-defined]
         if self.unparsed and not resting:

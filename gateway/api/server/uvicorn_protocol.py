@@ -85,7 +85,7 @@ class InferenceProtocol(BoundedProtocol):
             self.refuse(ours)
 
     def _opens_socket(self) -> bool:
-        """Whether the request offers to open a WebSocket where one is served."""
+        """Whether the request asks to open a WebSocket at a path that serves WebSockets."""
         if self.parser.get_method() != b"GET" or self._get_upgrade() != b"websocket":
             return False
         busy = self.cycle is not None and not self.cycle.response_complete
@@ -105,10 +105,8 @@ class InferenceProtocol(BoundedProtocol):
         take_over(self, self.url, self.headers, rest)
 
     def _decline(self, rest: bytes) -> None:
-        """Parse a request again without its offer to upgrade the protocol. Java's client, for example, offers HTTP/2.
-
-        The parser treats the offer as accepted and ignores everything after the head.
-        """
+        """Parse a request again without its offer to upgrade the protocol. Java's client, for example, offers HTTP/2
+        with each request. The parser would treat this offer as accepted and would ignore everything after the head."""
         parser = self.parser
         if parser.get_method() == b"CONNECT":
             self.refuse(MethodNotAllowed("This is no proxy."))
@@ -259,7 +257,8 @@ class InferenceProtocol(BoundedProtocol):
 
 
 class Call(RequestResponseCycle):
-    """Implements `Caller`. It has those attributes of uvicorn's own cycle that the protocol uses."""
+    """Implements `Caller` for one request. The object also has those attributes of uvicorn's request object
+    (`RequestResponseCycle`) that the protocol uses."""
 
     _continued = False
     """Whether 100 Continue has been sent to the client."""
@@ -282,8 +281,8 @@ class Call(RequestResponseCycle):
 
     @property
     def message_event(self) -> Call:  # type: ignore[override]
-        """This call, in place of uvicorn's event. It is a property, because a call with an attribute that refers to the
-        call itself would stay in memory until garbage collection."""
+        """This call itself, which also takes the place of uvicorn's event object. It is a property, because a call with
+        an attribute that refers to the call itself would stay in memory until garbage collection."""
         return self
 
     def set(self) -> None:
@@ -419,5 +418,5 @@ def _expects_100_continue(headers: Headers) -> bool:
 
 
 def _nothing() -> None:
-    """Replaces the callback of a request that has ended. The original callback would act on the connection, which
-    serves the next request then."""
+    """Does nothing. It replaces the callback of a request that has ended. The original callback would act on the
+    connection, although the connection serves the next request then."""

@@ -73,9 +73,9 @@ class Session:
         space: Space,
         life_s: float = LIFE_S,
     ) -> None:
-        """`serve` answers a turn. `admit` raises GatewayError when the key is no longer valid. `turns` owns the tasks
-        that make the answers. A task may go on after its client has left, because another request may wait for the same
-        answer."""
+        """`serve`: answers one request of the socket. `admit`: raises GatewayError when the key is no longer valid.
+        `turns`: owns the tasks that make the answers. Such a task may continue after its client has left, because
+        another request may wait for the same answer."""
         self._path, self._headers, self._receive, self._sending = path, headers, receive, send
         self._serve, self._admit, self._dialect, self._limits = serve, admit, dialect, limits
         self._leaving, self._turns, self._off_loop = leaving, turns, off_loop
@@ -186,8 +186,8 @@ class Session:
             self._keep(turn.kept)
 
     def _keep(self, kept: socket.Kept | None) -> None:
-        """Replace the conversation that is kept for this socket. If there is no space for it, no conversation is kept,
-        and the client has to send all of it again."""
+        """Replace the conversation that is kept for this socket. If there is no space for the new conversation, no
+        conversation is kept, so the client must send the whole conversation with its next request."""
         self._space.free(self._kept)
         self._kept = kept if self._space.take(kept) else None
 

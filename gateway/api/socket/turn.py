@@ -91,4 +91,4 @@ class Turn:
 
 
 def _nothing() -> None:
-    """Does nothing. It is the reaction to a disconnection while no reaction is registered."""
+    """Does nothing. This function is the reaction to a disconnection as long as no other reaction is registered."""

@@ -151,8 +151,8 @@ class Cascade:
         return await self._choice()
 
     def _is_last(self, names: Sequence[str]) -> bool:
-        """Whether `names` is a single backend whose answer will be served in any case. Then the stream of this backend
-        need not be held back."""
+        """Whether `names` is a single backend whose answer will be served in any case. If so, the stream of this
+        backend need not be held back."""
         if len(names) > 1:
             return False
         if self._needs_beginning_only(names) and not (self._rules.hold_tokens and self._rules.hold_for):
@@ -161,8 +161,8 @@ class Cascade:
         return not self._strategy.next(judged) and self._strategy.serves(judged) == len(self._judged)
 
     def _needs_beginning_only(self, names: Sequence[str]) -> bool:
-        """Whether `names` is a single backend from which the strategy accepts every answer that is not weak. Then the
-        beginning of the answer is enough, because the strategy does not compare the whole answer with others."""
+        """Whether `names` is a single backend, and the strategy accepts every answer of this backend that is not weak.
+        If so, only the beginning of the answer must be judged, because the strategy does not compare whole answers."""
         judged = [*self._judged, StrategyAnswer(names[0], None, confidence=1.0)]
         return (
             len(names) == 1 and not self._strategy.next(judged) and self._strategy.serves(judged) == len(self._judged)
@@ -204,8 +204,8 @@ class Cascade:
     # both
 
     async def _next(self) -> tuple[str, ...]:
-        """The names of the backends to call next. Empty if the strategy has ended, if the budget ended an answer early,
-        or if an answer exists and too little time is left for another answer."""
+        """The names of the backends to call next. Empty in three cases: the strategy has ended; the budget ended an
+        answer early; or there is an answer, and too little time is left for another one."""
         if self._cut_by_budget:
             return ()
         asked = {judged.backend for judged in self._judged}
@@ -227,8 +227,8 @@ class Cascade:
 
     @property
     def _cut_by_budget(self) -> bool:
-        """Whether the budget ended an answer early. Then the budget cannot pay for another answer, and the early end is
-        not a fault of the backend."""
+        """Whether the budget ended an answer early. If it did, the budget cannot pay for another answer. The early end
+        is not a fault of the backend."""
         return any(answer is not None and _cut_by_budget(answer) for answer in self._answers)
 
     def _usual_answer_s(self, name: str) -> float:
@@ -363,8 +363,8 @@ class Cascade:
         return chosen
 
     async def _fallback(self) -> Served:
-        """Call the backends that were not called yet, then the backends whose answers were stopped. Used if no answer
-        of the strategy can be served."""
+        """Call further backends, because no answer of the strategy can be served. First come the backends that were not
+        called yet, then the backends whose answers were stopped."""
         asked = {judged.backend for judged in self._judged}
         stopped = [self._backends[judged.backend] for judged in self._judged if judged.weak != FAILED]
         rest = [backend for backend in self._route.backends if backend.name not in asked] + stopped

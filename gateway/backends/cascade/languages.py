@@ -46,8 +46,8 @@ def asked_in(text: str) -> Language | None:
 
 
 def names_one(text: str) -> bool:
-    """Whether `text` mentions a language or translation. If so, an answer in a language other than that of the question
-    may be correct."""
+    """Whether `text` mentions a language or translation. If so, an answer may be correct although its language differs
+    from the language of the question."""
     return _LANGUAGE_WORD.search(text[:_READ]) is not None or _LANGUAGE_WORD.search(text[_READ:][-_READ:]) is not None
 
 

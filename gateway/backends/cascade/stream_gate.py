@@ -28,11 +28,8 @@ _MOST_KEPT = 2**20
 
 class StreamGate:
     """Implements `Answer` over a relayed stream whose beginning is held back. The pieces that were held back are sent
-    first, unchanged.
-
-    `muted`: the gateway, and not the client, asked for log-probabilities. Then the log-probabilities are removed from
-    the answer.
-    """
+    first, unchanged. `muted`: the gateway has asked for log-probabilities although the client has not, so the
+    log-probabilities are removed from the answer."""
 
     stream = True
     choices: list[dict[str, Any]] | None = None

@@ -65,8 +65,8 @@ def vote(
 ) -> str | None:
     """The vote of a chat message; None if the message has no vote.
 
-    `json_wanted`: only JSON that is the whole text is a vote. `question_language`: assumed as the language of an answer
-    that is too short to detect one.
+    `json_wanted`: a text is a vote only if the whole text is JSON. `question_language`: assumed as the language of an
+    answer that is too short to detect one.
     """
     if calls := message.get("tool_calls"):
         return _of_calls(calls)

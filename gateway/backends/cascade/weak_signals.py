@@ -94,11 +94,9 @@ class Reader:
         return answered_in is not None and answered_in != self._question_language
 
     def beginning(self, text: str, *, thinks: bool) -> str:
-        """The reason to stop a stream, from the stream's text so far. Empty if the stream may continue.
-
-        `thinks`: the text may begin with the model's thinking. Then the format and the words of the text do not show
-        the quality of the answer.
-        """
+        """The reason to stop a stream, found in the stream's text so far. Empty if the stream may continue. `thinks`:
+        the text may begin with the model's thinking. If so, the format and the words of the text are not judged,
+        because they do not show the quality of the answer."""
         if repeats(text):
             return "repetition"
         if thinks:

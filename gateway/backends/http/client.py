@@ -94,11 +94,9 @@ class HttpClient(Protocol):
     def post(
         self, opening: bytes, body: bytes, *, deadline: float, first_byte_timeout: float, stall_timeout: float
     ) -> Awaitable[Response]:
-        """Send a POST request. Errors and timeouts are those of `request`.
-
-        `opening`: the result of the method `opening`; complete header lines may be appended to it. `stall_timeout`:
-        maximum seconds between two pieces of the body.
-        """
+        """Send a POST request. It has the errors and timeouts of the method `request`, and one more timeout:
+        `stall_timeout` is the maximum number of seconds between two pieces of the body. `opening`: the result of the
+        method `opening`; the caller may append complete header lines to it."""
         ...
 
     async def aclose(self) -> None:

@@ -37,8 +37,8 @@ class Owner(Protocol):
         ...
 
     def watch(self, when: float) -> None:
-        """Called when a connection's `limit` has been set to `when` (loop time). `when` may be earlier than the limits
-        of all other connections."""
+        """Called when the limit of a connection has been set to the loop time `when`, which may be earlier than the
+        limits of all other connections."""
         ...
 
 

@@ -110,11 +110,9 @@ class PooledClient:
     def post(
         self, opening: bytes, body: bytes, *, deadline: float, first_byte_timeout: float, stall_timeout: float
     ) -> Coroutine[Any, Any, Response]:
-        """Send a POST request. Errors and timeouts are those of `request`.
-
-        `opening`: the result of the method `opening`; complete header lines may be appended to it. `stall_timeout`:
-        maximum seconds between two pieces of the body.
-        """
+        """Send a POST request. It has the errors and timeouts of the method `request`, and one more timeout:
+        `stall_timeout` is the maximum number of seconds between two pieces of the body. `opening`: the result of the
+        method `opening`; the caller may append complete header lines to it."""
         head = opening + b"content-length: %d\r\n\r\n" % len(body)
         return self._exchange(head, body, deadline, first_byte_timeout, stall_timeout)
 
@@ -167,8 +165,8 @@ class PooledClient:
     # slots
 
     async def _acquire(self, loop: asyncio.AbstractEventLoop, limit: float) -> Connection:
-        """Reserve a connection that is not idle. Opens a new connection, or waits for a connection whose request
-        ends."""
+        """Reserve a connection. If fewer than the maximum are in use, opens a new connection; otherwise waits for a
+        connection whose request ends. No idle connection is reused."""
         if self._closed:
             raise BackendUnreachable(f"the connections to {self.name} were closed", backend=self.name)
         if self._taken >= self._concurrent:

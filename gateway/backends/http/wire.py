@@ -55,7 +55,8 @@ class Origin:
 
     @classmethod
     def parse(cls, base_url: str) -> Self:
-        """Parse a base URL. Raises ValueError unless it has the form `http(s)://host[:port][/path][?query]`."""
+        """Parse a base URL of the form `http(s)://host[:port][/path][?query]`. Raises ValueError if it has another
+        form."""
         url = urlsplit(base_url)
         if url.scheme not in ("http", "https") or not url.hostname:
             raise ValueError(f"{base_url!r} must begin with http:// or https:// and name a host")
@@ -101,11 +102,11 @@ class Origin:
 
 
 def check_head(status: int, headers: Headers, name: str) -> tuple[bool, bool]:
-    """Check a response head. Rejects a head whose headers contradict each other about the end of the body, and a
-    protocol upgrade that was not requested. `name`: the backend's name in errors.
+    """Check the head of a response. Raises BackendGarbage if its headers contradict each other about the end of the
+    body, or if it changes the protocol although the request did not ask for that. `name`: the backend's name in errors.
 
-    Returns two booleans: whether the head states where the body ends (without such a header, the body ends when the
-    connection closes), and whether the body is encoded. Raises BackendGarbage.
+    Returns two booleans. The first says whether the head states where the body ends; if not, the body ends when the
+    connection closes. The second says whether the body is encoded.
     """
     if status < 100 or status == 101:
         raise BackendGarbage(f"{name} sent the status {status}, which answers nothing", backend=name)

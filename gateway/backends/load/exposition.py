@@ -35,8 +35,8 @@ class Reading:
     running: float
     waiting: float
     kv_used: float | None = None
-    """Share of the KV cache in use, 0 to 1. With several engines, the highest share. None if the server does not report
-    it."""
+    """Share of the KV cache in use, 0 to 1. If the server runs several engines, this is the highest share of any
+    engine. None if the server does not report it."""
     written: float | None = None
     """Tokens generated since the server started; None if the server does not report them."""
     tokens_per_second: float | None = None
@@ -44,11 +44,9 @@ class Reading:
 
 
 def read(text: str) -> Reading | None:
-    """Parse the text of a scrape. Returns None if the text contains no number of running requests. Then the server is
-    no model server, or its metrics are disabled.
-
-    The time grows with the length of `text`, so a long text should be parsed in a thread. Never raises.
-    """
+    """Parse the text of a scrape. Returns None if the text does not contain the number of running requests, because the
+    server is then no model server or has its metrics disabled. Never raises. Parse a long text in a thread, because the
+    time grows with its length."""
     found = _samples(text)
     running = _sum(found, RUNNING)
     if running is None:

@@ -94,13 +94,12 @@ def own_view(health: Health, capacity: int) -> Load:
 
 
 def wait_s(load: Load, whole_s: float | None) -> float:
-    """Estimated seconds that one more request would wait for a slot. The request gets a slot when `load.waiting` + 1 of
-    the present requests have ended.
+    """Estimated seconds that one more request would wait for a slot. `whole_s`: measured seconds of a whole answer,
+    including the wait for a slot; None: not measured yet.
 
-    If all slots are taken, one request ends every S / capacity seconds. S is the time to serve one request without
-    waiting. `whole_s`, the measured time of a whole answer, includes the wait, so S = whole_s · running / (running +
-    waiting). The formula for S follows from Little's law (1961): requests start to be served at the same rate at which
-    they arrive.
+    The new request gets a slot as soon as `load.waiting` + 1 of the present requests have ended. While all slots are
+    taken, one request ends every S / capacity seconds, where S is the time to serve one request without waiting. By
+    Little's law (1961), S = whole_s · running / (running + waiting).
     """
     if not load.full:
         return 0.0

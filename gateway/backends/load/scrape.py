@@ -69,7 +69,8 @@ def reports_load(backend: Backend) -> bool:
 
 
 class Scrape:
-    """Scrapes one server. Each call of `load` or `want` keeps the scrapes going for another `QUIET_S` seconds."""
+    """Scrapes the metrics of one server. Each call of `load` or `want` makes the scraping continue for another
+    `QUIET_S` seconds."""
 
     def __init__(
         self,

@@ -72,8 +72,8 @@ async def backends_of(config: GatewayConfig, local_model_url: str | None, simula
 
 
 def _completed(backend: Backend, packaged: Backend) -> Backend:
-    """`backend` with the address of the local model. Facts that gateway.yaml does not set are taken from `packaged`,
-    the local model."""
+    """`backend`, completed by the address of the local model. Other facts that gateway.yaml does not set are taken from
+    `packaged`, the local model."""
     known = {name: getattr(packaged, name) for name in _PACKAGED if name not in backend.model_fields_set}
     if backend.strength is None and "tier" not in backend.model_fields_set:
         known["tier"] = packaged.tier

@@ -86,7 +86,7 @@ def vendor(backend: Backend) -> KindFacts:
 
 def refuses_foreign_fields(backend: Backend) -> bool:
     """Whether `backend` rejects fields in messages that OpenAI's API does not know, such as `cache_control`. OpenAI's
-    own API does. Resellers and proxies usually accept such fields."""
+    own API rejects them. Resellers and proxies usually accept them."""
     return vendor(backend).strict or _is_one_of(urlsplit(backend.base_url).hostname or "", _LATER_LIMIT)
 
 

@@ -13,8 +13,8 @@ class OpenAI(OverHttp):
     dialect: DialectName = "openai_chat"
 
     def retry_after_s(self, upstream: Upstream) -> float | None:
-        """Seconds that the header `retry-after-ms` states, or else `retry-after`; None if neither header is present.
-        `retry-after-ms` is read first, because it is more precise."""
+        """Seconds in the header `retry-after-ms`, which is more precise, or else in the header `retry-after`. None if
+        both headers are missing."""
         value = upstream.header(b"retry-after-ms")
         if value is not None and value.isdigit():  # not `int`, because `int` refuses numbers with thousands of digits
             return float(value) / 1000

@@ -28,7 +28,7 @@ Headers = list[tuple[bytes, bytes]]
 
 
 class Expiring(Protocol):
-    """A credential. Two credentials are equal if the provider cannot distinguish them."""
+    """A credential with an expiry time. Two credentials are equal if the provider cannot distinguish them."""
 
     @property
     def expires_at(self) -> float | None:
@@ -65,8 +65,8 @@ class Renewed(ABC, Generic[C]):
         return self._found
 
     async def replaced(self, refused: C) -> bool:
-        """Fetch again, because the provider does not accept the credential `refused`. Returns whether the credential is
-        different now."""
+        """Fetch the credential again, because the provider does not accept `refused`, the credential in use. Returns
+        whether the credential is a different one now."""
         async with self._lock:
             if self._found == refused:
                 await self._look()

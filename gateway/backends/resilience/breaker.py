@@ -85,8 +85,8 @@ class Breaker:
         return self._probing
 
     def start(self) -> bool:
-        """Register the start of a call. Returns whether the call is a probe, which means that the breaker is open or
-        that the backend has asked for a pause."""
+        """Register the start of a call. Returns whether the call is a probe. It is a probe if the breaker is open or
+        the backend has asked for a pause."""
         self._probing = self.open or self.limited_until > 0
         return self._probing
 
@@ -208,8 +208,8 @@ class Health:
         return waits[-(-95 * len(waits) // 100) - 1] if len(waits) >= _LEAST_SAMPLES else None
 
     def note_failure(self, error: BackendError) -> None:
-        """Store the reason for a failure while the breaker is open or if only the operator can help. The first failure
-        is logged, later failures are not."""
+        """Store the reason for a failure, if the breaker is open or only the operator can solve the problem. Only the
+        first such failure is logged."""
         if not self.breaker.open and not error.needs_operator:
             return
         if not self.trouble:

@@ -48,7 +48,7 @@ class BackendDrains:
 
     @property
     def any(self) -> bool:
-        """Whether any drain is recorded. A recorded drain may already have expired."""
+        """Whether any drain is recorded, even one that has already expired."""
         return bool(self._shared or self._seen)
 
     def reason(self, backend: str) -> str:

@@ -77,15 +77,16 @@ class FairQueue(Generic[Waiter]):
         return waiter
 
     def to_drop_for(self, share: str, *, batch: bool) -> Waiter | None:
-        """Select a waiting request that must be dropped so that a new request of `share` can wait. None: the new
-        request itself must be dropped. `batch`: whether the new request is a batch request.
+        """Select the waiting request to drop, so that a new request of `share` can wait in the full queue. None: the
+        new request itself must be dropped. `batch`: whether the new request is a batch request.
 
-        If the new request is interactive and batch requests wait, a batch request is dropped. Otherwise a request of
-        the new request's own kind (interactive or batch) is dropped. In both cases, it is the newest request of the
-        share that has the most waiting requests of this kind.
+        If the new request is interactive and batch requests wait, a batch request is dropped. It is the newest request
+        of the share that has the most waiting batch requests.
 
-        Another request of the new request's own kind is dropped only if that share has more requests of this kind than
-        the number of requests of `share` that would wait together with the new request.
+        Otherwise only requests of the same kind (interactive or batch) as the new request are considered. Take the
+        share that has the most waiting requests of this kind. If this number is greater than the number that `share`
+        would have including the new request, the newest request of that other share is dropped. Otherwise the result is
+        None.
         """
         if not batch and self._batch:
             shares, shorter = self._batch, 0

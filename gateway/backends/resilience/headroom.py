@@ -27,7 +27,8 @@ _WINDOW_S = 60.0
 
 @dataclass(slots=True)
 class _Limit:
-    """One rate limit. `left`, the unused part, is assumed to grow evenly until the whole limit is unused again."""
+    """One rate limit. `left` is the unused part of the limit. It is assumed to grow evenly until the whole limit is
+    available again."""
 
     most: float
     left: float
@@ -51,9 +52,12 @@ class Headroom:
     def see(self, headers: Sequence[tuple[bytes, bytes]], now: float, wall: float) -> None:
         """Store the limits that an answer reports. `now`: monotonic seconds. `wall`: Unix seconds, which are needed if
         an answer reports a reset as a time of day."""
+        reported = [pair for pair in headers if pair[0].startswith(_PREFIXES)]
+        if not reported:
+            return
         told: dict[str, dict[str, str]] = {}
-        for name, value in headers:
-            if name.startswith(_PREFIXES) and len(value) <= _LONGEST and (found := _HEADER.fullmatch(name)):
+        for name, value in reported:
+            if len(value) <= _LONGEST and (found := _HEADER.fullmatch(name)):
                 of, what = (found["of"] or found["their_of"]).decode(), (found["what"] or found["their_what"]).decode()
                 told.setdefault(of, {})[what] = value.decode("latin-1").strip()
         for limit, values in told.items():
@@ -73,8 +77,8 @@ class Headroom:
         self._limits[name] = _Limit(most, left, now, now + (_WINDOW_S if reset_s is None else reset_s), used)
 
     def share(self, now: float, in_flight: int) -> float | None:
-        """The unused share of the limit that is closest to its end, from 0 to 1. Calls in progress count as used. 0
-        means that one more call would exceed a limit. None: no limit was reported."""
+        """The unused share (0 to 1) of the rate limit of which the smallest share is left. Calls in progress count as
+        used. 0 means that one more call would exceed a limit. None: no limit was reported."""
         if not self._limits:
             return None
         return min(_share(each, now, in_flight) for each in self._limits.values())

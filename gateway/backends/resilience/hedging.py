@@ -29,8 +29,8 @@ class Hedges:
         self._earned: dict[str, float] = {}
 
     async def answer(self, route: Route, call_context: CallContext) -> Relayed | Whole:
-        """Like `Attempts.first_of`, but starts a second attempt if the first backend is slow: the wait for its first
-        token is longer than the waits of 95 % of its recent streams.
+        """Like `Attempts.first_of`, but starts a second attempt if the first backend is slow. A backend is slow if the
+        wait for the first token is longer than in 95 % of the backend's recent streams.
 
         Each stream adds the policy's `hedging.share` to the team's credit, and a second attempt costs 1. Therefore the
         share of streams with a second attempt stays below the configured share.
@@ -132,8 +132,8 @@ class _Race:
 
 
 def _as_good(backend: Backend, route: Route) -> bool:
-    """Whether `backend` may answer even if the first backend has not failed. Some backends of a route are only
-    fallbacks after a failure, such as the backends above the price ceiling."""
+    """Whether `backend` may answer although the first backend has not failed. Some backends of a route are only for the
+    case that the others fail, such as the backends above the price ceiling."""
     if backend.name in route.above and backend is not route.backends[0]:
         return False
     if route.reference is None or backend.same_model(route.backends[0]):

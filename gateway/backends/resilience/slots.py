@@ -131,8 +131,8 @@ class ConcurrencyLimiter:
             dropped.granted.set_exception(refusal)
 
     def _refusal(self, batch: bool, *, crowds: bool) -> Overloaded:
-        """The error for a dropped caller. `crowds`: the team of the caller fills the queue, so the error asks the team
-        to send fewer calls."""
+        """The error for a dropped caller. `crowds`: the team of the caller fills the queue; the error then asks the
+        team to send fewer calls."""
         if crowds:
             self._counts["refused_share"] += 1
             return ShareExceeded(

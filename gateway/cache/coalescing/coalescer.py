@@ -90,14 +90,9 @@ class Coalescer:
 
     @staticmethod
     def allowed(request: CompletionRequest, tenant: Tenant) -> bool:
-        """Whether the request may share an answer in progress. A limit `max_usd_per_request` may cut an answer short.
-        Other teams have other limits, so such an answer is not shared with them."""
-        policy = tenant.policy
-        if request.controls.max_usd is not None:  # other requests of the team have other limits
-            return False
-        if policy.max_usd_per_request is not None and policy.cache.scope in ("organisation", "public"):
-            return False
-        return policy.cache.join != "none" and request.dialect in DIALECTS
+        """Whether the request may share an answer in progress. The policy can forbid sharing. A request with a limit of
+        its own (`x-thriftgate-max-usd`) shares none, because other requests have other limits."""
+        return request.controls.max_usd is None and tenant.policy.cache.join != "none" and request.dialect in DIALECTS
 
     async def join(self, digest: bytes, request: CompletionRequest, deadline: float, *, claim: bool) -> Join | None:
         """The answer in progress to an identical request; None if there is no such answer. Returns after the first
@@ -188,11 +183,8 @@ class Coalescer:
         return owner
 
     def _ended(self, shared: SharedCall) -> None:
-        """Release the locks of a call that can no longer be joined.
-
-        If the answer was stored, the host lock is released some time later. Until the other workers know the answer,
-        they request it from this worker.
-        """
+        """Release the locks of a call that other requests can no longer join. If the answer was stored, the host lock
+        is released some time later: until the other workers know the answer, they must ask this worker for it."""
         self._redis_locks.release(shared.digest)
         if shared.claimed and self._host_locks is not None:
             if shared.over and self._is_stored(shared.digest):
@@ -204,8 +196,8 @@ class Coalescer:
     def _subscribe_to_peer(
         self, process: int, digest: bytes, request: CompletionRequest, deadline: float
     ) -> Subscriber:
-        """A subscriber to a new shared call that fetches the answer of another worker. Further requests in this worker
-        can join the new shared call."""
+        """A subscriber to the call that another worker makes. The answer is fetched through a new shared call in this
+        worker, which further requests in this worker can join."""
         assert self._peers is not None
         self._counts["joined_neighbours"] += 1
         shared = self._calls.add(digest, form(request), deadline, remote=True)
@@ -223,6 +215,6 @@ def form(request: CompletionRequest) -> Form:
 
 
 def _shares_bytes(request: CompletionRequest) -> bool:
-    """Whether all subscribers get the same bytes. They do not in the Responses dialect, because each answer has an id
+    """Whether all subscribers get the same bytes. In the Responses dialect they do not, because each answer has an id
     of its own there."""
     return not FACTS[request.dialect].answers_have_ids

@@ -53,8 +53,8 @@ class HostLocks:
         """Take the lock for `digest` without waiting. Returns None if this process now has the lock; otherwise the id
         of the process that has it.
 
-        Taking and releasing a lock are three system calls, about 5 µs. If the file cannot be used, the result is None,
-        so each worker makes a call of its own.
+        Taking and releasing a lock are three system calls, about 5 µs. The result is also None if the lock file cannot
+        be used; each worker then makes a call of its own.
         """
         if self._fd < 0:
             return None
@@ -73,8 +73,8 @@ class HostLocks:
         return None
 
     def _owner(self, slot: int) -> int:
-        """The process id of the lock's owner; 0 if the owner is unknown. Two digests may use the same slot. In this
-        case, the process with the returned id may have no call for the digest."""
+        """The process id of the lock's owner; 0 if the owner is unknown. Two digests may use the same slot, so the
+        returned process may hold the lock for another digest."""
         stored = os.pread(self._fd, _OWNER.size, slot)
         return int(_OWNER.unpack(stored)[0]) if len(stored) == _OWNER.size else 0
 

@@ -26,9 +26,9 @@ class RedisLocks:
     """Locks that all gateways share. Used for policies with `cache.join: everywhere`. Each call needs one additional
     round trip to the state server.
 
-    If the key of another gateway exists, this gateway waits until the key is deleted. Then the answer has been stored,
-    or it cannot be stored. While the state server does not answer, there are no locks, and each gateway makes a call of
-    its own.
+    If the key of another gateway exists, this gateway waits until the key is deleted. By then, the other gateway has
+    stored its answer, unless the answer must not be stored. While the state server does not answer, there are no locks,
+    and each gateway makes a call of its own.
     """
 
     def __init__(self, state: State, delivered: Callable[[], Awaitable[None]]) -> None:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 class _Yield:
-    """An object that is awaited to run the other ready tasks once. It does the same as `asyncio.sleep(0)` in a fifth of
-    the time."""
+    """Awaiting this object lets the other ready tasks run once. It has the same effect as `asyncio.sleep(0)`, in a
+    fifth of the time."""
 
     def __await__(self) -> Generator[None, None, None]:
         yield
@@ -46,6 +46,9 @@ class SharedCall:
     claimed = False
     """Whether this worker holds the host lock for the call."""
     over = False
+    may_be_cut = False
+    """Whether a budget of the request that pays limits the length of the answer. Such an answer is not shared, because
+    other requests have other budgets."""
     ending = b""
     count = 0
     """Number of pieces that were published so far."""
@@ -75,7 +78,7 @@ class SharedCall:
 
     @property
     def paid(self) -> Paid:
-        """The usage and the cost of the call. They are final when `over` is true."""
+        """The usage and the cost of the call. Both are final when `over` is true."""
         return UNPAID if self._source is None else self._source.paid
 
     @property
@@ -118,10 +121,8 @@ class SharedCall:
             raise
 
     def outlives(self, serving: asyncio.Task[Any]) -> bool:
-        """Whether the task `serving`, which makes the call, must continue although its own client has disconnected.
-
-        True while the call has other subscribers. When the last subscriber leaves, it cancels `serving`.
-        """
+        """Whether the task `serving`, which makes the call, must continue although its own client has disconnected. The
+        result is true as long as the call has other subscribers. The last subscriber that leaves cancels `serving`."""
         if self.over or not self.subscribers:
             return False
         self._task = serving
@@ -138,6 +139,9 @@ class SharedCall:
     async def publish(self, source: Source) -> None:
         """Pass all of `source` to all subscribers. Raises what `source` raises."""
         self._source = source
+        if _is_capped(source.answer):
+            self.may_be_cut = True
+            self._calls.forget(self)
         while await source.pipe_to(self._put):
             await self._wait_for_demand()
         self.ending, self.over = source.ending, True
@@ -261,10 +265,15 @@ class SharedCall:
             await asyncio.shield(self._finished)
 
     def _free_pieces(self) -> None:
-        """Drop all pieces, unless a subscriber may still need them."""
+        """Drop all pieces of the answer if no subscriber can need them any more."""
         if not self.subscribers:
             while self._pieces:
                 self._drop_first()
+
+
+def _is_capped(answer: Answer | None) -> bool:
+    attempt = None if answer is None else answer.attempt
+    return attempt is not None and attempt.output_cap is not None
 
 
 def _resolve(future: asyncio.Future[Any], value: Any) -> None:

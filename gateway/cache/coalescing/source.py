@@ -42,12 +42,12 @@ class Source(Protocol):
 
     @property
     def ending(self) -> bytes:
-        """The last bytes of the answer. They are known after `pipe_to` has returned False."""
+        """The last bytes of the answer. Available after `pipe_to` has returned False."""
         ...
 
     @property
     def paid(self) -> Paid:
-        """The usage and the cost. They are final after `pipe_to` has returned False."""
+        """The usage and the cost. Both are final after `pipe_to` has returned False."""
         ...
 
     async def pipe_to(self, take: Sink) -> bool:

@@ -35,15 +35,15 @@ class Subscriber:
         shared.subscribers.add(self)
 
     async def begin(self) -> bool:
-        """Wait for the first bytes of the answer. A silent subscriber waits for the end. Returns False if the call
-        failed before; then the caller may make another call."""
+        """Wait for the first bytes of the answer; a silent subscriber waits for the end of the answer. Returns False if
+        the call failed before that, or if its answer is not shared, so that the caller may make another call."""
         shared = self.shared
         try:
             await shared.ready(whole=self.silent)
         except BaseException:
             await self.aclose()
             raise
-        if shared.error is not None:
+        if shared.error is not None or (shared.may_be_cut and not self._pays):
             await self.aclose()
             return False
         assert shared.answer is not None

@@ -36,8 +36,8 @@ Embed: TypeAlias = "Callable[[str], Awaitable[Vector | None]]"
 
 
 async def judge(stored: str, fresh: str, embed: Embed) -> Judgement:
-    """Whether the answer `stored` is as useful to a client as the answer `fresh`. `embed`: computes the vector of a
-    text. Raises what `embed` raises."""
+    """Whether the answer `stored` is as useful to a client as the answer `fresh`: the same, different, or undecided.
+    `embed`: computes the vector of a text. Raises what `embed` raises."""
     left, right = _words(stored), _words(fresh)
     if left == right:
         return Judgement.RIGHT

@@ -48,8 +48,8 @@ class CheckCounts:
 
 
 class HitCounters:
-    """Counts hits on the event loop and writes the counts in a thread. A look-up counts for the team that made it, even
-    if several teams share answers."""
+    """Counts hits on the event loop and writes the counts to the database in a thread. A look-up counts for the team
+    that made it, even if the stored answer came from another team."""
 
     def __init__(self, database: Database, *, clock: Clock = time) -> None:
         self._database, self._clock = database, clock

@@ -27,7 +27,8 @@ _PRIOR_CHECKS = (10.0, 10.0, 10.0, 10.0, 10.0, 15.0, 20.0, 400.0)
 """Number of checked hits that the assumed share counts as, at each level. The number is highest at the last level,
 where the verifier's rules decide, because the share of wrong hits was measured best there."""
 _TOLERATED = 1.5
-"""The checks may find this many more wrong hits than assumed. Such a difference counts as chance."""
+"""Number of wrong hits that the checks may find in addition to the expected number. Up to this number, the difference
+counts as chance."""
 _PRIOR_SEEN = (0.01, 0.018, 0.018, 0.018, 0.035, 0.055, 0.035, 0.03)
 """Share of look-ups at each level that is assumed before any look-up. The assumption counts as `_PRIOR_LOOKUPS`
 look-ups."""
@@ -46,9 +47,9 @@ _EVERY = 64
 
 @dataclass(slots=True)
 class Tally:
-    """The counts of one scope, by score level. `seen`: look-ups whose best candidate the verifier accepted. `checked`:
-    those look-ups in `seen` whose answers were compared. `wrong`: compared answers that were wrong. All counts are
-    reduced over time."""
+    """The counts of one scope, by score level. `seen`: look-ups for which the verifier accepted a candidate. `checked`:
+    those look-ups in `seen` whose stored answer was compared with a fresh answer. `wrong`: compared answers that were
+    wrong. All counts are reduced over time."""
 
     lookups: float = 0.0
     seen: list[float] = field(default_factory=lambda: [0.0] * len(LEVELS))
@@ -74,7 +75,7 @@ class Tally:
 
     def check(self, score: float, *, wrong: bool, given: bool, share: float) -> None:
         """Count the comparison of a candidate's answer with a fresh answer. `given`: whether the candidate was served
-        as a hit. `share`: the share of such hits that are checked."""
+        as a hit. `share`: the probability with which a hit like this one is checked."""
         level = level_of(score)
         self.checked[level] = self.checked[level] * (1 - 1 / _MEMORY) + 1
         self.wrong[level] = self.wrong[level] * (1 - 1 / _MEMORY) + wrong
@@ -82,8 +83,8 @@ class Tally:
             self.long_wrong += 1 / share
 
     def elsewhere(self, lookups: float) -> None:
-        """Count look-ups that other workers have made. The wrong hits of these look-ups are reported separately, as
-        checks."""
+        """Count look-ups that other workers have made. The wrong hits among these look-ups are not counted here,
+        because the other workers report them separately."""
         self.long_lookups += lookups
 
     def _fade(self, lookups: int) -> None:
@@ -95,12 +96,9 @@ class Tally:
         self.long_wrong *= keep_long
 
     def allowed(self, max_error: float) -> float:
-        """The share of look-ups that may be wrong hits from now on. If the past share exceeds `max_error`, the result
-        is lower than `max_error`.
-
-        The past excess is subtracted. This limits the share in the long run, whatever the questions are (as in Gibbs
-        and Candès, Adaptive conformal inference under distribution shift, 2021).
-        """
+        """The share of look-ups that may be wrong hits from now on. If the past share of wrong hits exceeds
+        `max_error`, the result is `max_error` minus the excess. This limits the share in the long run, whatever the
+        questions are (as in Gibbs and Candès, Adaptive conformal inference under distribution shift, 2021)."""
         past = self.long_wrong / (self.long_lookups + _PRIOR_LOOKUPS)
         return max_error * min(1.0, max(0.0, 2 - past / max_error)) if max_error > 0 else 0.0
 
@@ -261,5 +259,5 @@ def _fraction(x: float, a: float, b: float) -> float:
 
 
 def _away(value: float, least: float) -> float:
-    """`value`. If `value` is closer to zero than `least`, returns `least`."""
+    """`value`, but never closer to zero than `least`. If `value` is closer to zero, returns `least`."""
     return value if abs(value) > least else least

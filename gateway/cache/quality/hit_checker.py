@@ -38,8 +38,8 @@ Recall = Callable[[bytes], Awaitable[Stored | None]]
 
 
 class SemanticHit(NamedTuple):
-    """The stored question that came nearest to a hit in a look-up that was a miss. The answer to the stored question is
-    compared with the fresh answer."""
+    """The stored question that was nearest to being a hit, in a look-up that was a miss. Its stored answer is compared
+    with the fresh answer to the new question."""
 
     scope: str
     found: Found
@@ -55,8 +55,8 @@ class _Given:
 
 
 class HitChecker:
-    """Selects and checks semantic hits. It is called by the look-up and calls `Semantic`. If it fails, a check or a hit
-    is lost, but the request does not fail."""
+    """Selects and checks semantic hits. The look-up calls this class, and this class calls `Semantic`. If it fails, a
+    check or a hit is lost, but the request does not fail."""
 
     def __init__(self, semantic: Semantic, trust: Thresholds, recall: Recall) -> None:
         """`trust`: computes the minimum score of a hit. `recall(digest)`: returns the stored answer, or None if the
@@ -142,8 +142,8 @@ class HitChecker:
             self._tasks.spawn(self._compare(near, digest, fresh, dialect), "cache-near")
 
     def _place(self) -> bool:
-        """Whether one more comparison may begin. This is decided before the answers are known, so that the compared
-        hits are a random sample."""
+        """Whether one more comparison may begin now. The decision is made before the answers are known, so that the
+        compared hits are a random sample."""
         if self._under_way >= _AT_ONCE:
             self._skipped += 1
             return False

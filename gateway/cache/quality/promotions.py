@@ -17,7 +17,8 @@ _SHARE = 0.5
 _NEVER = 2.0
 """A score that no candidate can reach."""
 _LOOKUPS = 400.0
-"""Number of look-ups that is added to the look-ups of a scope. With it, a few early hits are only a small share."""
+"""Number of imaginary look-ups that are added to the real look-ups of a scope. So a few early hits are only a small
+share of all look-ups."""
 
 
 @dataclass(slots=True)
@@ -28,7 +29,8 @@ class _Scope:
     wrong: int = 0
 
     def allowed(self, max_error: float) -> bool:
-        """Whether the expected wrong hits stay within their part of `max_error` if one more promoted hit is served."""
+        """Whether one more promoted hit may be served. A part of `max_error` is reserved for promoted hits. With the
+        new hit, the expected number of wrong promoted hits must stay within this part."""
         rate = (self.wrong + _EXPECTED_WRONG * _EXPECTED_CHECKS) / (self.checked + _EXPECTED_CHECKS)
         return rate * (self.hits + 1) <= _SHARE * max_error * (self.lookups + _LOOKUPS)
 
@@ -58,7 +60,8 @@ class Promotions:
         self._counts(scope).lookups += 1
 
     def promoted(self, scope: str, digest: bytes, score: float, max_error: float) -> bool:
-        """Whether the answer with this digest is a hit although the scope's threshold is above `score`."""
+        """Whether the promoted answer with this digest is a hit, although `score` is below the threshold of the
+        scope."""
         return score >= self._least.get((scope, digest), _NEVER) and self._counts(scope).allowed(max_error)
 
     def gave(self, scope: str) -> None:
@@ -70,7 +73,7 @@ class Promotions:
         """Record the comparison of a near miss with a fresh answer. `right`: the two answers are equal.
 
         If the answers are equal, the answers with these `digests` are promoted for later questions with at least this
-        `score`. If the answers differ, these promotions end.
+        `score`. If the two answers differ, earlier promotions of answers with these `digests` end.
         """
         for name in ((scope, digest) for digest in digests):
             self._least[name] = min(self._least.get(name, _NEVER), score) if right else _NEVER

@@ -11,8 +11,9 @@ _REMEMBERED = 16_384
 
 
 class Repeats:
-    """The answers that askers have had in this worker. Semantic hits that other workers served are not known here. The
-    asker of each stored question is known, because the index contains it."""
+    """The answers that askers (end users or sessions) have had from this worker. Semantic hits that other workers
+    served are not known here. The first asker of a stored question is known in every worker, because the index contains
+    this asker."""
 
     def __init__(self) -> None:
         self._given: OrderedDict[tuple[str, bytes], None] = OrderedDict()

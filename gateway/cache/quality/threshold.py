@@ -121,8 +121,8 @@ class Thresholds:
     # -- before a look-up ------------------------------------------------------------------------------------------
 
     def pays(self, name: str) -> bool:
-        """Whether semantic look-ups in the scope `name` save more than they cost. If not, they are paused for some
-        time."""
+        """Whether semantic look-ups in the scope `name` save more than they cost. If they do not, they are paused for
+        some time."""
         scope = self._scope(name)
         return scope.rests_until <= self._clock()
 
@@ -219,11 +219,12 @@ class Thresholds:
             scope.bars.clear()
 
     def called_wrong(self, name: str, score: float, key: str) -> None:
-        """Count a wrong hit that a client with the API key `key` has reported. The report also adds checks in the
-        scope.
+        """Count a wrong hit that a client with the API key `key` has reported. More hits in the scope are checked after
+        a report.
 
-        The report counts as a single wrong hit. A wrong hit that a check finds also stands for hits that were not
-        checked. A report does not, because clients rarely report that a hit was right.
+        The report counts as one wrong hit. A wrong hit that a check finds counts as more than one, because it stands
+        for other hits that were not checked. A report does not stand for other hits, because clients report only wrong
+        hits.
         """
         scope = self._scope(name)
         if self._counts_report(scope, key):
@@ -270,7 +271,7 @@ class Thresholds:
                 self._found_wrong(scope, check.score)
 
     def forget(self) -> None:
-        """Discard the totals of other workers. Totals that are still valid are reported again."""
+        """Discard the totals that other workers have reported. The workers report their valid totals again."""
         self._others.clear()
 
     def _in_all(self, name: str) -> Measured:
@@ -285,8 +286,8 @@ class Thresholds:
     # -- reports ---------------------------------------------------------------------------------------------------
 
     def report(self) -> list[dict[str, Any]]:
-        """Look-ups, hits, checks, and wrong hits with their confidence interval, for each scope and summed over all
-        workers. The thresholds are those of this worker."""
+        """The figures of each scope, summed over all workers: look-ups, hits, checks, and wrong hits with their
+        confidence interval. The thresholds in the result are those of this worker only."""
         now = self._clock()
         return [
             {"scope": name, **_as_object(scope, self._in_all(name)), "rests": scope.rests_until > now}

@@ -39,9 +39,9 @@ def build(source: str, out: Path, *, device: str = "cpu", texts: Sequence[str] =
     """Write the encoder of `source` into the folder `out`. `source`: a folder, or a name that sentence-transformers can
     load.
 
-    There are two kinds of quantisation. The faster kind is tried first. The first kind whose vectors agree with the
-    original's on all sample texts is used. `texts`: further samples, in addition to the packaged samples. Blocks for
-    minutes. Raises EmbedderUnavailable, and the errors that torch raises.
+    There are two kinds of quantisation. The faster kind is tried first. A kind is used if its vectors for all sample
+    texts agree with the vectors of the original model. `texts`: further samples, in addition to the packaged samples.
+    Blocks for minutes. Raises EmbedderUnavailable, and the errors that torch raises.
     """
     original = _original(source, device)
     groups = _groups()
@@ -77,8 +77,8 @@ def build(source: str, out: Path, *, device: str = "cpu", texts: Sequence[str] =
 
 
 def knots(model: OnnxModel, groups: Sequence[Sequence[str]]) -> Iterator[tuple[float, float]]:
-    """Yield pairs of cosines that are equal quantiles over the sample question pairs: a cosine of `model`, and the
-    corresponding cosine of the packaged encoder."""
+    """Yield pairs of cosines that correspond to each other: a cosine of `model`, and a cosine of the packaged encoder.
+    In each pair, the same share of the sample question pairs has a lower cosine. `groups`: the sample texts."""
     texts = [text for group in groups for text in group]
     own, packaged = (_cosines(each.embed, texts) for each in (model, MiniLM()))
     shares = np.linspace(0, 1, _KNOTS)

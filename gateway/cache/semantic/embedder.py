@@ -175,8 +175,8 @@ class ModelEmbedder:
             self._working = False
 
     def _next(self) -> dict[Owned, asyncio.Future[Vector | None]]:
-        """The next batch: the oldest waiting text, and those waiting texts whose lengths are closest to its length.
-        Texts of other lengths would delay the batch."""
+        """The next batch of texts. It contains the text that has waited longest, and the waiting texts whose lengths
+        are closest to the length of this text. Texts of other lengths would delay the batch."""
         _, first = next(iter(self._waiting))
         alike = sorted(self._waiting, key=lambda owned: abs(len(owned[1]) - len(first)))[: self._together]
         return {owned: self._waiting.pop(owned) for owned in alike}

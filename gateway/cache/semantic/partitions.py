@@ -75,9 +75,9 @@ class SemanticIndex:
         """`knots`: pairs (cosine of another embedder, equivalent cosine of the packaged embedder). They are needed
         because the thresholds of the verifier are for the packaged embedder.
 
-        If vectors and texts together exceed `max_bytes`, questions are evicted. Of the questions that were not used for
-        the longest time, those that save least per byte are evicted. An evicted question is still found by an exact
-        look-up.
+        If vectors and texts together exceed `max_bytes`, questions are evicted. The candidates are the questions that
+        were not used for the longest time. Candidates that save the least money per byte are evicted first. An evicted
+        question is still found by an exact look-up.
         """
         self._verifier = verifier
         self._dimensions = dimensions
@@ -125,12 +125,9 @@ class SemanticIndex:
                     self._evict()
 
     def seek(self, question: Question, vector: Vector, *, max_error: float, now: float, bar: float = 0.0) -> Query:
-        """Find the nearest earlier question whose answer also answers `question`. If there is none, find the best
-        candidate.
-
-        Blocks for at most a few milliseconds. `bar`: minimum score of the verifier, in addition to the verifier's own
-        minimum. `now`: Unix seconds.
-        """
+        """Find the nearest earlier question with an answer that also answers `question`. If there is none, find the
+        best candidate. Blocks for at most a few milliseconds. `bar`: minimum score of a hit, in addition to the
+        verifier's own minimum. `now`: Unix seconds."""
         self.apply(_PIECE_S)
         partition = self._partitions.get(question.partition)
         if partition is None or self._verifier.varies(question.text):

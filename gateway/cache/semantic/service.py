@@ -199,8 +199,8 @@ class Semantic:
 
     @property
     def _embedded_s(self) -> float:
-        """Processor seconds that the embedder has used so far. The difference between two values also includes the time
-        for the texts of other callers; on average over many look-ups, this makes no difference."""
+        """Processor seconds that the embedder has used so far. The time between two calls of this function also
+        contains work on other callers' texts. On average over many look-ups, this does not matter."""
         cpu_s: float = getattr(self._embedder, "cpu_s", 0.0)
         return cpu_s
 

@@ -46,12 +46,13 @@ def single_threaded() -> None:
 
 
 class VectorIndex:
-    """Unit vectors, each with a number. They are searched by inner product. The object is not thread-safe and must be
-    used from one thread.
+    """Unit vectors, each with a number. They are searched by inner product. The object must be used from one thread
+    only.
 
-    Eight-bit codes find the nearest vectors, and exact cosines rank them. With up to `LISTS_FROM` vectors, a search
-    compares all codes. With more vectors, a search compares only the codes in some lists. The lists must be trained:
-    the caller calls `draft`, calls `build` of the draft in another thread, and then passes the draft to `adopt`.
+    A search compares eight-bit codes of the vectors, and ranks the nearest vectors by their exact cosines. With up to
+    `LISTS_FROM` vectors, a search compares all codes. With more vectors, a search compares only the codes in some
+    lists. The lists must be trained: the caller calls `draft`, calls `build` of the draft in another thread, and then
+    passes the draft to `adopt`.
     """
 
     def __init__(self, dimensions: int) -> None:

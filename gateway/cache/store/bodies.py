@@ -60,7 +60,7 @@ class Bodies:
 
     async def get(self, entry: Entry, *, recall: bool) -> Stored | None:
         """The answer of `entry`; None if the answer no longer exists. `recall`: whether the answer may be taken from
-        memory. It may if the index is up to date."""
+        memory. The caller sets it only if the index is up to date."""
         if recall and (stored := self._in_memory.get(entry.digest)):
             self._in_memory.move_to_end(entry.digest)
             self.recalled += 1

@@ -38,14 +38,14 @@ class _TeamEntries:
 class ExactIndex:
     """The entries that this worker knows, by digest.
 
-    The worker that stores an answer decides which entries are evicted for it, and announces these entries to the other
+    The worker that stores a new answer selects the entries to evict for it, and announces these entries to the other
     workers. If each worker decided by itself, the workers would evict different entries, because they receive different
     requests.
     """
 
     def __init__(self, quota: Quota, on_gone: Callable[[Entry], None]) -> None:
-        """`quota`: the quota of a team whose policy sets none; also the maximum for every team. `on_gone(entry)`:
-        called for each entry that is removed or replaced."""
+        """`quota`: the quota of a team whose policy sets no quota; it is also the maximum that a policy can set.
+        `on_gone(entry)`: called for each entry that is removed or replaced."""
         self._quota = quota
         self._on_gone = on_gone
         self._by_team: dict[str, _TeamEntries] = {}
@@ -114,7 +114,8 @@ class ExactIndex:
         return gone
 
     def replace(self, entry: Entry) -> None:
-        """Replace an entry by another entry of the same answer, which also has the question and its vector."""
+        """Replace an entry by another entry of the same answer. The new entry also contains the question and its
+        vector."""
         self._by_team[entry.team].entries[entry.digest] = entry
 
     def remove(self, digest: bytes) -> None:
@@ -141,7 +142,8 @@ class ExactIndex:
         return gone
 
     def covered(self, flush: Flush) -> Iterator[Entry]:
-        """The entries that `flush` covers. The iterator is valid until the next change of the index."""
+        """The entries that `flush` covers, that is, the answers that it deletes. The iterator is valid until the next
+        change of the index."""
         of_team = self._by_team.get(flush.team)
         among = self.entries() if not flush.team else (of_team.entries.values() if of_team else ())
         return (entry for entry in among if flush.covers(entry))
@@ -164,8 +166,9 @@ class ExactIndex:
 
 
 def _least(entries: OrderedDict[bytes, Entry]) -> bytes:
-    """The digest of the entry to evict: of the entries that were not used for the longest time, the one that saves
-    least per byte. The newest entry is evicted only if it is the only entry."""
+    """The digest of the entry to evict. The candidates are the entries that were not used for the longest time. The
+    candidate that saves the least money per byte is evicted. The newest entry is evicted only if it is the only entry.
+    """
     oldest = list(islice(entries.values(), min(_COMPARED, max(1, len(entries) - 1))))
     worths = [entry.worth_pico / (entry.size or 1) for entry in oldest]
     return oldest[worths.index(min(worths))].digest

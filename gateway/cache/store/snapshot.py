@@ -138,7 +138,8 @@ class Snapshots:
         self._counts = {"restored": 0, "snapshots": 0}
 
     async def restore(self, put: Callable[[Entry], None]) -> None:
-        """Call `put` for each entry of the snapshot. Then continue to read the log at the position of the snapshot."""
+        """Call `put` for each entry of the snapshot. After this, the log is read from the position of the snapshot
+        on."""
         if self._keep is None:
             return
         snapshot = await asyncio.to_thread(read, self._keep.path)

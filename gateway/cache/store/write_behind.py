@@ -104,7 +104,8 @@ class WriteBehind:
         return batch.place
 
     def add(self, entry: Entry, stored: Stored) -> None:
-        """Add an answer to the queue. `entry.place` must be the result of the last call of `place`."""
+        """Add an answer to the queue. The caller must have set `entry.place` to the result of the last call of
+        `place`."""
         batch = self._batches[entry.place]
         batch.items[entry.digest] = entry, stored
         batch.bytes += entry.size
@@ -140,8 +141,8 @@ class WriteBehind:
         self._bytes -= entry.size
 
     def discard(self, entries: Iterable[Entry]) -> None:
-        """Delete from the state server those of `entries` that have been sent. The other workers are informed with the
-        next batch."""
+        """Delete the answers of `entries` from the state server, if they have been sent. The other workers are informed
+        with the next batch."""
         self._delete_later([entry for entry in entries if entry.place not in self._batches])
 
     def _delete_later(self, entries: list[Entry]) -> None:
@@ -158,8 +159,8 @@ class WriteBehind:
         return True
 
     def clear(self) -> None:
-        """Drop all waiting answers. Used when the state server has lost its data: it may also have lost a deletion of
-        cached answers that applied to the waiting answers."""
+        """Drop all waiting answers. Used when the state server has lost its data. It may have lost a flush too, and the
+        flush may have applied to the waiting answers."""
         for batch in self._batches.values():
             self._drop(batch)
         self._batches = {place: batch for place, batch in self._batches.items() if batch.sending}
@@ -223,7 +224,8 @@ class WriteBehind:
         await self._append(name, encode_gone(name, entries), 1)
 
     async def _append(self, name: str, fields: dict[str | bytes, bytes], weight: int) -> None:
-        """Append an entry to the index log. This worker itself need not apply the entry."""
+        """Append an entry to the index log. The name of the entry is remembered, so that this worker does not apply its
+        own entry."""
         own = name.encode()
         if len(self._own_names) >= _MOST_OWN:
             self._own_names.clear()

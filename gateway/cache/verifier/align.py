@@ -91,7 +91,8 @@ def stem(form: str) -> str:
 
 
 def unmatched(gaps: Iterable[Gap]) -> tuple[list[str], list[str]]:
-    """For each side, the words in the gaps whose stem does not occur in any gap of the other side."""
+    """For each of the two texts, the words in its gaps that have no counterpart: their stems do not occur in any gap of
+    the other text."""
     stored: dict[str, str] = {}
     asked: dict[str, str] = {}
     for gap in gaps:

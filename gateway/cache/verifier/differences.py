@@ -121,8 +121,8 @@ class Comparer:
         return result
 
     def _conflict(self, found: Comparison, language: str) -> str:
-        """The reason why the answers must differ; empty if there is no such reason. The fewer differences the texts
-        have, the more signs count as a reason."""
+        """The reason why the two questions must have different answers; empty if there is no such reason. If the texts
+        differ only little, more kinds of differences count as a reason."""
         if found.alone or not found.spots:
             fatal = found.signs
         elif len(found.spots) == 1:
@@ -161,8 +161,8 @@ class Comparer:
         return settled
 
     def _settle_spelling(self, gap: Gap, language: str, lexicon: Lexicon) -> int:
-        """Remove pairs of words that are the same word: they differ by a misspelling, or as singular and plural, or one
-        is the digit 1 and the other is a word for 1. Returns the number of pairs."""
+        """Remove pairs of words that count as the same word. There are three kinds: words that differ by a misspelling,
+        singular and plural of one word, and the digit 1 with a word for 1. Returns the number of removed pairs."""
         settled = 0
         for left in list(gap.stored):
             for right in gap.asked:
@@ -265,8 +265,8 @@ def _moved(gaps: list[Gap]) -> frozenset[str]:
 
 
 def _question_signs(only: list[list[Token]], stored: Reading, asked: Reading, lexicon: Lexicon) -> set[str]:
-    """Signs from question words. The sign `questions` means that both texts ask for something different, such as where
-    and when. The sign `question` means that only one text asks for such a thing."""
+    """Signs from question words. The sign `questions`: both texts ask for something, but not for the same thing, such
+    as where and when. The sign `question`: only one of the texts asks for such a thing."""
     left, right = (_questions(side, lexicon) for side in only)
     if left and right and not left & right:
         return {"questions"}

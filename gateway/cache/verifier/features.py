@@ -58,7 +58,7 @@ def row(stored: Reading, asked: Reading, comparison: Comparison, cosine: float, 
 
 @lru_cache(maxsize=4096)
 def _stems(forms: tuple[str, ...]) -> tuple[str, ...]:
-    """The words in `forms`. If several words have the same stem, only one of them."""
+    """The words in `forms`, but only one word for each stem."""
     return tuple({stem(form): form for form in forms}.values())
 
 

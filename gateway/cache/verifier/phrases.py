@@ -54,8 +54,8 @@ def _runs(side: Iterable[list[Token]], moved: frozenset[str]) -> Iterator[tuple[
 def _rotated(
     run: tuple[str, ...], forms: tuple[tuple[str, ...], tuple[str, ...]], prepositions: frozenset[str]
 ) -> bool:
-    """Whether one text is `run` and then a phrase, and the other text is the same phrase, which begins with a
-    preposition, and then `run`. Example: "how many days in May" and "in May how many days"."""
+    """Whether the two texts consist of the same two parts in opposite order: `run`, and a phrase that begins with a
+    preposition. Example: "how many days in May" and "in May how many days"."""
     size = len(run)
     return any(
         first[:size] == run and last[-size:] == run and last[0] in prepositions for first, last in (forms, forms[::-1])

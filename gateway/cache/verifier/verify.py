@@ -72,8 +72,8 @@ class Scorer:
 
 def crowded(probability: float, questions: int) -> float:
     """The networks' `probability` that the answer of a candidate is right, corrected for the number of stored
-    `questions`. The odds are inversely proportional to that number: the more questions are stored, the more of them are
-    similar to the new question by chance."""
+    `questions`. The more questions are stored, the more of them resemble the new question by chance. So the odds are
+    divided by `questions` / `_CROWD`."""
     if questions <= _CROWD:
         return probability
     return probability / (probability + (1 - probability) * questions / _CROWD)
@@ -156,8 +156,9 @@ class Verifier:
 
     @staticmethod
     def _open(left: Reading, right: Reading, comparison: Comparison, cosine: float) -> bool:
-        """Whether the networks may decide about a pair. They may if both questions are short, are in one language, and
-        contain no text to process. The networks never decide about a single replaced word (`Comparison.exchanged`)."""
+        """Whether the networks may decide about a pair of questions. Both questions must be short and in the same
+        language, and must contain no text to process. The result is false if the questions differ in a single replaced
+        word (`Comparison.exchanged`)."""
         long = max(len(left.tokens), len(right.tokens)) > _LONGEST_QUESTION
         foreign = not left.language or left.language != right.language
         return cosine >= _PARAPHRASE_FLOOR and not (foreign or comparison.exchanged or long or left.payload)

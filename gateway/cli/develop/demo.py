@@ -37,8 +37,8 @@ from gateway.state.sql.database import Database
 ALERT_PATIENCE_S = 6.0
 LOCAL_PATIENCE_S = 20.0
 LEDGER_PATIENCE_S, QUIET_S = 8.0, 1.5
-"""Maximum seconds to wait for the ledger's sum, and seconds for which it must stay unchanged, because background checks
-continue."""
+"""`LEDGER_PATIENCE_S`: maximum seconds to wait until the ledger's sum no longer changes. `QUIET_S`: seconds for which
+the sum must stay unchanged. The sum changes after the last answer, because background checks continue."""
 POLICY_PATIENCE_S = 20.0
 
 
@@ -282,8 +282,8 @@ class Demo:
 
 
 def _requests(report: Report) -> int:
-    """The number of requests in the ledger, including those to simulated backends. The result may be too high: a
-    request that was sent to a real and to a simulated backend counts twice."""
+    """The number of requests in the ledger, including those to simulated backends. The number may be too high, because
+    a request that was sent to a real and to a simulated backend counts twice."""
     return report.total.requests + sum(one.requests for one in report.simulated)
 
 

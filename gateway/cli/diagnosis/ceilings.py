@@ -17,8 +17,9 @@ _INPUT, _OUTPUT = 1000, 250
 
 
 def notes(backends: Sequence[Backend], policies: Mapping[str, Policy], prices: ModelPrices) -> list[str]:
-    """A sentence for each model name in a policy if all backends that the policy selects for this name, or its
-    baseline, cost more than the model of this name."""
+    """A sentence about each model name in a policy if requests for this name cost more than the client expects. This is
+    so if all backends that the policy selects for the name, or at least the reference of the policy's rule, cost more
+    than the model that has this name."""
     return [
         f"team {team}: models.{name}: {note}"
         for team, policy in policies.items()

@@ -78,8 +78,8 @@ def check_files(config: Path | None, folders: Sequence[Path]) -> Checked:
 
 
 def _settings(config: Path | None, folders: Sequence[Path], found: Checked) -> Settings:
-    """The settings of gateway.yaml. If gateway.yaml has a mistake, the mistake is added to `found`, and the default
-    settings are returned, so that the policies can still be checked."""
+    """The settings in gateway.yaml. If the file has a mistake, the mistake is added to `found`. The default settings
+    are then returned, so that the policies can still be checked."""
     try:
         return load_settings(config, None, folders, keys=True)
     except ConfigError as error:
@@ -161,7 +161,8 @@ def _receivers(policy: Policy) -> Iterator[tuple[KeyPath, Notify]]:
 
 
 def _missing_extras(settings: Settings, config: Path) -> Iterator[str]:
-    """Receivers whose kind needs an optional dependency that is not installed."""
+    """Yield a mistake for each receiver of a kind that needs an optional dependency, if this dependency is not
+    installed."""
     entries = settings.config.receivers or {}
     file = read_document(config) if entries else None
     for name, entry in entries.items():
@@ -185,8 +186,8 @@ def _plan(settings: Settings, config: Path) -> list[str]:
 
 
 def _without_units(config: Path | None, folders: Sequence[Path]) -> Iterator[str]:
-    """A note for each duration without a unit. The number is read as seconds, and the author may have meant another
-    unit."""
+    """Yield a note for each duration that is written without a unit. The gateway reads the number as seconds, but the
+    author may have meant another unit."""
     keys = _duration_keys()
     documents = [part.document for _, part in read_sources(folders, ()).teams]
     if config is not None:
@@ -209,7 +210,7 @@ def _numbers(document: Document, data: Any, path: KeyPath, keys: frozenset[str])
 
 
 def _duration_keys() -> frozenset[str]:
-    """Names of the keys whose value is a duration, whatever section the key is in."""
+    """Names of the keys that have a duration as their value, in any section."""
     durations: set[str] = set()
     others: set[str] = set()
     for model in _subclasses(Section):

@@ -10,8 +10,8 @@ from gateway.domain.routing.whereabouts import private, providers_own
 
 
 def notes(backends: Sequence[Backend], policies: Sequence[Policy]) -> list[str]:
-    """A sentence for each backend whose location differs from what its address suggests, or has changed with this
-    version of the gateway."""
+    """A sentence for each backend whose location is not the one that its address suggests, or whose location has
+    changed with this version of the gateway."""
     closed = sorted(policy.team for policy in policies if policy.data.hosted == "forbidden")
     return [note for backend in backends for note in _of(backend, closed)]
 

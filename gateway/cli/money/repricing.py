@@ -98,8 +98,8 @@ def reprice(context: Context, model: str, since: str | None, until: str | None, 
 
 
 def with_writer(settings: Settings, keep_days: int | None, work: Callable[[Writer], Awaitable[int]]) -> int:
-    """Run `work` with the ledger's writer and return its result. Does nothing while a running gateway has the writer's
-    lock."""
+    """Run `work` with the ledger's writer and return its result. If a running gateway holds the writer's lock, nothing
+    is done."""
 
     async def working() -> int:
         writer = Writer(settings.paths.journal, database, keep_days=keep_days)

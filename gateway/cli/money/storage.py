@@ -14,7 +14,8 @@ from gateway.state.sql.database import Database
 
 @contextmanager
 def open_database(settings: Settings) -> Iterator[Database]:
-    """The database, migrated. It is closed at the end. Raises ClickException if it cannot be used."""
+    """Open the database in `settings` and migrate it to the newest version. It is closed at the end. Raises
+    ClickException if it cannot be used."""
     database = _database(settings)
     try:
         database.upgrade()

@@ -117,7 +117,8 @@ def _print(written: bytes, form: str) -> None:
 
 
 def spend_of(settings: Settings, database: Database) -> UsageFigures:
-    """The same figures as in a running gateway, except those of backends that the gateway has found by itself."""
+    """The figures that a running gateway would show, without those of backends that the gateway has found by itself on
+    this machine."""
     policies = load_policies(settings.policies, settings.config.ceilings)
     return UsageFigures(
         database,

@@ -138,7 +138,7 @@ def stats(context: Context, team: str | None, tag: str | None, prefix: str | Non
 
 
 def _wrong(errors: dict[str, Any] | None) -> dict[str, Any] | None:
-    """The results of checking a team's semantic hits; None before the first check."""
+    """The figures about wrong hits of one team's semantic cache. None before the first hit has been checked."""
     if errors is None or not errors["checked"]:
         return None
     names = ("lookups", "hits", "checked", "wrong", "undecided", "wrong_of_lookups", "wrong_of_hits", "interval")

@@ -157,7 +157,8 @@ async def _run(
     settings: Settings, names: tuple[str, str], prompts: list[Prompt], judge: str, limit: int, most: int,
     concurrent: int, team: str,
 ) -> tuple[list[Pair], int, str]:  # fmt: skip
-    """(Pairs, their cost in pico-dollars, the reason for an early end or an empty text)."""
+    """Three values: the compared pairs, their cost in pico-dollars, and the reason why the comparison ended early
+    (empty if it did not)."""
     policy, epoch = load_policies(settings.policies, settings.config.ceilings).find(team)
     await asyncio.to_thread(_check_budgets, settings, team, policy, limit)
     tenant = Tenant(Key("compare", team), policy, epoch)

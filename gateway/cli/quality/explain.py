@@ -104,8 +104,9 @@ async def _decide(
 
 
 def _by_strategy(decide: Callable[[Policy], Route], policy: Policy, model: str, route: Route) -> list[str]:
-    """Sentences about the nearest qualities at which another strategy would be chosen: one below and one above the
-    quality that the policy's rule for `model` asks for. Empty if the choice was not made among fitted strategies."""
+    """Sentences about the quality at which another strategy would be chosen. The policy's rule for `model` asks for a
+    quality. One sentence names the nearest lower quality that changes the strategy, and one sentence names the nearest
+    higher quality. Empty if the choice was not made among fitted strategies."""
     rule = policy.rule(model)
     if not route.strategy or not isinstance(rule, ModelRule):
         return []
@@ -119,9 +120,9 @@ def _by_strategy(decide: Callable[[Policy], Route], policy: Policy, model: str, 
 
 
 def _pressures(settings: Settings, tenant: Tenant) -> dict[str, float]:
-    """Team → the highest pressure of its shared budgets; empty if the policy does not pace spend. The pressure is a
-    number 0..1 that says how far the spend is ahead of an even spend. Only spend in the ledger counts; a worker also
-    counts spend that is not in the ledger yet."""
+    """Team → the highest pressure of the budgets that its keys share. The pressure, 0..1, says how far the spend is
+    ahead of an even spend. Only spend in the ledger counts; a running worker also counts spend that is not in the
+    ledger yet. Empty if the policy does not pace spend."""
     team, policy = tenant.team, tenant.policy
     if not policy.pacing.enabled:
         return {}
@@ -138,7 +139,8 @@ def _pressures(settings: Settings, tenant: Tenant) -> dict[str, float]:
 
 
 def request_for(prompt: str, model: str = "auto", max_tokens: int | None = None) -> CompletionRequest:
-    """The request that an application would send, made by the same parser."""
+    """The request that an application would send for `prompt`. It is made by the parser that also parses the requests
+    of applications."""
     body: dict[str, Any] = {"model": model, "messages": [{"role": "user", "content": prompt}]}
     if max_tokens is not None:
         body["max_tokens"] = max_tokens

@@ -31,8 +31,9 @@ _CACHE = {
 
 
 def flight_of(settings: Settings, request_id: str) -> dict[str, Any] | None:
-    """The request's flight record, which says what the gateway decided and did, if it is still stored. Otherwise a
-    record that is assembled from the ledger's rows; None if the ledger has no row of the request."""
+    """The flight record of the request, which says what the gateway decided and did. If the flight record is no longer
+    stored, returns a record that is made from the ledger's rows. Returns None if the ledger has no row of the request.
+    """
     with open_database(settings) as database, database.read() as connection:
         rows = of_request(connection, request_id)
     if not rows:

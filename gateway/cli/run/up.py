@@ -70,8 +70,8 @@ def up(context: Context, host: str | None, port: int | None, workers: int) -> No
 
 @contextmanager
 def _logs_in(folder: Path) -> Iterator[Callable[[str], None]]:
-    """Redirect standard output and error of this process and its children into files. Yields a function that prints
-    on the terminal."""
+    """Redirect standard output and standard error of this process and its children to files in `folder`. Yields a
+    function that still prints on the terminal."""
     kept = [os.dup(1), os.dup(2)]
 
     def tell(line: str) -> None:

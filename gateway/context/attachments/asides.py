@@ -24,8 +24,8 @@ _STAYS = -1
 
 
 def asides(request: CompletionRequest) -> dict[int, int]:
-    """Index of a turn → bytes of the asides that are dropped together with the turn. The key `_STAYS` → bytes of the
-    asides that are never dropped."""
+    """The number of bytes of the asides (strings in a conversation that are not counted elsewhere), by turn. The key is
+    the index of the turn with which the asides are dropped, or `_STAYS` for asides that are never dropped."""
     found: dict[int, int] = {}
     given = request.body.get(request.input_field)
     shown = FACTS[request.dialect].image_part
@@ -45,9 +45,9 @@ def asides(request: CompletionRequest) -> dict[int, int]:
 def _messages(
     request: CompletionRequest, given: Any, turn: Turn, begins: int, ends: int
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield (index, message) for the message of `turn`, and for the items between the previous turn and `turn`. For the
-    last turn, also yield the items after `turn`. `given`: all items of the conversation. `begins`, `ends`: the range of
-    indexes to read."""
+    """Yield (index, message) for the message of `turn` and for the items between the previous turn and `turn`. If
+    `turn` is the last turn, the items after it are yielded too. `given`: all items of the conversation. `begins`,
+    `ends`: the range of indexes to read."""
     if turn.index < 0 and (field := FACTS[request.dialect].system_field):
         yield turn.index, {"content": request.body.get(field)}
     if type(given) is list:
@@ -106,7 +106,7 @@ def _bytes(value: Any, without: str = "", shown: str | None = None) -> int:
 
 
 def _text_of(part: dict[str, Any]) -> str:
-    """The text of an image part or file part. This text is counted together with the text of the turn."""
+    """The text of an image part or file part. It is counted with the text of the turn and not as an aside."""
     source = part.get("source")
     text = source.get("data") if type(source) is dict and source.get("type") == "text" else part.get("text")
     return text if type(text) is str else ""
@@ -125,11 +125,11 @@ def _size(text: str) -> int:
 
 
 def made(message: dict[str, Any]) -> Any:
-    """The tool calls in a message and the thinking before the calls, in the form in which they are counted. Empty if
-    the message has no calls and no thinking.
+    """The tool calls in a message and the thinking before these calls, in the form in which they are counted. Empty if
+    the message has neither.
 
-    Anthropic's models read earlier thinking again, and Anthropic bills it as input. The models do not read the
-    signature of the thinking.
+    Anthropic's models read earlier thinking again, so it is billed as input. They do not read the signature of the
+    thinking, so the signature is left out.
     """
     if message.get("type") == "function_call":
         return message

@@ -42,7 +42,7 @@ class Attachments:
         return sum(part.room for part in self.parts)
 
     def doubt(self, drop: Set[int] = frozenset()) -> int:
-        """The number of tokens that are only estimates. Attachments of the turns in `drop` do not count."""
+        """The number of tokens that are only an estimate. Attachments of the turns in `drop` are left out."""
         return sum(part.doubt for part in self.parts if part.turn not in drop)
 
     def rooms(self) -> dict[int, int]:
@@ -57,9 +57,9 @@ class Attachments:
         self, before: int, left: int, drop: frozenset[int] = frozenset(), replace: dict[int, str] | None = None
     ) -> ContextPlan:
         """The plan for a request. `before`: tokens of the request's text plus the tokens reserved for its attachments.
-        `left`: the same sum after `drop` and `replace` have been applied.
+        `left`: this sum after turns were dropped (`drop`) and shortened (`replace`).
 
-        A dropped attachment counts with the tokens that were reserved for it, not with its maximum. Therefore the
+        A dropped attachment counts with the number of tokens that was reserved for it, and not with its maximum. So the
         reported savings contain only tokens that were really reserved.
         """
         parts = [part for part in self.parts if part.turn not in drop]

@@ -80,8 +80,8 @@ def _read(part: Part, turn: int) -> Iterator[Attachment]:
 
 
 def _given(held: Part) -> Any:
-    """The content that is in the part itself. None if the part also contains an id or a second content, because the
-    vendor may read either of the two."""
+    """The content that the part itself contains. None if the part also has an id or a second content, because it is not
+    known which of them the vendor reads."""
     given = [held.get(name) for name in ("file_data", "data", "file_url", "document_url", "url", "file_id")]
     texts = [text.get("url") if type(text) is dict else text for text in given]
     named = [text for text in texts if text]

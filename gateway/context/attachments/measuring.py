@@ -37,8 +37,8 @@ _WORDS = re.compile(r"(?:word|ppt|xl)/.*\.xml$|content\.xml$")
 
 
 def pdf(data: bytes) -> tuple[int, int, float]:
-    """The number of pages, the number of bytes of text shown on the pages, and 0 seconds. The number of pages is the
-    larger of the declared number and the number found.
+    """Three values: the number of pages, the number of bytes of text shown on the pages, and 0 (the seconds of sound).
+    The number of pages is the larger of the declared number and the number found.
 
     If the page tree cannot be read to its end, the file is searched for text that looks like a page object or like a
     declared number of pages. The declared number is then the largest of three: the number in the page tree, the number

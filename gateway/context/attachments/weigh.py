@@ -68,8 +68,8 @@ def usual(attachment: Attachment, vendor: Vendor) -> int:
 
 
 def known(attachment: Attachment) -> bool:
-    """Whether the size of the attachment is known. Space in the window is reserved only for attachments of known
-    size."""
+    """Whether the size of the attachment is known. If it is not, no space in the context window is reserved for the
+    attachment."""
     return attachment.measured is not None or attachment.format in ("text", "image") or attachment.format in _EXACT
 
 

@@ -27,12 +27,10 @@ _DEEP_DISCOUNT = re.compile(r"claude-\w+-5-5")
 
 
 def load_prices(path: Path) -> dict[str, Price]:
-    """Model → price, read from a file. The file contains `{"MODEL": {"input": 5, "output": 25}}`, or a list of such
-    objects with a field `model`. The list may also be the value of a field `models`.
-
-    If a token class is missing, its price is computed with the provider's usual factor. Raises OSError. Raises
-    ValueError that names the wrong entry.
-    """
+    """Read prices from a file. Returns model → price. The file contains `{"MODEL": {"input": 5, "output": 25}}`, or a
+    list of objects with the same fields and a field `model`. The list may also be the value of a field `models`. If a
+    token class is missing, its price is computed with the provider's usual factor. Raises OSError, and ValueError that
+    names the wrong entry."""
     read = orjson.loads(path.read_bytes())
     if type(read) is not dict:
         raise ValueError(f"{path}: must be an object of models and their prices")

@@ -30,7 +30,8 @@ _Key = tuple[bytes, str, tuple[int, ...]]
 
 
 class Cutting:
-    """Makes the cuts of all sessions. The object belongs to one event loop."""
+    """Decides for all sessions which old tool outputs are left out of a request (the cut). The object belongs to one
+    event loop."""
 
     def __init__(self, off_loop: OffLoop, most: int = MOST_SESSIONS) -> None:
         self._off_loop, self._most = off_loop, most

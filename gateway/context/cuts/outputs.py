@@ -30,7 +30,7 @@ _EDGE = 160
 
 @dataclass(slots=True)
 class Output:
-    """A turn with tool results. The turn is a candidate for a cut."""
+    """A turn with tool results whose output may be left out of later requests (a cut)."""
 
     place: int
     """Index of the turn in `request.turns`."""

@@ -57,8 +57,8 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Weighed:
-    """The last cut that was considered. `cost` and `gain` are in tokens of plain input; `pays`: whether the cut was
-    made."""
+    """The last cut that was considered. `cost` and `gain` are in tokens of input that is neither read from nor written
+    to the cache. `pays`: whether the cut was made."""
 
     outputs: int = 0
     saved: int = 0
@@ -102,7 +102,8 @@ class SessionCuts:
         return len(self._lengths)
 
     def follows(self, lengths: list[int]) -> bool:
-        """Whether a history whose turns have these `lengths` continues the history of this session."""
+        """Whether a history continues the history of this session. `lengths`: the lengths of the turns of the new
+        history."""
         return lengths[: len(self._lengths)] == self._lengths
 
     def cut(self, request: CompletionRequest, lengths: list[int], fixed: int) -> Cut:
@@ -146,8 +147,8 @@ class SessionCuts:
                 output.quoted = True
 
     def _add(self, output: Output) -> None:
-        """Add an output. Earlier outputs with the same names, whose lines the new output repeats, are marked as
-        repeated."""
+        """Add an output of a tool. If the new output repeats the lines of earlier outputs with the same names, these
+        outputs are marked as repeated."""
         output.left = set(output.lines)
         for before in self._outputs:
             if not before.repeated and not before.names.isdisjoint(output.names):
@@ -169,7 +170,8 @@ class SessionCuts:
 
     def _move_anchor(self) -> None:
         """Move the anchor to the first output that may be left out later. The anchor is the position up to which the
-        provider's cache keeps the prompt. It only moves forwards, because the cache forgets what has no mark."""
+        provider's cache is asked to keep the prompt. It only moves forwards, because a provider forgets a part of the
+        prompt that a request did not mark."""
         ends = (output.end for output in self._outputs if not output.needed)
         self._anchor = max(self._anchor, next(ends, self._end))
 
@@ -184,8 +186,8 @@ class SessionCuts:
                 return
 
     def _cost(self, going: list[Output], kept: int) -> float | None:
-        """The cost of leaving the outputs `going` out, in tokens of plain input. None if this would not save enough.
-        `kept`: tokens of the conversation that stay in the provider's cache."""
+        """The cost of leaving out the outputs `going`, in tokens of uncached input. None if leaving them out would not
+        save enough. `kept`: tokens of the conversation that stay in the provider's cache."""
         rules, first = self._rules, going[0].place
         saved = sum(output.tokens - _STAYS for output in going)
         saved += sum(size for place, size in self._thinking.items() if first < place and place not in self._no_thinking)

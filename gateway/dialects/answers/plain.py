@@ -27,5 +27,6 @@ class Plain:
 
     @property
     def text(self) -> str:
-        """All generated text that is billed: content, reasoning, refusal, tool names and arguments."""
+        """All generated text for which the provider charges: content, reasoning, refusal, and the names and arguments
+        of tool calls."""
         return "\n".join(generated_text(choice["message"]) for choice in self.choices)

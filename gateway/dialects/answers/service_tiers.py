@@ -26,7 +26,8 @@ the name."""
 
 
 def normalised(service_tier: object = None, speed: object = None, geo: object = None) -> str:
-    """The name for `Usage.service_tier`: "" for the standard tier, else for example `priority`, `fast`, `fast+us`.
+    """The service tier in the form of `Usage.service_tier`: "" for the standard tier, otherwise for example `priority`,
+    `fast` or `fast+us`.
 
     `service_tier`: the field of OpenAI and Anthropic; OpenAI's value `fast` means `priority`. `speed` and `geo`:
     Anthropic's `speed` and `inference_geo`. Values that are not strings count as absent.

@@ -74,8 +74,8 @@ def error_in(body: bytes) -> UpstreamError | None:
 
 
 def broken(error: UpstreamError | None, otherwise: bytes | str = "no reason given") -> StreamBroken:
-    """The exception for an error event in a stream. `otherwise`: the text of the event, which is used if `error` is
-    None."""
+    """The exception for an error event in a stream. If `error` is None, the exception contains `otherwise`, the text of
+    the event."""
     if type(otherwise) is bytes:
         otherwise = otherwise[:MAX_MESSAGE].decode(errors="replace")
     failure = StreamBroken(f"The backend's stream ended with an error: {error.message if error else otherwise!s}")
@@ -85,11 +85,9 @@ def broken(error: UpstreamError | None, otherwise: bytes | str = "no reason give
 
 
 def about_request(error: UpstreamError | None) -> bool:
-    """Whether the cause of a 403 is the request (its content, model or region). If not, the cause is the gateway's own
-    account.
-
-    If `error` is None, the result is False, because a provider that refuses a request gives a reason.
-    """
+    """Whether the cause of a status 403 is the request: its content, its model or its region. If not, the cause is the
+    gateway's own account. Without an `error`, the result is False, because a provider that refuses a request gives a
+    reason."""
     return error is not None and not _ACCOUNT.search(f"{error.kind} {error.code} {error.message}")
 
 

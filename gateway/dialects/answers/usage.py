@@ -100,15 +100,16 @@ def any_usage(value: object, *, tier: str = "", fees: Fees = ()) -> Usage | None
 
 
 def usage_with(usage: Usage | None, tier: str, fees: Fees = ()) -> Usage | None:
-    """`usage`. If `usage` is None and `tier` or `fees` is known, an empty usage with `tier` and `fees`."""
+    """`usage`, if it is known. If it is None but `tier` or `fees` is known, a usage without tokens that has this `tier`
+    and these `fees`. Otherwise None."""
     if usage is not None or not (tier or fees):
         return usage
     return Usage(service_tier=tier, fees=fees)
 
 
 def later(reported: Usage | None, before: Usage | None) -> Usage | None:
-    """Choose between two reports of the usage of one answer. Returns the later report, `reported`, unless it is None or
-    doubtful and smaller than `before`."""
+    """Choose between two reports of the usage of one answer: `before`, and the later report `reported`. The later
+    report is chosen, with two exceptions: it is None, or it is doubtful and smaller than `before`."""
     if reported is None or before is None:
         return reported or before
     odd = reported.doubt or not reported.all_input
@@ -116,7 +117,7 @@ def later(reported: Usage | None, before: Usage | None) -> Usage | None:
 
 
 def counted(usage: Usage | None, estimated_input: int) -> Usage:
-    """`usage`. If `usage` has no input tokens, an estimated usage with `estimated_input` tokens."""
+    """`usage`, if it has input tokens. Otherwise an estimated usage with `estimated_input` input tokens."""
     if usage is not None and usage.all_input:
         return usage
     doubt = usage.doubted("input_tokens") if usage is not None else ""
@@ -129,11 +130,11 @@ def shown(usage: Usage | None) -> Usage | None:
 
 
 class _Reading:
-    """Reads one usage object. Tokens read from and written to the cache count as parts of the prompt. Reasoning tokens
-    count as part of the completion.
+    """Reads one usage object. In OpenAI's format, tokens read from and written to the cache are parts of the prompt,
+    and reasoning tokens are part of the completion.
 
-    The numbers may show that a backend did not include its reasoning, cache reads or cache writes in the totals of
-    prompt and completion. Then the missing tokens are added to these totals.
+    Some backends do not include these tokens in the totals of prompt and completion. If the numbers show this, the
+    missing tokens are added to the totals.
     """
 
     def __init__(self, report: _Object) -> None:
@@ -176,7 +177,8 @@ class _Reading:
         )
 
     def _cache(self) -> tuple[int, int]:
-        """Split the prompt into cached and uncached tokens. An impossible discount is ignored."""
+        """Split the tokens of the prompt into cached and uncached tokens. Returns the two numbers. If the reported
+        number of cached tokens is impossible, it counts as 0."""
         counts, doubts = self._counts, self._counts.doubts
         cached = counts.count(self._read.get("cached_tokens"), "cached_tokens")
         separate = counts.first(self._report, _CACHED, "cached_tokens")

@@ -74,8 +74,8 @@ class MessageAssembly:
                 self._message[name] = value
 
     def count(self, usage: Any) -> None:
-        """Merge a usage object into the usage so far. The counts in `usage` are cumulative, and a later event may omit
-        counts that did not change."""
+        """Merge `usage` into the usage so far. Counts are cumulative, so a later count replaces an earlier one. A later
+        event may omit counts that did not change."""
         if type(usage) is dict:
             self.usage |= {name: value for name, value in usage.items() if value is not None}
 

@@ -19,11 +19,12 @@ _NONE: frozenset[int] = frozenset()
 
 
 def with_marks(body: Block, marks: CacheMarks) -> Block:
-    """The fields of `body` that change, with their new values. Also sets `marks.blocks` and `marks.lives_long`.
+    """Add cache marks to a request. Returns the fields of `body` that change, with their new values. Also sets
+    `marks.blocks` and `marks.lives_long`.
 
     The text of a user message always becomes a block, even without a mark, so that the message has the same form in the
-    next request. The client's marks stay in place. A client's mark without a lifetime gets the lifetime of one hour if
-    a mark with that lifetime follows, because Anthropic requires longer lifetimes first.
+    next request. The client's own marks stay. If a client's mark has no lifetime and a mark with a lifetime of one hour
+    follows, the client's mark gets one hour too, because Anthropic requires that longer lifetimes come first.
     """
     parts = _parts(body)
     marks.blocks = sum(_counted(block) for _, blocks in parts[2:] for block in blocks)
@@ -94,8 +95,9 @@ def _chosen(parts: list[Part], theirs: dict[Place, str], marks: CacheMarks) -> d
 
 
 def _lifetimes(theirs: dict[Place, str], added: dict[Place, str]) -> dict[Place, str]:
-    """The lifetime of every mark. `theirs`: the client's marks, `added`: the gateway's marks. A lifetime that the
-    client set is not changed. All other lifetimes are chosen so that no mark lives longer than an earlier mark."""
+    """The lifetime of every mark. `theirs`: the client's marks with their lifetimes. `added`: the gateway's marks. A
+    lifetime that the client has set is not changed. All other lifetimes are chosen so that no mark lives longer than a
+    mark before it."""
     chosen, short = {}, False
     for place in sorted({*theirs, *added}):
         chosen[place] = theirs.get(place) or ("5m" if short else added.get(place, "5m"))
@@ -112,7 +114,7 @@ def _newest(parts: list[Part]) -> Place | None:
 
 
 def _before(parts: list[Part], count: int) -> Place | None:
-    """The last block that can be marked among the first `count` blocks of the messages."""
+    """The last block that can be marked, among the first `count` blocks of the messages; None if there is none."""
     for number in range(_MESSAGES, len(parts)):
         for at, block in enumerate(parts[number][1], 1):
             count -= _counted(block)

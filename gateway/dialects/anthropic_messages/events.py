@@ -53,6 +53,6 @@ def block_stop(index: int) -> bytes:
 
 
 def message_delta(fields: dict[str, Any], usage: dict[str, Any]) -> bytes:
-    """The event with the data known only at the end of the message. `fields`: `stop_reason`, `stop_sequence` and other
-    such fields."""
+    """The event with the data that are known only at the end of the message. `fields`: `stop_reason`, `stop_sequence`
+    and similar fields."""
     return event({"type": "message_delta", "delta": fields, "usage": usage})

@@ -85,8 +85,8 @@ class MessagesToMessages:
 
 
 def _less_thinking(thinking: Any, most: int) -> dict[str, bytes]:
-    """The change that lowers the thinking budget below `most`, the output limit in tokens. Empty if the budget is
-    already lower. If `most` is too small for any thinking, the change disables thinking."""
+    """The change to the request that lowers the thinking budget below `most`, the output limit in tokens. Empty if the
+    budget is already lower. If `most` is too small for any thinking, the change switches thinking off."""
     budget = thinking.get("budget_tokens") if type(thinking) is dict else None
     if type(budget) is not int or budget < most:
         return {}
@@ -126,12 +126,13 @@ def _conversation(request: CompletionRequest, plan: ContextPlan, changes: dict[s
 def _located(
     raw: bytes, body: dict[str, Any], fields: dict[str, Any], pairs: list[tuple[Any, Any]]
 ) -> list[tuple[tuple[int, int], bytes]] | None:
-    """The spans in `raw` of the values that change, with the new JSON of each value. None if a value cannot be located
-    with certainty. `fields`: top-level key → new value. `pairs`: (old value, new value) of values inside messages.
+    """The spans in `raw` of the values that change, each with the new JSON of the value. None if a value cannot be
+    located with certainty. `fields`: top-level key → new value. `pairs`: (old value, new value) of values inside
+    messages.
 
-    Most clients write JSON as orjson does. Then the bytes of a value are known, and a search for these bytes takes a
-    tenth of the time of a scan. If the bytes occur more often than expected, some occurrences may belong to other
-    values, so the result is None.
+    Most clients write JSON as orjson does, so the bytes of a value are known, and they are searched for. The search
+    takes a tenth of the time of a scan. If the bytes occur more often than expected, the result is None, because some
+    occurrences may belong to other values.
     """
     if len(pairs) > _MOST_SEARCHES:
         return None

@@ -16,11 +16,9 @@ _EFFORTS = {"low": "low", "medium": "medium", "high": "high", "xhigh": "high", "
 
 
 def effort(body: Mapping[str, Any]) -> str | None:
-    """The effort of the request as a value of OpenAI's `reasoning_effort`; None: the model's default effort.
-
-    Disabled thinking also returns None, because most models reject the effort `none`. Then the model thinks, and the
-    gateway hides the thinking from the client.
-    """
+    """The effort of the request as a value of OpenAI's `reasoning_effort`; None: the model's default effort. The result
+    is also None if the client has disabled thinking, because most models reject the effort `none`. The model then
+    thinks, but the gateway hides the thinking from the client."""
     thinking = body.get("thinking") or {}
     if thinking.get("type") == "disabled":
         return None

@@ -52,11 +52,9 @@ def has_images(messages: list[Block]) -> bool:
 
 
 def shortened(message: Block, text: str) -> Block:
-    """A copy of `message` with shortened text. `text`: the text of the message's turn, from which one part was cut out.
-
-    The remaining text is put back where it was, so each tool result keeps the rest of its own text. Other content stays
-    unchanged.
-    """
+    """A copy of `message` with shortened text. `text`: the text of the message's turn, from which a part in the middle
+    was cut out. The remaining text is put back in its original places, so each tool result keeps the rest of its own
+    text. Other content stays unchanged."""
     copy: Block = orjson.loads(orjson.dumps(message))
     whole = _joined(copy, "")
     head = _common_prefix(whole, text)

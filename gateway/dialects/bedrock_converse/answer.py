@@ -102,8 +102,8 @@ class ConverseWriter:
 
 
 def _begin(block: Block, index: Block) -> bytes:
-    """The event that begins a block. Converse announces only the blocks of calls, so for other blocks the result is
-    empty. The exception is hidden (redacted) thinking, whose only event contains the whole block."""
+    """The event that begins a block. Converse announces only the blocks of tool calls, so for other blocks the result
+    is empty. There is one exception: the only event of hidden (redacted) thinking contains the whole block."""
     if block["type"] == "tool_use":
         call = {"toolUseId": block["id"], "name": block["name"]}
         return event("contentBlockStart", {"start": {"toolUse": call}, **index})

@@ -52,5 +52,5 @@ class Endpoint(PathEndpoint):
 
     def replayed(self, request: CompletionRequest, body: dict[str, Any], /) -> tuple[bytes, bytes]:
         """Convert a plain body to a stream. Returns two values: all frames except the last two, and the last two
-        frames. These contain the stop reason and the usage."""
+        frames, which contain the stop reason and the usage."""
         return frames(body)

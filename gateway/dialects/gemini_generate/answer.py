@@ -92,8 +92,8 @@ class GeminiWriter:
         self._finish: dict[int, str] = {}
 
     def write(self, chunk: dict[str, Any]) -> bytes:
-        """The event for a chunk. The first chunk always produces an event, even if the answer consists only of calls,
-        so that the client sees that the answer has begun."""
+        """The event for a chunk of the answer. The first chunk always produces an event, even if it contains only a
+        part of a call. So the client sees that the answer has begun."""
         begins, self._first = not self._first, self._first or chunk
         out = []
         for choice in chunk["choices"]:

@@ -88,8 +88,8 @@ class OllamaWriter:
         self._calls: dict[int, dict[str, Any]] = {}
 
     def write(self, chunk: dict[str, Any]) -> bytes:
-        """The line for a chunk. The first chunk always produces a line, even if the answer contains only calls, so that
-        the client sees that the answer has begun."""
+        """The line for a chunk of the answer. The first chunk always produces a line, even if it contains only a part
+        of a call. So the client sees that the answer has begun."""
         begins, self._head = not self._head, self._head or _head(self._request, chunk)
         out = b""
         for each in chunk["choices"][:1]:

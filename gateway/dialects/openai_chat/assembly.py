@@ -190,8 +190,8 @@ class _Choice:
         self._function: _Call | None = None
 
     def add(self, choice: dict[str, Any], size: int) -> int:
-        """Add a chunk of `size` bytes. Returns the number of bytes that the chunk adds to the stored size: the bytes of
-        its text, or `size` if the chunk contains more than text."""
+        """Add a chunk of `size` bytes. Returns the number of bytes by which the stored size grows. If the chunk
+        contains only text, this is the number of bytes of its text; otherwise it is `size`."""
         kept = self._delta(choice.get("delta") or {}, size)
         for key, value in choice.items():
             if key == "finish_reason":

@@ -36,11 +36,9 @@ class ChatChunks:
         self._tries = _TRIES
 
     def again(self, event: bytes) -> Chunk | None:
-        """The chunk in `event`, if this chunk differs from the previous chunk at most in its text. Otherwise None.
-
-        orjson checks that the bytes between the equal parts are exactly one JSON string. Therefore two events in one
-        piece are not mistaken for one event.
-        """
+        """The chunk in `event`, if it differs from the previous chunk at most in its text. Otherwise None. The bytes
+        before and after the text are compared with those of the previous event. orjson checks that the bytes between
+        them are exactly one JSON string, so that two events in one piece are not mistaken for one."""
         if not (event.startswith(self._before) and event.endswith(self._after)):
             return None
         try:

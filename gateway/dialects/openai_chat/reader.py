@@ -17,7 +17,8 @@ DONE = b"data: [DONE]\n\n"
 
 
 class ChatReader(EventReader):
-    """Base of readers that store in a transcript every chat event, whether it was sent to the client or not."""
+    """Base class of readers that store every chat event of an answer in a transcript, including events that the client
+    does not get."""
 
     def __init__(self, transcript: Transcript, *, wants_usage: bool) -> None:
         super().__init__()

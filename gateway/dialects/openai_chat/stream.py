@@ -32,9 +32,9 @@ class ChatStream(ChatReader):
     """Implements `StreamReader` for OpenAI chat on both sides. If the backend sends no `[DONE]`, the client gets no
     `[DONE]`.
 
-    Most events are not parsed: their bytes are searched for texts that only relevant events contain. If a
-    `finish_reason` or `usage` is written with unusual spaces (`"usage" : {`), the search misses it, and it is found at
-    the end of the stream.
+    Most events are not parsed. Their bytes are searched for texts that occur only in events that must be parsed. The
+    search misses a `finish_reason` or a `usage` that is written with unusual spaces (`"usage" : {`). Such a field is
+    found at the end of the stream.
     """
 
     def __init__(
@@ -148,11 +148,9 @@ class ChatStream(ChatReader):
             self.usage = replace(self.usage, fees=SEARCHED)
 
     def eof(self) -> None:
-        """Called at the end of the stream. If the backend sent no `[DONE]`, the answer is complete if every choice has
-        a finish reason.
-
-        Raises the backend's failure, or StreamBroken if the answer is incomplete.
-        """
+        """Called at the end of the stream. Without `[DONE]` from the backend, the answer counts as complete if every
+        choice has a finish reason. Raises the failure that the backend reported, or StreamBroken if the answer is
+        incomplete."""
         if self._whole:
             return
         self._read_rest()
@@ -184,8 +182,8 @@ class ChatStream(ChatReader):
 
 
 def _without_null_usage(relayed: bytes) -> bytes:
-    """The events without usage fields that are null. Backends send such fields because the gateway, and not the client,
-    asked for usage."""
+    """The events without usage fields that are null. Backends send these fields because the gateway asked for usage
+    although the client did not."""
     for null in _NULLS:
         if relayed.rfind(null) >= 0:
             relayed = relayed.replace(null, b"")
@@ -193,7 +191,7 @@ def _without_null_usage(relayed: bytes) -> bytes:
 
 
 def _first_marked(block: bytes) -> int:
-    """The position of the first event that must be parsed. If there is no such event, the length of `block`."""
+    """The position of the first event that must be parsed. If there is no such event, returns the length of `block`."""
     first = len(block)
     for mark in _MARKS:
         at = block.rfind(mark)

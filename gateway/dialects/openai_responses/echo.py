@@ -15,8 +15,8 @@ _RESPONSE = b'"response"'
 
 
 def differs(echoed: Mapping[str, Any]) -> bool:
-    """Whether a value in `echoed` differs from the value that a backend's response contains. The backend stores nothing
-    and knows no earlier response."""
+    """Whether a value in `echoed` differs from the value that a backend writes into its response. The backend writes
+    that nothing is stored and that there is no previous response."""
     return bool(echoed.get("store") or echoed.get("previous_response_id"))
 
 

@@ -78,7 +78,8 @@ class _Conversation:
             raise BadRequest(f"{where}.type {kind!r} means nothing to this model's provider.", param=f"{where}.type")
 
     def show(self) -> None:
-        """Add a user message with the parts of tool results that are not text, if there are such parts."""
+        """Add a user message with the parts of tool results that are not text. Does nothing if there are no such
+        parts."""
         shown, self._shown = self._shown, []
         if shown:
             self.messages.append({"role": "user", "content": shown})
@@ -114,8 +115,8 @@ class _Conversation:
             self.add({"role": "system", "content": content})
 
     def _say(self, content: Content) -> None:
-        """Add text of the assistant. If the message already has calls, the text is added to the same message, because
-        the results of the calls must follow directly after this message."""
+        """Add text of the assistant to the conversation. If the last assistant message already has calls, the text is
+        added to this message and not to a new one, because the results of the calls must follow directly after it."""
         current = self._assistant(anew=self._current is not None and "tool_calls" not in self._current)
         if current.get("content") is None:
             current["content"] = content

@@ -90,11 +90,12 @@ class ResponsesToResponses:
 
 
 def _more_included(request: CompletionRequest, logprobs: bool) -> list[str]:
-    """The values to add to `include`: encrypted reasoning for the client, and log-probabilities for the gateway.
+    """The values to add to the request field `include`: encrypted reasoning for the client, and log-probabilities for
+    the gateway.
 
-    A client that relies on stored responses sends reasoning items back as it received them. As the backend stores
-    nothing, the items are useful only with their encrypted content. Models without reasoning reject this value of
-    `include`.
+    A client that relies on stored responses sends reasoning items back as it received them. The backend stores nothing,
+    so such an item is useful only with its encrypted content. Encrypted reasoning is not requested from models without
+    reasoning, because they reject the value.
     """
     body = request.body
     more = [LOGPROBS] if logprobs and not request.stream and not wants_logprobs(body) else []
@@ -123,7 +124,7 @@ def _context(request: CompletionRequest, plan: ContextPlan | None) -> dict[str, 
 
 
 def _forgotten(item: dict[str, Any]) -> bool:
-    """Whether `item` is reasoning that the backend cannot use, because it is stored nowhere or another vendor encrypted
+    """Whether `item` is reasoning that the backend cannot use: it is stored nowhere, or another vendor has encrypted
     it."""
     if kind_of(item) != "reasoning":
         return False

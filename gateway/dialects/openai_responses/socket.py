@@ -82,11 +82,8 @@ def body_of(fields: Mapping[str, Any], kept: Kept | None) -> dict[str, Any]:
 
 def kept_after(body: Mapping[str, Any], ended: Mapping[str, Any]) -> Kept | None:
     """The conversation after a response. `body`: the body of the request. `ended`: the last event of the response. None
-    if a later request cannot continue the conversation on this socket.
-
-    One such case: `body` still contains a `previous_response_id`. This id refers to a conversation that is stored
-    elsewhere and not known here.
-    """
+    if a later request cannot continue the conversation on this socket, for example because `body` still contains a
+    `previous_response_id`. This id refers to a conversation that is stored elsewhere and not known here."""
     said = ended.get("response")
     output, name = (said.get("output"), said.get("id")) if type(said) is dict else (None, None)
     if type(output) is not list or type(name) is not str or body.get("previous_response_id") is not None:
@@ -110,8 +107,8 @@ def _joined(one: bytes, two: bytes) -> orjson.Fragment:
 
 
 def warmed(body: Mapping[str, Any], request_id: str, now: int) -> tuple[CompletionRequest, list[dict[str, Any]]]:
-    """The request, and the events of a response without output. Used for a message with `generate: false`, with which
-    the client sends the beginning of a conversation in advance. Raises BadRequest."""
+    """The request, and the events of a response without output. Used for a message with `generate: false`: the client
+    sends the beginning of a conversation in advance and expects no answer from a model. Raises BadRequest."""
     request = parse(orjson.dumps(body), request_id, Controls(), {})
     begun = response(
         request,

@@ -61,8 +61,8 @@ def chat_tools(body: Mapping[str, Any]) -> dict[str, Any]:
 
 def _tools(body: Mapping[str, Any], allowed: frozenset[str] | None, *, removes: bool) -> list[dict[str, Any]]:
     """The tools in the format of chat. If a tool is declared twice, the last declaration is used. `allowed`: chat names
-    of the tools to send; None: all tools. `removes`: leave out the tools that OpenAI would run and without which the
-    model can answer, unless all tools are of this kind."""
+    of the tools to send; None: all tools. `removes`: leave out the tools that OpenAI would run and that the model does
+    not need for an answer. If all tools are of this kind, none is left out."""
     value = list(_each(body))
     removes = removes and not all(_removable(tool) for tool, _, _ in value)
     found: dict[str, dict[str, Any]] = {}
@@ -145,11 +145,9 @@ def custom_input(arguments: Any, otherwise: str) -> str:
 
 
 def _choice(choice: Any, body: Mapping[str, Any]) -> tuple[Any, frozenset[str] | None]:
-    """The tool choice in chat, and the names of the allowed tools. The names are None unless the client gave a list of
-    allowed tools.
-
-    Tools that are not in the client's list are not sent, because few backends support such a list.
-    """
+    """The tool choice in the format of chat, and the names of the allowed tools. The names are None if the client gave
+    no list of allowed tools. Tools that are missing from the client's list are not sent to the backend, because few
+    backends support such a list."""
     if choice is None or (type(choice) is str and choice in _CHOICES):
         return choice, None
     if type(choice) is dict and choice.get("type") in ("function", "custom") and type(choice.get("name")) is str:

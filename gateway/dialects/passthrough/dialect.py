@@ -87,7 +87,7 @@ class Endpoint:
 
 
 def _form(body: bytes, content_type: bytes) -> dict[str, Any]:
-    """The form fields that are not files. If several fields have the same name, the last field is used."""
+    """The fields of a form, without files. If several fields have the same name, the last one is used."""
     found: dict[str, Any] = {}
     for part in form.parts(body, content_type):
         if not part.file and part.end - part.start <= _MOST_FIELD:
@@ -96,8 +96,8 @@ def _form(body: bytes, content_type: bytes) -> dict[str, Any]:
 
 
 def _images(value: Any) -> int:
-    """The number of images that the request asks for; in a form, the number is written as digits. An invalid value
-    counts as 1, because the backend will reject the request.
+    """The number of images that the request asks for. `value`: the number as an integer, or as digits in a form. An
+    invalid value counts as 1, because the backend will reject the request.
 
     Raises BadRequest for more than `MAX_ANSWERS` images, because money is reserved for each image.
     """

@@ -18,7 +18,7 @@ _WORTH_READING = (b'"usage"', b'.done"', b'.completed"', b"error")
 
 
 class _Unparsed:
-    """Base of the `StreamReader`s for streams that are not parsed. These readers read no text and store nothing."""
+    """Base class of stream readers that do not parse the stream. They read no text and store nothing."""
 
     def __init__(self) -> None:
         self.usage: Usage | None = None
@@ -65,7 +65,7 @@ class Opaque(_Unparsed):
 
 
 class Events(_Unparsed):
-    """Passes on server-sent events. An event that may be the last event is held back as `ending`."""
+    """Passes on server-sent events. An event that may be the last one is not sent at once but kept as `ending`."""
 
     def __init__(self) -> None:
         super().__init__()

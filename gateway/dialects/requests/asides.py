@@ -12,8 +12,8 @@ _OF_TEXTS = frozenset({"text", "cache_control", "prompt_cache_breakpoint"})
 
 
 def has_asides(message: Mapping[str, Any], counted: Set[str]) -> bool:
-    """Whether `message` has non-empty fields that are neither short labels nor in `counted`, the fields whose text is
-    already counted."""
+    """Whether `message` has further fields with text that must be counted. Fields that are empty, short labels, and the
+    fields in `counted` (whose text is already counted) are ignored."""
     for name in message.keys() - counted:
         value = message[name]
         if value and not (name in LABELS and type(value) is str and len(value) <= MOST_LABEL):
@@ -22,7 +22,7 @@ def has_asides(message: Mapping[str, Any], counted: Set[str]) -> bool:
 
 
 def in_parts(parts: Any, texts: Set[str], image_is: str) -> bool:
-    """Whether a content part, other than an image or a file, has text outside the field `text`. `texts`: types of parts
+    """Whether a content part has text outside the field `text`. Images and files are ignored. `texts`: types of parts
     whose field `text` is already counted. `image_is`: the type of image parts."""
     if type(parts) is not list:
         return False

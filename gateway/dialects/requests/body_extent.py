@@ -14,12 +14,9 @@ SLICE_BYTES = 2**17
 
 
 def check_extent(body: bytes, most_items: int, slice_bytes: int = SLICE_BYTES, scan: BodyScan | None = None) -> None:
-    """Raises BodyTooLarge if the body has more than `most_items` objects and arrays. Also raises BodyTooLarge if the
-    body has too many keys or values: each of the `most_items` objects and arrays may contribute a fixed number of keys
-    and of values to the maximum.
-
-    The counts are exact only for valid JSON. `scan`: the scan of the body; None if the body was not scanned.
-    """
+    """Raise BodyTooLarge if the body has more than `most_items` objects and arrays, or too many keys or values. The
+    maximum numbers of keys and of values are fixed multiples of `most_items`. The counts are exact only for valid JSON.
+    `scan`: the scan of the body; None if the body was not scanned."""
     if len(body) <= 2 * most_items:  # an object has at least two bytes, a key five, and a value with its comma two
         return
     whole = _Extent(most_items)

@@ -72,10 +72,9 @@ _CLIENTS = (
 
 
 def check_forwarding(request: CompletionRequest, policy: Policy) -> None:
-    """Reject the request if it contains content that the team's policy does not permit. Some tools are removed from the
-    request instead.
-
-    Called before stored responses are inserted into the request, because these responses belong to the team.
+    """Reject the request if it contains references or tools that the team's policy does not permit. Some tools are
+    removed from the request instead. Must be called before stored responses are inserted into the request, because
+    these belong to the team and are permitted.
 
     Raises Forbidden with the field and the policy key. Raises BadRequest if a body with such content has a duplicate
     key, because the provider might read the other value of this key.
@@ -218,8 +217,8 @@ def _names(name: str, value: Any, node: dict[str, Any]) -> bool:
 
 
 def _close_tools(request: CompletionRequest, key: str) -> None:
-    """Remove the web searches that coding agents add to every request, if the model may answer without them. Raises
-    Forbidden if a tool remains that the provider runs. `key`: the policy key that forbids these tools."""
+    """Remove the web searches that coding agents add to every request, if the model can also answer without them.
+    `key`: the policy key that forbids tools that a provider runs. Raises Forbidden if such a tool remains."""
     body = request.body
     _check_once(request)
     where = next((name for name in body if name in _SEARCHES and body[name]), None)

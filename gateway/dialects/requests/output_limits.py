@@ -45,11 +45,9 @@ _OWN: Mapping[DialectName, tuple[str, ...]] = {
 
 
 def longest(fields: Mapping[str, Any], dialect: DialectName = "openai_chat") -> int | None:
-    """The largest output limit in the request, in tokens. None if the dialect's own limit field is missing, or if a
-    limit is invalid or counts as no limit.
-
-    If a request has several limits, servers differ in which limit they obey. Therefore the largest limit is used.
-    """
+    """The largest output limit in the request, in tokens. None if the dialect's own limit field is missing, if a limit
+    is invalid, or if a limit is so large that it counts as no limit. The largest limit is used, because servers differ
+    in which of several limits they obey."""
     if dialect == "openai_chat" and _CHATS_OWN.isdisjoint(fields):
         return None
     value: list[Any] = [limit for name in _OWN[dialect] if (limit := fields.get(name)) is not None]
@@ -65,8 +63,8 @@ def longest(fields: Mapping[str, Any], dialect: DialectName = "openai_chat") -> 
 
 
 def answers(fields: Mapping[str, Any]) -> int:
-    """The number of answers that a backend may generate for the request. The fields `n`, `best_of` and `n_cmpl` must
-    have been checked before."""
+    """The number of answers that a backend may generate for the request. Before the call, the fields `n`, `best_of` and
+    `n_cmpl` must have been checked."""
     if _SEVERAL.isdisjoint(fields):
         return 1
     most: int = max(fields.get("n") or 1, fields.get("best_of") or 1, fields.get("n_cmpl") or 1)
@@ -74,8 +72,8 @@ def answers(fields: Mapping[str, Any]) -> int:
 
 
 def foreign_answers(fields: Mapping[str, Any]) -> int:
-    """The number of answers according to fields that have not been checked before. Raises BadRequest with the name of
-    an invalid field."""
+    """The number of answers that the request asks for in fields that are checked nowhere else. Raises BadRequest with
+    the name of an invalid field."""
     most = 1
     for holder in _holders(fields):
         for name in _COUNTS:
@@ -95,8 +93,7 @@ def may_have_foreign(request: CompletionRequest) -> bool:
 
 
 def own_limit(request: CompletionRequest, most: int) -> int:
-    """The value for the limit field of the dialect if no limit may exceed `most`. The value is never above the client's
-    own limit."""
+    """The value to send in the limit field of the dialect: `most`, or the client's own limit if it is lower."""
     value = [limit for name in _OWN[request.dialect] if type(limit := request.body.get(name)) is int]
     return min(most, max(value, default=most))
 

@@ -52,10 +52,8 @@ class Surcharges:
 
 
 def surcharges(request: CompletionRequest, backend_dialect: DialectName) -> Surcharges | None:
-    """The surcharges that `request` may cause at a backend with the dialect `backend_dialect`.
-
-    Usually None. Then the provider chooses the tier, and no fee can be charged.
-    """
+    """The charges in addition to the token price that `request` may cause at a backend with the dialect
+    `backend_dialect`. Usually None: the provider then chooses the service tier, and no fee can be charged."""
     body = request.body
     fees = _fees(body, request.model)
     if backend_dialect == "anthropic_messages":
@@ -68,11 +66,12 @@ def surcharges(request: CompletionRequest, backend_dialect: DialectName) -> Surc
 
 
 def held_price(price: Price, wanted: Surcharges | None) -> Price | None:
-    """The price from which the gateway computes the money that is reserved (held) for a request. This price covers
-    every tier that the provider may use. None if the price of a possible tier is unknown.
+    """The price from which the gateway computes how much money it holds (reserves) for a request. The price covers
+    every service tier that the provider may use. None if the price of one of these tiers is unknown. `wanted`: the
+    result of `surcharges`.
 
-    `wanted`: the result of `surcharges`. If the requested tier is cheaper than the standard tier, the standard price is
-    held, because the provider charges it when the cheaper tier is full.
+    If the requested tier is cheaper than the standard tier, the standard price is used, because the provider charges
+    the standard price when the cheaper tier is full.
     """
     if wanted is None or wanted.service_tier is None:
         return price.unasked()

@@ -59,8 +59,8 @@ class EventReader(ABC):
         """Process an event: its content, the failure that it reports, or the end of the stream."""
 
     def eof(self) -> None:
-        """Called at the end of the stream. Raises the failure of the stream. Raises StreamBroken if the backend sent no
-        terminating event, because the final usage may be missing then."""
+        """Called at the end of the stream. Raises the failure that the stream reported. If the backend sent no
+        terminating event, raises StreamBroken, because the final usage may be missing."""
         if self.ended:
             return
         self._read_rest()

@@ -102,8 +102,8 @@ def has_any(block: bytes, marks: Iterable[bytes]) -> bool:
 
 
 def next_boundary(block: bytes, at: int, returns: bool) -> int:
-    """The position after the first blank line at or after `at`. If there is no blank line, the length of `block`.
-    `returns`: whether `block` contains carriage returns."""
+    """The position after the first blank line at or after `at`. If there is no blank line, returns the length of
+    `block`. `returns`: whether `block` contains carriage returns."""
     if not returns:
         end = block.find(b"\n\n", at)
         return len(block) if end < 0 else end + 2
@@ -121,7 +121,7 @@ def events(block: bytes, at: int = 0) -> Iterator[bytes]:
 
 
 def payload(event: bytes) -> bytes:
-    """The data of an event, whose data lines are joined. Empty for a comment."""
+    """The data of an event. If the event has several data lines, they are joined. Empty for a comment."""
     return fields(event)[1]
 
 

@@ -24,11 +24,9 @@ class RunText(NamedTuple):
 
 
 class TextRun:
-    """A run is a sequence of events. Each event is equal byte for byte to a parsed event, except for the text in
-    `field` of one choice.
-
-    Each event of a run has exactly one delta. An event belongs to the run only if all this is certain.
-    """
+    """A run is a sequence of events that differ only in one text: the value of `field` in one choice. The first event
+    of a run was parsed; all others are equal to it byte for byte, except for this text. Each event has exactly one
+    delta. An event belongs to the run only if all this is certain."""
 
     def __init__(self, before: bytes, after: bytes, choice: int, field: str) -> None:
         self._choice, self.field = choice, field
@@ -96,8 +94,9 @@ class TextRun:
         return end + len(self.tail), 1
 
     def _some(self, block: bytes, at: int) -> tuple[int, int]:
-        """Process many events at once. Their bytes are split at the separator, joined again and compared with the
-        original. If an event does not belong to the run, returns `at` and 0."""
+        """Process many events at once. Their bytes are split at the separator between the texts, joined again and
+        compared with the original. If the joined bytes differ from the original, at least one event does not belong to
+        the run, and the result is (`at`, 0)."""
         end = block.rfind(self.tail, at, at + _WINDOW) + len(self.tail)
         texts = block[at + len(self.head) : end].split(self._separator)
         texts.pop()

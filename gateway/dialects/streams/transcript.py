@@ -69,8 +69,8 @@ class Transcript:
 
     @property
     def irregular(self) -> bool:
-        """Whether successive events differ in more than their text. In this case, it saves no time to add a whole block
-        of events at once instead of one event after the other."""
+        """Whether successive events differ in more than their text. If they do, adding a whole block of events at once
+        saves no time compared with adding one event after the other."""
         return self._pause > 0
 
     def take(self, block: bytes, at: int = 0) -> int:

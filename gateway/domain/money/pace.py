@@ -32,13 +32,15 @@ BYTES_PER_TOKEN = 4
 
 
 class Pace:
-    """Measurements of one backend in one worker: either of its streams, or of its answers that are not streamed."""
+    """Measurements of one backend in one worker. They are either about its streams or about its answers that are not
+    streamed."""
 
     __slots__ = ("_looked_at", "_whole_seen", "frame_bytes", "hides", "plain", "rest", "spread", "tokens_per_second")
 
     def __init__(self, *, plain: bool = False, hides: bool = False) -> None:
-        """`plain`: the measurements are of answers that are not streamed. `hides`: the backend may generate tokens that
-        no event of a stream contains. Answers that are not streamed always may have such tokens."""
+        """`plain`: whether the measurements are about answers that are not streamed. `hides`: whether the backend may
+        generate tokens that no event of a stream contains. Without a stream, every answer may have tokens of this kind.
+        """
         self.plain, self.hides = plain, plain or hides
         self.tokens_per_second = 0.0
         """Mean rate of unseen tokens; 0 while unknown. While the rate is unknown, unseen tokens are not charged."""
@@ -65,8 +67,8 @@ class Pace:
         self.tokens_per_second += _WEIGHT * (rate - known)
 
     def learn_frame(self, tokens: int, hidden: int, events: int, stream_bytes: int) -> None:
-        """Learn the length of events from a complete stream with `tokens` tokens. `hidden`: maximum number of these
-        tokens that are in no event. `events`: number of events with text."""
+        """Learn the length of events from a complete stream with `tokens` tokens. `hidden`: how many of these tokens,
+        at most, were in no event. `events`: number of events with text."""
         if not events:
             return
         frame = _frame(tokens, events, stream_bytes)
@@ -97,7 +99,7 @@ class Pace:
 
     @property
     def most_per_second(self) -> float:
-        """A rate, in tokens per second, that hardly any answer exceeds; 0 while unknown."""
+        """A rate of unseen tokens, per second, that hardly any answer exceeds; 0 while the rate is unknown."""
         return self.tokens_per_second + _SPREADS * self.spread
 
 

@@ -82,16 +82,17 @@ class Price:
         return self if not service_tier or self.every_tier else self.tiers.get(service_tier)
 
     def dearest(self) -> Price:
-        """A price that is in no token class below the price of any known service tier."""
+        """A price that covers every known service tier: in each token class, it is at least as high as the price at any
+        of these tiers."""
         return self if self._dearest is None else self._dearest
 
     def unasked(self) -> Price:
-        """A price that is not below the price of any service tier that the provider may use for a call without
-        a tier."""
+        """A price for calls that name no service tier. In each token class, it is at least as high as the price at any
+        tier that the provider may choose for such a call."""
         return self if self._unasked is None else self._unasked
 
     def at_least(self, service_tier: str) -> Price | None:
-        """The price of a service tier or the standard price, whichever is higher. None if the price of the tier is
+        """The price at a service tier or the standard price, whichever is higher. None if the price at this tier is
         unknown."""
         return self if not service_tier or self.every_tier else self._at_least.get(service_tier)
 
@@ -100,8 +101,8 @@ class Price:
         return replace(self, tiers={}, choosable=()) if self.tiers else self
 
     def billed(self, usage: Usage) -> Price:
-        """The price of each token of the call with this `usage`. It depends on the service tier and the length of the
-        call."""
+        """The price of each token of the call with this `usage`. The price depends on the service tier and the length
+        of the call."""
         price = self
         if usage.service_tier and not self.every_tier:
             price = self.tiers.get(usage.service_tier) or self.dearest()
@@ -110,8 +111,8 @@ class Price:
     def cost(self, usage: Usage) -> int:
         """Pico-dollars for the tokens of `usage` at its service tier, without fees.
 
-        A token class without a price costs as much as its parent class. An unknown tier costs as much as the most
-        expensive tier.
+        If a token class has no price, the price of its parent class is used. If the service tier is unknown, the price
+        of the most expensive tier is used.
         """
         price = self
         if usage.service_tier or self.beyond is not None:
@@ -190,8 +191,8 @@ class Price:
 
 
 def dearest_of(prices: Sequence[Price]) -> Price:
-    """A price that is not below any of `prices`, in any token class and at any length of the call. Its source is that
-    of the first price."""
+    """The highest of `prices`, for each token class and each length of a call. No price in the list exceeds the result
+    anywhere. The source is that of the first price."""
     first, *others = prices
     if not others:
         return first
@@ -210,7 +211,7 @@ def _flat(price: Price) -> Price:
 
 
 def _most(prices: Sequence[Price]) -> Price:
-    """The highest price of each token class. A class without a price in all of `prices` has no price."""
+    """The highest of `prices` for each token class. A class for which none of `prices` has a price gets no price."""
     most: dict[str, Any] = {"input": max(p.input for p in prices), "output": max(p.output for p in prices)}
     for name in PARENTS:
         if any(getattr(price, name) is not None for price in prices):

@@ -50,9 +50,9 @@ class LongContext(Classes):
 
 
 class TierClasses(Classes):
-    """The prices of one service tier. A missing class is more expensive than in the standard tier by the same ratio as
-    input or output. If the tier's input or output is cheaper than in the standard tier, the missing class has its
-    standard price."""
+    """The prices of one service tier. If a class has no price here, its standard price is multiplied by a ratio: the
+    tier's price of input (for classes of output: of output) divided by the standard price. A ratio below 1 counts as 1,
+    so the missing class is never cheaper than at the standard tier."""
 
     beyond: LongContext | None = None
 
@@ -76,8 +76,8 @@ parts."""
 
 
 def at_tiers(price: Price, tiers: Mapping[str, ServiceTier], choosable: tuple[str, ...] = ()) -> Price:
-    """`price`, with the prices of the service tiers in `tiers`. Factors are combined with each other, and with a tier
-    that has prices of its own.
+    """`price`, with the prices of the service tiers in `tiers`. If several tiers apply together, their factors are
+    multiplied, also with the prices of a tier that has its own prices.
 
     `choosable`: see `Price.choosable`.
     """
@@ -130,8 +130,8 @@ def _own(price: Price, given: TierClasses) -> Price:
 
 
 def _completed(price: Price, given: Classes) -> Price:
-    """The prices of a tier. A token class that is missing in `given` costs at least the standard price: a cheaper tier
-    need not be cheaper in every class."""
+    """The prices of a tier. A token class that is missing in `given` costs at least as much as at the standard tier,
+    because a cheaper tier need not be cheaper in every class."""
     own = given.price(price.source, price.as_of)
     missing: dict[str, Any] = {
         name: rounded_up(value * max(_ratio(own, price, name), Decimal(1)))
@@ -158,8 +158,8 @@ def _proportion(one: Price, other: Price, name: str) -> Decimal:
 
 
 def _ratio(one: Price, other: Price, name: str) -> Decimal:
-    """The price of `one` divided by the price of `other`. `name` is a token class. For classes of output, the prices of
-    output are compared, otherwise the prices of input."""
+    """The ratio of the price `one` to the price `other` for the token class `name`. For a class of output, the prices
+    of output are compared. For every other class, the prices of input are compared."""
     while name in PARENTS:
         name = PARENTS[name]
     mine, theirs = getattr(one, name), getattr(other, name)

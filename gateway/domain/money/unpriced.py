@@ -9,11 +9,9 @@ TIER = "service_tier="
 
 
 def unpriced_units(price: Price | None, usage: Usage) -> str:
-    """The units without a price, such as `web_search:5,service_tier=scale`. Empty if the price covers all of `usage`.
-
-    A service tier is listed if it has no price, so that its tokens were billed like those of the most expensive tier.
-    If `price` is None, the whole cost is unknown, and only fees are listed.
-    """
+    """The units of a call that have no price, such as `web_search:5,service_tier=scale`. Empty if the price covers all
+    of `usage`. A service tier without a price is listed, because its tokens were billed at the price of the most
+    expensive tier. If `price` is None, the whole cost is unknown, and only fees are listed."""
     if not usage.fees and not usage.service_tier:
         return ""
     units = [f"{unit}:{count}" for unit, count in usage.fees if count]

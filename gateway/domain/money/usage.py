@@ -57,8 +57,8 @@ def interrupted(reported: Usage | None, input_tokens: int, delivered: int) -> Us
     """The usage of an attempt that ended early: what the backend had reported, completed by estimates.
 
     `reported`: the backend's latest report; None if there is none. `input_tokens`: the gateway's own count of the input
-    that it sent. `delivered`: the gateway's estimate of the output that arrived. The output is `delivered` or the
-    reported number, whichever is higher.
+    that it sent. `delivered`: the gateway's estimate of the output that arrived. The number of output tokens is
+    `delivered` or the reported number, whichever is higher.
     """
     if reported is None:
         return Usage(input_tokens, output_tokens=delivered, estimated=True)
@@ -72,11 +72,10 @@ def interrupted(reported: Usage | None, input_tokens: int, delivered: int) -> Us
 
 
 def with_unseen(usage: Usage, unseen: int, most: int | None, *, plain: bool) -> Usage:
-    """`usage` of an attempt that ended early, plus the `unseen` tokens that the backend has probably generated.
-
-    `plain`: the answer is not a stream; then `unseen` is its whole output. For a stream, `unseen` is the output before
-    the text. Unseen and delivered output together never exceed `most`, the maximum output of the call.
-    """
+    """The `usage` of an attempt that ended early, plus the `unseen` tokens that the backend has probably generated
+    without sending them. If the answer is not a stream (`plain`), `unseen` is its whole output. If it is a stream,
+    `unseen` is the output that the model generated before any visible text. Unseen and delivered output together never
+    exceed `most`, the maximum output of the call."""
     seen = usage.all_output - (usage.output_tokens if plain else usage.reasoning_tokens)
     if most is not None:
         unseen = min(unseen, max(0, most - seen))

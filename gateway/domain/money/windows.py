@@ -65,7 +65,8 @@ def _offset(zone: tzinfo, at: float) -> float:
 
 
 def _instant(zone: tzinfo, wall: datetime) -> float:
-    """The first moment at which clocks in `zone` show `wall`. If clocks skip that time, a later moment."""
+    """The first moment at which clocks in `zone` show the time `wall`. If clocks never show this time, because they are
+    set forward past it, a later moment."""
     early, late = sorted(wall.replace(tzinfo=zone, fold=fold).timestamp() for fold in (0, 1))
     shown = datetime.fromtimestamp(early, zone).replace(tzinfo=None, fold=0)
     if shown == wall:

@@ -22,18 +22,20 @@ class Learned:
     """Effective number of judged answers. It is lower than the actual number, because older answers count less."""
     margin: float = 0.0
     """Determines the quality that is required of this backend, 0..1. If the policy requires the quality q, this backend
-    must reach q + `margin` · (1 − q). Above 0 only while the backend's measured quality is, with confidence, below
-    target."""
+    must reach q + `margin` · (1 − q). The margin is above 0 only while measurements show with confidence that the
+    backend's quality is below the target."""
 
     def adequacy(self, prior: float) -> float:
-        """The probability `prior`, corrected by the evidence. Without evidence, `prior` itself."""
+        """The corrected probability that an answer of the backend is as good as the reference's. `prior`: this
+        probability before the correction by evidence. Without evidence, the result is `prior`."""
         if not self.n or (prior >= 1 and self.shift >= 0):
             return prior
         return sigmoid(logit(prior) + self.shift)
 
     def prior(self, adequacy: float) -> float:
-        """The prior from which `adequacy` was computed. The inverse of the method `adequacy`, except for priors outside
-        `_LEAST`..`_MOST`, which that method limits to this range."""
+        """The probability before the correction by evidence. `adequacy`: the corrected probability. This method is the
+        inverse of the method `adequacy`. The result is not exact for priors outside `_LEAST`..`_MOST`, because the
+        method `adequacy` limits priors to this range."""
         return adequacy if not self.n else sigmoid(logit(adequacy) - self.shift)
 
     def quality(self, wanted: float) -> float:

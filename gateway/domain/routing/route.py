@@ -26,7 +26,7 @@ class Grade:
 
 @dataclass(slots=True)
 class Considered:
-    """One candidate in the decision, for `explain` and the flight record."""
+    """One backend that routing considered for a request, as `explain` and the flight record show it."""
 
     backend: str
     excluded: str = ""
@@ -51,8 +51,9 @@ class Prefix:
 
 @dataclass(slots=True)
 class Decision:
-    """What routing decided, if another backend serves: in observe mode, outside the rollout, or in the comparison
-    group."""
+    """What routing decided for a request that another backend serves. This happens if the policy only observes, if the
+    request is outside the share for which the policy applies decisions, or if the request is used for comparison with
+    the reference."""
 
     calls: tuple[tuple[Backend, float], ...]
     """(Backend, expected calls per request) in calling order, for the backends that would have been called. An expected
@@ -70,7 +71,8 @@ class Route:
     reason: str
     escalate_to: Backend | None = None
     escalate_below: float = 0.0
-    """A mean token probability. If that of the first backend's answer is lower, `escalate_to` answers."""
+    """A mean token probability. If the mean token probability of the first backend's answer is lower than this value,
+    `escalate_to` answers."""
     grade: Grade | None = None
     reference: Backend | None = None
     considered: tuple[Considered, ...] = ()
@@ -104,7 +106,8 @@ class Route:
 
 
 class ContextEstimate:
-    """Estimated tokens of the untouched request, and the lowest number of tokens that trimming can reach."""
+    """Estimated tokens of the request as the client sent it, and the lowest number of tokens to which trimming can
+    reduce it."""
 
     __slots__ = ("_least", "tokens")
 
@@ -181,8 +184,8 @@ class ContextPlan:
 
     @property
     def expected_tokens(self) -> int:
-        """The number of tokens that the sent input usually has. This number is billed if the backend reports no number
-        of input tokens."""
+        """The usual number of tokens of the input that is sent. If the backend reports no number of input tokens, this
+        number is billed."""
         attached = self.attached
         if attached is NOTHING_ATTACHED:
             return self.tokens_after

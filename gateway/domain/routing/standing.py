@@ -43,8 +43,8 @@ _Z = NormalDist().inv_cdf(0.95)
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """One judged answer of a backend. `predicted`: the probability that the backend's answer to the request is as good
-    as the reference's, before any correction by evidence."""
+    """One judged answer of a backend. `predicted`: the probability, before any correction by evidence, that the answer
+    is as good as the answer of the reference."""
 
     id: int
     predicted: float
@@ -61,8 +61,8 @@ class Judged:
 
     @property
     def relative(self) -> float:
-        """The score as it would be in a comparison with the reference: `score` + 1 − `baseline`. For a single rating,
-        this value may exceed 1."""
+        """The score as it would be if the answer had been compared with the reference's answer: `score` + 1 −
+        `baseline`. The result may exceed 1 if the score comes from one person's rating."""
         return self.score + 1 - self.baseline
 
     @property
@@ -160,7 +160,8 @@ class Watch:
 
 
 def shift_of(rows: Sequence[Judged], weights: Sequence[float], tau: float = TAU) -> float:
-    """The shift in log-odds that fits best to `rows`, found by Newton's method. The objective is strictly concave."""
+    """The shift in log-odds that fits `rows` best. Adding the shift to the log-odds of each predicted probability makes
+    the predictions fit the scores. The shift is found by Newton's method; the objective is strictly concave."""
     shift = 0.0
     odds = [logit(row.predicted) for row in rows]
     for _ in range(_STEPS):
@@ -184,6 +185,7 @@ def wilson(mean: float, n: float, z: float = _Z) -> tuple[float, float]:
 
 
 def _chance_below(mean: float, target: float, n: float) -> float:
-    """The probability that the true mean is below `target`, by the score test that Wilson's interval inverts."""
+    """The probability that the true mean is below `target`, given the measured `mean` of `n` scores. Computed by the
+    score test that belongs to Wilson's interval."""
     wanted = min(max(target, 0.01), 0.99)
     return NormalDist().cdf((target - mean) / math.sqrt(wanted * (1 - wanted) / n))

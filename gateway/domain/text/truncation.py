@@ -10,8 +10,8 @@ _DIGEST_BYTES = 16
 
 
 def cut(text: str, most: int) -> str:
-    """The first characters of `text`, at most `most` in total. If `text` is longer, a note about the cut is part of the
-    result."""
+    """The first characters of `text`. The result has at most `most` characters. If `text` is longer, the result
+    contains a note about the cut."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 

@@ -20,7 +20,7 @@ def visible(text: str, *, lines: bool = False) -> str:
 
 
 def visible_json(text: str) -> str:
-    """Like `visible`, for JSON. The values of the JSON stay the same."""
+    """Like `visible`, for a text that is JSON. The escaped text is JSON with the same values."""
     return _IN_TEXT.sub(_escaped, text)
 
 

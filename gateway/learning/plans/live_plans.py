@@ -37,8 +37,8 @@ INTERVAL_S = 5.0
 
 
 class PlanTrials:
-    """Applies the states of plans (on trial, live, previous) in one worker. If a change of a state is due, the first
-    worker that notices this stores the change, and all workers apply it."""
+    """Applies the stored states of plans (on trial, live, previous) in one worker. All workers do this. If a state must
+    change, the first worker that notices this stores the new state, and all workers apply it."""
 
     def __init__(
         self, database: Database, router: Router, fleet: Fleet, *, interval_s: float = INTERVAL_S, clock: Clock = time
@@ -100,8 +100,8 @@ class PlanTrials:
         return await asyncio.to_thread(read_plan, data, f"plan {id[:16]}")
 
     def outcomes(self, job: Sample, given: Sequence[StrategyAnswer], score: float) -> Mapping[str, Outcome]:
-        """Id of a plan → its outcome for the judged request `job`. A plan whose outcome the given answers do not show
-        is omitted. `given`, `score`: see `outcome`."""
+        """The outcomes of the plans for the judged request `job`, as id of a plan → outcome. A plan is omitted if its
+        outcome does not follow from the given answers. `given`, `score`: see `outcome`."""
         if not self._on_trial:
             return {}
         found = {id: outcome(plan, job, given, score, self._fleet) for id, plan in self._on_trial.items()}
@@ -110,12 +110,12 @@ class PlanTrials:
 
 
 def outcome(plan: Plan, job: Sample, given: Sequence[StrategyAnswer], score: float, fleet: Fleet) -> Outcome | None:
-    """The quality and cost that `plan` would have had for the judged request `job`.
+    """The quality and cost that `plan` would have had for the judged request `job`. The plan is followed as in serving:
+    it sees the answer of a backend only after it has called this backend, and each call adds to the cost.
 
-    The plan is followed as in serving: it sees the answer of a backend only after it has called that backend, and each
-    call counts in the cost. `given`: the answers that backends gave to the request. `score`: quality of any answer
-    other than the reference's. Returns None if the plan calls a backend that has no answer in `given`, if the fleet no
-    longer has the reference, or if the route has no target quality.
+    `given`: the answers that backends gave to the request. `score`: quality of every answer that is not the
+    reference's. None in three cases: the plan calls a backend without an answer in `given`; the fleet no longer has the
+    reference; the route has no target quality.
     """
     route, record = job.record.route, job.record
     assert route is not None
@@ -151,8 +151,8 @@ def outcome(plan: Plan, job: Sample, given: Sequence[StrategyAnswer], score: flo
 
 
 def _served(job: Sample, score: float) -> Outcome | None:
-    """The outcome of the decision that routing applied to the request `job`. None if that decision called neither the
-    reference nor the evaluated backend first."""
+    """The outcome of routing's own decision for the request `job`, whether this decision was applied or not. None if
+    the first backend of the decision is neither the reference nor the backend that is evaluated."""
     route, record = job.record.route, job.record
     assert route is not None
     costs = {one.backend: one.cost_pico or 0 for one in route.considered}

@@ -45,8 +45,8 @@ def body(connection: Connection, id: str) -> bytes:
 
 
 def stage(connection: Connection, data: bytes, now: float) -> str:
-    """Put the plan in `data` on trial, and retire the plan that was on trial before. Returns the id of the plan. If the
-    plan is already live or on trial, its state does not change."""
+    """Put the plan in `data` on trial. The plan that was on trial before is retired. Returns the id of the plan. If
+    this plan is already live or on trial, its state does not change."""
     id = hashlib.sha256(data).hexdigest()
     c = artefacts.c
     state = connection.scalar(select(c.state).where(c.id == id))
@@ -61,8 +61,8 @@ def stage(connection: Connection, data: bytes, now: float) -> str:
 
 
 def roll_back(connection: Connection, now: float, why: str) -> bool:
-    """Stop using the live plan, and use the previous one again. Returns False if the configured plan is in use, because
-    no plan has replaced it."""
+    """Stop using the live plan and use the previous plan again. Returns False if no plan is live, because the
+    configured plan is in use."""
     if not _move(connection, "live", "retired", now, why):
         return False
     _move(connection, "previous", "live", now, f"rolled back to: {why}")
@@ -99,8 +99,8 @@ def written(outcomes: Mapping[str, Outcome]) -> dict[str, Any]:
 
 
 def compared(connection: Connection, tried: str, live: str, since: float) -> tuple[Comparison, float]:
-    """Compare two plans, given by id, on the requests judged since `since`. Also returns the mean quality that routing
-    promised for these requests (1 if there are none)."""
+    """Compare two plans on the requests that were judged since `since`. `tried`, `live`: the ids of the plans. Returns
+    the comparison, and the mean quality that routing promised for these requests (1 if there are none)."""
     c = evidence.c
     rows = connection.execute(
         select(c.plans, c.target).where(c.at >= since, c.plans != "{}").order_by(c.id.desc()).limit(MOST)

@@ -76,8 +76,9 @@ def on_trial(found: Comparison) -> Literal["", "better", "refused"]:
 
 
 def to_roll_back(before: Comparison, target: float) -> bool:
-    """Whether the live plan is, with confidence, worse than the previous plan or below the quality `target`. `before`:
-    the previous plan (in place of a plan on trial) compared with the live plan."""
+    """Whether the live plan must be replaced by the previous plan. This is so if the measurements show with confidence
+    that the live plan is worse than the previous plan, or that its quality is below `target`. `before`: the comparison
+    of the two plans, with differences as previous plan minus live plan."""
     if before.pairs < LEAST:
         return False
     return before.quality[0] > TOLERANCE or before.live_quality[1] < target - TOLERANCE

@@ -8,7 +8,8 @@ from gateway.domain.request import CompletionRequest
 
 
 class Holdout:
-    """Selects the requests that the reference serves for comparison. The selection is random."""
+    """Selects at random the requests that the reference serves for comparison. This group of requests is called the
+    holdout."""
 
     def __init__(self, share: float) -> None:
         """`share`: share of requests to select, 0..1. Each selected request costs as much as the reference does."""

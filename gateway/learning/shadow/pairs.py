@@ -78,8 +78,8 @@ class Pair:
 
 
 class PairSettlement:
-    """Limits the total cost of all calls. The maximum cost of a call is held before the call. After the call, its
-    actual cost is booked."""
+    """Limits the total cost of all calls. Before a call, its maximum cost is held; after the call, its actual cost is
+    booked."""
 
     def __init__(self, limit_pico: int, prices: PriceList) -> None:
         self._left, self._prices = limit_pico, prices

@@ -71,8 +71,8 @@ def choices_of(answer: Answer, dialect: DialectName) -> Sequence[Mapping[str, An
 def sample(
     request: CompletionRequest, record: Record, answer: Answer, learned: Evidence, drawn: float
 ) -> Sample | None:
-    """The comparison to make; None if there is nothing to compare. `drawn`: a random number 0..1. For a request that
-    the reference served, it selects the backend to evaluate."""
+    """The comparison to make; None if there is nothing to compare. `drawn`: a random number 0..1. If the reference
+    served the request, this number selects the backend to evaluate."""
     route, attempt = record.route, answer.attempt
     if route is None or route.reference is None or attempt is None or not repeatable(request) or not answer.complete:
         return None
@@ -93,9 +93,9 @@ def sample(
 
 
 def repeatable(request: CompletionRequest) -> bool:
-    """Whether the request can safely be sent twice. A request that makes the provider act cannot: it uses tools that
-    the provider runs, or stores the response. Large requests and requests for several answers are not repeated either.
-    """
+    """Whether the request can safely be sent to a second backend. The result is false if the request makes the provider
+    do more than answer: run tools, or store the response. Large requests and requests for several answers are not
+    repeated either."""
     if not FACTS[request.dialect].repeatable or request.parallel != 1 or request.body.get("store"):
         return False
     if len(request.raw) > MOST_BYTES:
@@ -113,7 +113,7 @@ def plain(request: CompletionRequest) -> CompletionRequest:
 
 
 def _in_question(route: Route, served: str, drawn: float, learned: Evidence, team: str) -> tuple[Source, str | None]:
-    """(Source of the comparison, backend to evaluate). The backend is None if there is none to evaluate."""
+    """Two values: the source of the comparison, and the backend to evaluate (None if no backend is to be evaluated)."""
     assert route.reference is not None
     decided = route.decided
     if decided is not None:
@@ -126,9 +126,9 @@ def _in_question(route: Route, served: str, drawn: float, learned: Evidence, tea
 
 
 def _probed(route: Route, drawn: float, learned: Evidence, team: str) -> str | None:
-    """Select, by the random number `drawn`, one of the cheaper backends that routing did not choose. If the quality of
-    some of them was found to be below target, one of these is selected, because it may have recovered. Otherwise any of
-    them may be selected, because the assumed quality of any of them may be too low."""
+    """Select one of the cheaper backends that routing did not choose, by the random number `drawn`. If the quality of
+    some of these backends was found to be below target, one of them is selected, because it may have recovered.
+    Otherwise any cheaper backend may be selected, because its assumed quality may be too low."""
     able = [one for one in route.considered if _may_be_probed(one, route)]
     wanting = [one for one in able if learned.adjust(team, one.backend).margin]
     among = wanting or able
@@ -156,11 +156,12 @@ def promised(route: Route, backend: str, learned: Evidence, team: str) -> Promis
 
 
 def cascaded(record: Record, answer: Answer, learned: Evidence) -> Finding | None:
-    """Judge the first answer of a cascade by its later answers. This costs nothing in addition.
+    """Judge the first answer of a cascade by the later answers of the same cascade, which needs no further call. The
+    later answers are not judged, because they are not a random sample: whether a later backend is called depends on the
+    earlier answers.
 
-    Only the first answer is judged. Whether a later backend is called depends on the answers before it, so later
-    answers are not a random sample. If the cascade continued because the first answer was weak, the result has weight
-    0. It is stored only to show how often continuing was unnecessary.
+    If the cascade continued because the first answer was weak, the result has weight 0. Such a result is stored only to
+    show how often it was unnecessary to continue.
     """
     route, attempt, answers = record.route, answer.attempt, record.answers
     if route is None or attempt is None or len(answers) < 2:

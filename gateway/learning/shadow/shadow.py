@@ -86,8 +86,8 @@ class Shadows:
         return self._holdout.holdout(request)
 
     def offer(self, request: CompletionRequest, record: Record, answer: Answer) -> None:
-        """Offer a served answer for comparison. Whether the answer is selected depends on a hash; for an answer that is
-        not selected, nothing but this hash is computed. If the policy's share is 0, this method does nothing."""
+        """Offer a served answer for comparison. A hash decides whether the answer is selected. Nothing else is computed
+        for an answer that is not selected. If the policy's share is 0, this method does nothing."""
         if not record.answers and not record.tenant.policy.trials.share:
             return
         try:

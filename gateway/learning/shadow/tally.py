@@ -78,11 +78,12 @@ class Tally:
 
 
 def tally(pairs: Sequence[Pair], difficulty: Callable[[Pair], float | None], quality: float) -> Tally:
-    """Summarise `pairs`. `difficulty`: 0..1, or None outside the grader's domain. `quality`: minimum share of b's
-    answers that must be as good as a's.
+    """Summarise `pairs` by difficulty. `difficulty`: returns 0..1, or None for a prompt that the grader cannot judge.
+    `quality`: minimum share of b's answers that must be as good as a's answers.
 
-    Each bin has an interval for the share of b's answers that are as good as a's. b is adequate for the bin if the
-    lower end of this interval reaches `quality`, and inadequate if the upper end does not reach `quality`.
+    The prompts are divided into bins by difficulty. For each bin, an interval is computed for the share of b's answers
+    that are as good as a's. b is adequate for the bin if the lower end of the interval reaches `quality`. b is
+    inadequate if the upper end does not reach `quality`.
     """
     judged = [(pair, score) for pair in pairs if (score := pair.as_good) is not None]
     bins = tuple(_bins([(difficulty(pair), score) for pair, score in judged], quality))

@@ -14,7 +14,8 @@ from gateway.ledger.rows import MOST_PICO, TOKENS, Row, believable
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """The progress of a stream. `at`: Unix time of this progress in seconds; None if unknown."""
+    """How far a stream had come when its worker last recorded it. `at`: Unix time of the record in seconds; None if
+    unknown."""
 
     at: float | None
     chunks: int
@@ -36,14 +37,14 @@ class BackendPace(NamedTuple):
     """Maximum tokens of one answer; None if unknown."""
 
     def or_else(self, before: BackendPace) -> BackendPace:
-        """This pace. Values that are unknown in it are taken from `before`, an earlier record."""
+        """These figures. A figure that is unknown here is taken from `before`, which was recorded earlier."""
         frame_bytes = before.frame_bytes if self.frame_bytes == FIRST_FRAME_BYTES else self.frame_bytes
         return BackendPace(self.plain or before.plain, self.hidden or before.hidden, frame_bytes, self.most)
 
 
 def classes_of(usage: Usage) -> dict[str, Any]:
-    """Token class → tokens, for a mark in the journal. Classes without tokens are omitted. Empty if the number of input
-    tokens is unknown or a number is out of range."""
+    """The token counts in `usage`, for a mark (a record of a stream's progress) in the journal: token class → tokens.
+    Classes without tokens are omitted. Empty if the number of input tokens is unknown or a number is out of range."""
     counts = {name: getattr(usage, name) for name in TOKENS} if usage.all_input and believable(usage) else {}
     return {name: tokens for name, tokens in counts.items() if tokens}
 
@@ -59,13 +60,13 @@ def orphan(
     """The row of an attempt whose worker died. Its outcome is *interrupted*.
 
     `opened`: the row's first fields. `entry`: the attempt's *opened* line, with the input's `tokens` and, if there is a
-    price, its `source` and `prices`. Earlier versions wrote `pico` in place of `prices`: pico-dollars of the input and
-    of one output token. `mark`: the last known progress; it has the tokens that were delivered. `reported`: token class
-    → tokens that the backend had reported at a mark. `known`: the backend's speed. `ended_at`: Unix time at which the
-    worker died.
+    price, its `source` and `prices`. Earlier versions wrote `pico` instead of `prices`: pico-dollars of the whole
+    input, and of one output token. `mark`: the last known progress; it has the tokens that were delivered. `reported`:
+    token class → tokens that the backend had reported at a mark. `known`: the backend's speed. `ended_at`: Unix time at
+    which the worker died.
 
-    The backend may have generated tokens that were not delivered. Their number will never be reported. So they are
-    estimated at the highest likely speed, so that a hard budget is not overrun.
+    The backend may have generated tokens that were not delivered, and will never report how many. The number of these
+    tokens is estimated at the highest likely speed, so that a hard budget is not overrun.
     """
     called_at = opened["at"] + opened.get("waited_ms", 0) / 1000
     frame_bytes = FIRST_FRAME_BYTES if known is None else known.frame_bytes

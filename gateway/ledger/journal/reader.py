@@ -12,7 +12,7 @@ from gateway.ledger.journal import segments
 from gateway.ledger.journal.orphan import BackendPace, Mark, orphan
 from gateway.ledger.journal.segments import Segment
 from gateway.ledger.journal.slots import progress_of
-from gateway.ledger.rows import FIELDS, LEAST, TOKENS, Row, Values
+from gateway.ledger.rows import FIELDS, LEAST, TOKENS, Row, Values, with_class
 
 log = logging.getLogger(__name__)
 
@@ -26,8 +26,8 @@ _CLOSE = b'{"close":'
 
 
 class JournalReader:
-    """Reads one lane, the journal of one worker process, from `place` on. Reading a part twice is harmless, because a
-    row with a known id is ignored."""
+    """Reads the journal of one worker process from the position `place` on. Reading a part twice is harmless, because a
+    row whose id is already in the ledger is ignored."""
 
     def __init__(self, name: str, place: Place = (0, 0)) -> None:
         self.name, self.place = name, place
@@ -44,8 +44,8 @@ class JournalReader:
 
     @property
     def resume(self) -> Place:
-        """The position from which to read after a restart: that of the oldest open attempt, or else the end of what was
-        read."""
+        """The position from which the journal must be read after a restart: the beginning of the oldest attempt that
+        has not ended. If all attempts have ended, returns the end of the part that was read."""
         for place, _ in self.open.values():
             return place
         return self.place
@@ -53,7 +53,7 @@ class JournalReader:
     def read(self, found: list[Segment]) -> list[Values]:
         """Read the next piece of the segments `found`. Returns the rows of attempts that end in this piece.
 
-        `place` does not change when there is nothing to read. Raises OSError.
+        If there is nothing to read, `place` stays unchanged. Raises OSError.
         """
         for segment in found:
             number, position = self.place
@@ -77,9 +77,10 @@ class JournalReader:
         found, left = [], list[tuple[str, dict[str, Any], dict[str, Any]]]()
         for id, ((number, _), payload) in self.open.items():
             entry = orjson.loads(payload)
-            left.append(
-                (id, entry, dict(zip(self._fields[number], entry["open"], strict=False)) | entry.get("more", {}))
-            )
+            opened = dict(zip(self._fields[number], entry["open"], strict=False)) | entry.get("more", {})
+            if "class" in entry:
+                opened["traffic_class"] = entry["class"]
+            left.append((id, entry, opened))
         # The worker died after it opened the latest of these attempts, and before its next mark.
         ended_at = max([self._marked_at + MARK_S / 2, *(opened["at"] for _, _, opened in left)])
         for id, entry, opened in left:
@@ -104,7 +105,7 @@ class JournalReader:
                     id = payload[len(_OPEN) : payload.index(b'"', len(_OPEN))].decode()
                     self.open[id] = (segment.number, position), payload
                 elif payload.startswith(_CLOSE):
-                    rows.append(self._close(fields, orjson.loads(payload)["close"]))
+                    rows.append(self._close(fields, orjson.loads(payload)))
                 else:
                     self._mark(orjson.loads(payload))
             except (KeyError, TypeError, ValueError) as error:
@@ -123,7 +124,8 @@ class JournalReader:
             self._fields[segment.number] = fields
         return fields
 
-    def _close(self, fields: list[str], values: list[Any]) -> Values:
+    def _close(self, fields: list[str], entry: dict[str, Any]) -> Values:
+        values = entry["close"]
         usual = fields is FIELDS and LEAST <= len(values) <= len(fields)
         row = tuple(values) if usual else Row(**_ours(dict(zip(fields, values, strict=False))))
         id = row[0]
@@ -131,7 +133,7 @@ class JournalReader:
         if self._marks:
             self._marks.pop(id, None)
             self._reported.pop(id, None)
-        return row
+        return with_class(row, traffic_class) if (traffic_class := entry.get("class")) else row
 
     def _mark(self, entry: dict[str, Any]) -> None:
         if "mark" in entry:

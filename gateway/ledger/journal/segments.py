@@ -159,7 +159,7 @@ def read(segment: Segment, position: int) -> tuple[list[bytes], int]:
 
 
 def released(segment: Segment) -> bool:
-    """Whether the segment's worker has closed the segment. Also true if the segment does not exist."""
+    """Whether the worker that wrote the segment has closed it. Also true if the segment does not exist."""
     try:
         os.close(_share(segment))
     except FileNotFoundError:
@@ -183,8 +183,8 @@ def _share(segment: Segment) -> int:
 
 @contextmanager
 def ended(directory: Path, last: Segment) -> Iterator[bool]:
-    """Yield whether the worker whose lane ends with the segment `last` is dead. If the worker is dead, nothing can be
-    appended to the lane while this context is open."""
+    """Yield whether the worker whose journal ends with the segment `last` is dead. If it is dead, nothing can be
+    appended to this journal while the context is open."""
     try:
         fd = _share(last)
     except OSError:

@@ -83,8 +83,8 @@ class Slots:
         return self._words[_WORDS * number : _WORDS * (number + 1)]
 
     def give_back(self, number: int) -> None:
-        """Make slot `number` available again. Call it only after the attempt's end is in the journal: if the worker
-        dies before that, the slot is needed."""
+        """Make slot `number` available for another attempt. Call it only when the end of the slot's attempt is in the
+        journal: if the worker dies earlier, the slot shows how far the attempt had come."""
         self._free.append(number)
 
 

@@ -135,6 +135,8 @@ class Journal:
                 attempt.price_text = entry["prices"]
         if more := rows.asked(attempt, record):
             entry["more"] = more
+        if record.traffic_class:
+            entry["class"] = record.traffic_class
         if attempt.most_output is not None:
             entry["cap"] = attempt.most_output
         if attempt.service_tier:
@@ -188,11 +190,12 @@ class Journal:
             attempt.unpriced = unpriced_units(None if terms is None else terms.price, usage)
         decision = None if record.route is None else record.route.decided
         decided = None if decision is None else self._decided(attempt, decision, usage)
-        self._keep(opened.opening + rows.ending(attempt, record, usage, prices, decided), opened.slot)
+        self._keep(opened.opening + rows.ending(attempt, record, usage, prices, decided), record, opened.slot)
 
     def _decided(self, attempt: Attempt, decision: Decision, usage: Usage) -> rows.Decided | None:
-        """What routing decided for an answer that another backend gave (observe mode, outside the rollout, hold-out).
-        None if the attempt gave no complete answer to the client."""
+        """What routing decided for an answer that another backend gave. Another backend answers if the policy only
+        observes, or if the request is outside the rollout or in the comparison group. None if the attempt gave no
+        complete answer to the client."""
         if attempt.outcome != "ok" or attempt.kind:
             return None
         cost: float | None = 0
@@ -206,11 +209,11 @@ class Journal:
     def cached(self, record: Record, usage: Usage, saved_pico: int | None, outcome: Outcome = "ok") -> None:
         """Record an answer from the cache in the journal. `saved_pico`: the cost of the answer without the cache. A
         disk error does not raise."""
-        self._keep(rows.from_cache(record, usage, saved_pico, outcome), None)
+        self._keep(rows.from_cache(record, usage, saved_pico, outcome), record, None)
 
-    def _keep(self, values: rows.Values, slot: int | None) -> None:
+    def _keep(self, values: rows.Values, record: Record, slot: int | None) -> None:
         """Write a *closed* line. When the line has been written, `slot` can be used again."""
-        line = segments.encode({"close": values})
+        line = segments.encode({"close": values, "class": record.traffic_class})
         self._closed += 1
         if self._append(line):
             if slot is not None and self._slots is not None:
@@ -364,8 +367,8 @@ class Journal:
 
 
 def _newly_reported(opened: _Open) -> dict[str, int]:
-    """Token class → tokens that an open attempt has reported. Only the first call for an attempt returns them, later
-    calls return an empty dict."""
+    """Token class → tokens that the backend has reported so far for an open attempt. Only the first call for an attempt
+    returns them; each later call returns an empty dict."""
     if opened.reported is not None:
         return {}
     try:
@@ -385,8 +388,8 @@ def _unavailable(reason: str) -> LedgerUnavailable:
 
 
 def _at_most(price: Price, usage: Usage, attempt: Attempt) -> Usage:
-    """`usage` with the largest possible number of output tokens, if output costs money and the backend did not report a
-    usage."""
+    """The `usage` for which the attempt is priced. If output costs money and the backend reported no usage, the number
+    of output tokens is the largest possible one."""
     missing = (attempt.most_output or 0) - usage.all_output
     if price.every_tier or not usage.total or missing <= 0:
         return usage
@@ -398,7 +401,7 @@ def _at_most(price: Price, usage: Usage, attempt: Attempt) -> Usage:
 
 
 def _countable(price: Price, usage: Usage, attempt: Attempt, record: Record) -> bool:
-    """Whether an estimated usage can be priced. It cannot if audio or images were delivered, the backend reported no
-    tokens, and the output had no limit."""
+    """Whether a price can be computed for an estimated usage. This is impossible if audio or images were delivered, the
+    backend reported no tokens, and the output had no limit."""
     unbounded = FACTS[record.dialect].opaque and usage.total > 0 and attempt.most_output is None
     return not unbounded or price.every_tier or not (price.output or price.audio or price.image)

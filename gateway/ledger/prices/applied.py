@@ -29,7 +29,7 @@ def price_of(prices: str) -> Price:
 
 
 class Terms:
-    """A price, and the texts that rows with this price contain. The texts are made once for all attempts with the
+    """A price, and the texts about it that rows contain. The texts are made only once for all attempts with this
     price."""
 
     __slots__ = ("_above", "_text", "flat", "price", "source")

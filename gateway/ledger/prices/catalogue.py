@@ -81,8 +81,8 @@ class Provider(Section):
 
 
 class Weights(Section):
-    """An open model, whose weights can run on any server. Its capabilities other than text depend on how the server was
-    started."""
+    """An open model, whose weights can run on any server. Whether it accepts more than text depends on how its server
+    was started."""
 
     model: str
     window_tokens: int = Field(gt=0)
@@ -177,7 +177,8 @@ class Catalogue:
         return next((listed for reading in self._readings(backend) if (listed := self._spelt(*reading, on))), None)
 
     def named(self, name: str, on: date | None = None) -> ListedPrice | None:
-        """The entry named `provider/model`, or `model` if only one provider serves it; None if unknown."""
+        """The entry with the name `name`, written as `provider/model`. The provider may be omitted if only one provider
+        serves the model. None if there is no such entry."""
         provider, _, model = name.partition("/")
         exclusive = [(known, name) for known, facts in self.listing.providers.items() if facts.exclusive]
         return next(
@@ -221,7 +222,8 @@ class Catalogue:
         return next((w.window_tokens for w in self.listing.weights if fnmatchcase(name, w.model)), None)
 
     def _readings(self, backend: Backend) -> Iterator[tuple[str, str]]:
-        """Yield possible (provider, model) pairs of the backend: by its address, or else by its model's name."""
+        """Yield pairs (provider, model) that the backend may stand for. They follow from its address, or else from the
+        name of its model."""
         model = re.sub(backend.facts.beside_name, "", backend.model) if backend.facts.beside_name else backend.model
         host = urlsplit(backend.base_url).hostname or ""
         for provider, facts in self.listing.providers.items():
@@ -248,8 +250,8 @@ def _plain(name: str) -> str:
 
 
 def _spellings(name: str) -> Iterator[str]:
-    """Yield spellings of `name` in the order in which to look them up. The full name is first, because a dated model
-    may have a price of its own. Then comes the name without the date, or the base model of a fine-tuned model."""
+    """Yield the spellings of `name` to look up, in this order. The full name is first, because a dated model may have a
+    price of its own. The name without the date follows or, for a fine-tuned model, the name of its base model."""
     yield _plain(name)
     if name.startswith("ft:"):
         yield _plain(":".join(name.split(":")[:2]))

@@ -33,8 +33,8 @@ def discounted(price: Price, backend: Backend, provider: str, discounts: Iterabl
 
 
 def undiscounted(unit_pico: int, price_source: str) -> Decimal:
-    """The list price from which a row's unit price (pico-dollars per token) was computed. `price_source`: the row's
-    source of the price, which contains the discount."""
+    """The unit price (pico-dollars per token) before the discount. `unit_pico`: the price in a row. `price_source`: the
+    row's text about the source of the price, which names the discount."""
     _, less, rest = price_source.rpartition(LESS)
     if not less:
         return Decimal(unit_pico)
@@ -44,7 +44,7 @@ def undiscounted(unit_pico: int, price_source: str) -> Decimal:
 
 @dataclass(frozen=True, slots=True)
 class CreditUse:
-    """The state of a prepaid credit, in pico-dollars. `over_pico`: spend that exceeded the credit."""
+    """How much of a prepaid credit has been used, in pico-dollars. `over_pico`: spend beyond the credit."""
 
     credit: Credit
     used_pico: int

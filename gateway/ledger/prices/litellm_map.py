@@ -159,7 +159,8 @@ def own_file(changes: tuple[Change, ...], before: tuple[ListedPrice, ...], via: 
 
 
 def _latest(register: Catalogue) -> Iterator[ListedPrice]:
-    """Yield one entry of the gateway's list for each model name. If a name has several entries, the last of them."""
+    """Yield one entry of the gateway's list for each model name. If a name has several entries, the last entry is
+    used."""
     models = {listed.name: listed for listed in register.models if listed.provider in register.listing.providers}
     yield from models.values()
 
@@ -225,8 +226,8 @@ def listed_of(provider: str, model: str, facts: dict[str, Any], today: date) -> 
 
 
 def _beyond(facts: dict[str, Any], tier: str) -> dict[str, Any] | None:
-    """The price of long calls at `tier` (a suffix of keys in the map). None if the map has no such price. Raises
-    ValueError."""
+    """The price of long calls at the service tier `tier`, which is a suffix of keys in the map. None if the map has no
+    price for long calls. Raises ValueError."""
     above = min((int(match[1]) for name in facts if (match := _ABOVE.match(name))), default=None)
     if above is None or (part := _whole(_classes(facts, f"_above_{above}k_tokens{tier}"))) is None:
         return None
@@ -299,7 +300,7 @@ def _same(name: str, ours: ListedPrice, was: Any, now: Any) -> bool:
 
 
 def _covered(was: Any, now: Any) -> bool:
-    """Whether `was` has the same values as `now` in all fields that are set in `now`."""
+    """Whether `was` already has the values of `now`. Only fields that are set in `now` are compared."""
     if isinstance(now, Classes) and isinstance(was, Classes):
         return all(_covered(getattr(was, name), value) for name, value in now if value is not None)
     return bool(was == now)

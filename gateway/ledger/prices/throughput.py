@@ -43,8 +43,8 @@ async def follow(database: Database, backends: Sequence[Backend], prices: PriceB
 
 
 def measured(connection: Connection, backends: Iterable[Backend], now: float) -> dict[str, Decimal]:
-    """Backend → tokens per second during the busy time of the last 15 minutes. The value is a mean with the configured
-    or assumed throughput (see `PRIOR_S`). Backends without attempts are omitted.
+    """Backend → tokens per second during the busy time of the last 15 minutes. The value is a weighted mean of this
+    measurement and the configured or assumed throughput (see `PRIOR_S`). Backends without attempts are omitted.
 
     Output tokens have weight 1 and input tokens 0.1, as in a machine's price. Time with several concurrent attempts
     counts once, so that the costs of all rows add up to the price of the busy time.
@@ -69,8 +69,8 @@ def busy_s(spans: Iterable[tuple[float, float]]) -> float:
 
 
 def _attempts(connection: Connection, backend: str, since: float) -> list[tuple[float, float, Decimal]]:
-    """(Begin, end, weighted tokens) of each attempt of `backend` since `since`. Times are Unix seconds. At most
-    `MOST_ATTEMPTS` attempts, the latest ones."""
+    """(Begin, end, weighted tokens) of each attempt of `backend` since `since`. Times are Unix seconds. If there are
+    more than `MOST_ATTEMPTS` attempts, only the latest `MOST_ATTEMPTS` are returned."""
     c = ledger.c
     sent = (
         c.input_tokens + c.cached_tokens + c.cache_write_5m_tokens + c.cache_write_1h_tokens

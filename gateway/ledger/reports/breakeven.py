@@ -64,13 +64,14 @@ class Comparison:
 
     @property
     def needed(self) -> Decimal:
-        """Share of a machine's capacity. If the traffic uses more than this share, the machine is cheaper than the API.
-        A value above 1 means that the API is always cheaper."""
+        """The share of a machine's capacity above which the machine is cheaper than the API. A value above 1 means that
+        the API is always cheaper."""
         return self.machine.hour_pico * self.load.tokens / (self.machine.tokens_per_second * 3600 * self.load.cost_pico)
 
     @property
     def utilisation(self) -> Decimal:
-        """The share that the traffic would use of the total capacity of the machines that it needs."""
+        """The share of the machines' total capacity that the traffic would use. As many machines count as the traffic
+        needs."""
         return self.load.tokens / (self.machine.tokens_per_second * 3600 * self.hours * self.machines)
 
     @property
@@ -112,7 +113,7 @@ def loads(
     connection: Connection, since: float, until: float, *, team: str | None = None, pattern: str = ""
 ) -> list[Load]:
     """The traffic of each hosted model that had costs in `[since, until)` (Unix seconds), most expensive first.
-    `pattern`: only models whose name contains it."""
+    `pattern`: a text; only models with this text in their names are returned."""
     c = entries.c
     hour = column(entries, "hour", sqlite=connection.dialect.name == "sqlite").label("hour")
     sent = (

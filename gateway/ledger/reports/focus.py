@@ -152,8 +152,8 @@ def as_parquet(found: list[dict[str, Any]]) -> bytes:
 
 
 def _parts(facts: dict[str, Any], cost_pico: int) -> list[Part]:
-    """The cost, divided by token class. If the division is no longer known, as in rolled-up rows, the result is one
-    part."""
+    """The cost, divided by token class. If the costs of the classes are unknown or do not add up to `cost_pico`, as in
+    rolled-up rows, the result is one part with the whole cost."""
     source = str(facts["price_source"])
     if facts["kind"] == IDLE:
         return [Part("idle", "Idle Machine Time", "Hours", int(facts["count"]), cost_pico, Decimal(cost_pico))]

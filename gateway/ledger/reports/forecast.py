@@ -160,8 +160,9 @@ class _Paths:
         self._drift = 0.0 if cell_s < HOUR_S else _DRIFT if self._season == _WEEK else _NO_WEEK
 
     def draw(self, ahead: float, left: int | None, random: Random) -> tuple[list[float], list[float]]:
-        """Simulate the next `ahead` cells many times. Returns two lists, each sorted over all simulations: the spend,
-        and the number of cells after which `left` is spent (inf: `left` is not spent in these cells)."""
+        """Simulate the next `ahead` cells many times. Returns two lists. The first contains the spend in each
+        simulation, sorted. The second contains the number of cells after which `left` is spent in each simulation,
+        sorted; inf if `left` is not spent in these cells."""
         steps = range(math.ceil(ahead / self._block))
         widths = [min(self._block, ahead - step * self._block) for step in steps]
         planned = [
@@ -202,7 +203,8 @@ class _Paths:
         return found
 
     def _expected(self, begin: float, width: float) -> float:
-        """The profile's spend in `width` cells, of which the first begins `begin` cells after now."""
+        """The spend that the profile expects in `width` cells. The first of these cells begins `begin` cells after
+        now."""
         return self._until(begin + width) - self._until(begin)
 
     def _until(self, cell: float) -> float:

@@ -121,8 +121,9 @@ def _hours(seen: list[int], price: PriceEntry, last: int) -> Iterator[int]:
 
 
 def _row(connection: Connection, backend: Backend, price: PriceEntry, hour: int) -> Row | None:
-    """The idle row with which the total cost of `hour` is equal to the machine's hourly price. Its cost is negative if
-    the total was higher than the price. None if the total is already equal, or if the hour is not booked."""
+    """The row with which the cost of `hour` equals the machine's hourly price. Its cost is the part of the price that
+    attempts have not used (idle cost); it is negative if attempts cost more than the price. None if no correction is
+    needed, or if the hour is not booked."""
     c, start = entries.c, float(hour * HOUR_S)
     ours = [c.backend == backend.name, c.at >= start, c.at < start + HOUR_S]
     asked = [*ours, c.kind != IDLE, c.outcome != "failed"]

@@ -38,7 +38,8 @@ class Sums:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """What invoice and ledger have for one request id, or for one model on one day (`2026-01-31 gpt-4o`)."""
+    """The figures of the invoice and of the ledger for the same thing: one request id, or one model on one day (such as
+    `2026-01-31 gpt-4o`)."""
 
     name: str
     invoiced: Sums | None

@@ -209,8 +209,8 @@ def _lines(
 def _alike(
     connection: Connection, which: ColumnElement[bool], group: Sequence[ColumnElement[Any]]
 ) -> dict[tuple[str, ...], int]:
-    """Number of requests in rolled-up rows, by group. One `request_id` of a rolled-up row stands for as many requests
-    as its column `alike` says."""
+    """Number of requests in rolled-up rows, by group. A rolled-up row stands for several requests that share one
+    `request_id`; the column `alike` contains their number."""
     c = entries.c
     named = [column.label(f"g{number}") for number, column in enumerate(group)]
     asked = and_(which, c.alike > 0, c.kind.not_in(_NO_REQUESTS))
@@ -233,8 +233,8 @@ def _sum(what: ColumnElement[Any] | int, *conditions: ColumnElement[bool]) -> Co
 
 
 def _readable(lines: list[Line], by: tuple[str, ...]) -> list[Line]:
-    """Lines with readable groups: days are dates, and the cache has a name. A combination of tags becomes one line for
-    each tag."""
+    """The lines with groups in the form for people: days become dates, and answers from the cache get a name. If a
+    group is a combination of tags, it becomes one line for each tag."""
     merged: dict[tuple[str, ...], Line] = {}
     for line in lines:
         for group in written(by, line.group):

@@ -34,8 +34,8 @@ _SERVED = ("ok", "interrupted")
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One team's savings. `saved_pico` is baseline minus cost, and may be negative. It is None if no reference has a
-    price."""
+    """The savings of one team. `saved_pico` is the cost that a single reference backend would have had (the baseline)
+    minus the actual cost. It may be negative, and is None if no reference has a price."""
 
     team: str
     reference: str
@@ -51,8 +51,8 @@ class Statement:
 
 
 def reference_of(policy: Policy, backends: Sequence[Backend], prices: PriceList) -> Backend | None:
-    """The backend that would have served all requests of a team without routing. None if no backend has a price above
-    0."""
+    """The backend with which savings are computed: it would have served all requests of the team without routing. None
+    if no backend has a price above 0."""
     rule = policy.rule("auto")
     named = rule.reference if isinstance(rule, ModelRule) else rule
     wanted = rule.candidates if isinstance(rule, ModelRule) and rule.candidates else ()
@@ -179,7 +179,8 @@ def _served(which: ColumnElement[bool]) -> Any:
 
 
 def _flat(price: Price) -> Price:
-    """`price` without its price for long calls. Used for sums of many calls, because such a sum is not a long call."""
+    """`price` without its price for long calls. It is used for the token sums of many calls, because a sum is not a
+    single long call."""
     return Price(price.input, price.output, price.cached_input, reasoning=price.reasoning)
 
 

@@ -130,8 +130,9 @@ def _cost(rows: Sequence[Row]) -> int | None:
 
 
 def _since(first: Row, row: Row, after_ms: float | None) -> float | None:
-    """Milliseconds from the start of the request to a moment of the attempt in `row`. `first`: the request's first row.
-    `after_ms`: milliseconds from the start of the attempt's call to the moment; None if there was no such moment."""
+    """Milliseconds from the start of the request to some moment in the attempt of `row`. `first`: the first row of the
+    request. `after_ms`: milliseconds from the start of the attempt's call to this moment. If the moment did not occur,
+    `after_ms` and the result are None."""
     return None if after_ms is None else round((row.called_at - first.at) * 1000 + after_ms, 3)
 
 

@@ -58,7 +58,8 @@ def following(before: bytes, entry: bytes) -> bytes:
 
 
 def linked(head: Head, rows: Sequence[Values]) -> tuple[list[Values], Head]:
-    """`rows`, each with its number and hash appended, and the new head of the chain."""
+    """Append the number and the hash in the chain to each of `rows`. Returns the rows, and the new head (newest entry)
+    of the chain."""
     seq, last, chained = head.seq, head.hash, []
     for row in rows:
         seq += 1

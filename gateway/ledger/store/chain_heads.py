@@ -42,7 +42,8 @@ class ChainHeads:
         self._anew = self._resumed = False
 
     def extended(self, connection: Connection, rows: Sequence[Values]) -> tuple[list[Values], Head]:
-        """Link `rows` to the chain, for the caller to insert in the same transaction. Raises ChainForked."""
+        """Link `rows` to the hash chain and return them with the new head of the chain. The caller must insert the rows
+        in the same transaction. Raises ChainForked."""
         before = self._current(connection)
         chained, head = linked(before, rows)
         self._move(connection, before, head)
@@ -68,10 +69,11 @@ class ChainHeads:
         self._head, self._anew = head, False
 
     def lost(self, *, fork: bool = False) -> None:
-        """Read the head again before the next entry, because it is unknown whether the last transaction was committed.
+        """Forget the head (the newest entry of the chain), because it is unknown whether the last transaction was
+        committed. The head is read again before the next entry.
 
-        `fork`: begin another chain. First, the head of the old chain is written to the anchor file. So entries that
-        others append to the old chain are detected. Raises OSError or ValueError if writing the file fails.
+        `fork`: begin another chain. First, the head of the old chain is written to the anchor file. Entries that others
+        append to the old chain later can then be detected. Raises OSError or ValueError if writing the file fails.
         """
         try:
             if fork:
@@ -123,8 +125,8 @@ class ChainHeads:
         return found
 
     def _found(self, connection: Connection) -> Head | None:
-        """The head of the chain that the anchor file names. None if the database does not have this chain, or if the
-        chain does not match the file."""
+        """The head of the chain that is named in the anchor file. None if the database does not contain this chain, or
+        if its rows do not match the file."""
         try:
             known = anchor.read(self._path)
         except ValueError as error:

@@ -113,8 +113,8 @@ class EndUsers:
 def forget(connection: Connection, name: str, pseudonyms: Pseudonyms, now: float) -> tuple[str, int]:
     """Erase an end user's name. `name`: the name as clients write it, or its pseudonym.
 
-    Returns the pseudonym and the number of erased names. If a later request contains the name, it is not stored again.
-    The ledger's rows keep the pseudonym, so that the hash chain stays valid.
+    Returns the pseudonym and the number of erased names. The name is not stored again, even if a later request contains
+    it. The ledger's rows keep the pseudonym, so that the hash chain stays valid.
     """
     pseudonym = name if name.startswith(PREFIX) else pseudonyms.of(name)
     named_by = connection.execute(

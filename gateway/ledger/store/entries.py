@@ -35,8 +35,8 @@ _alone = _raw.subquery("alone")
 
 
 def of(connection: Connection) -> Any:
-    """The table of entries to read: `entries`. As long as no row is rolled up, it has the raw rows only, because
-    reading these takes half the time."""
+    """The table from which reports read: `entries`. As long as no rows were replaced by sums, returns the table of raw
+    rows instead, because this table can be read in half the time."""
     rolled_up = connection.execute(select(ledger_sums.c.rollup).limit(1)).first()
     return _alone if rolled_up is None else entries
 

@@ -101,8 +101,9 @@ def read(connection: Connection, team: str, backend: str, since: float) -> list[
 
 
 def escalations(connection: Connection, since: float) -> dict[tuple[str, str], tuple[int, float]]:
-    """(Team, backend) → two figures about escalated answers that were compared with the answer of the stronger backend:
-    their number, and the share that agreed with it. An escalation was not needed if the answers agreed."""
+    """Figures about escalated answers, by team and backend. An answer is escalated if it was weak, so that a stronger
+    backend was called. Both answers were then compared. The figures are the number of comparisons, and the share in
+    which both answers agreed, so that the escalation was not needed."""
     c = evidence.c
     found = connection.execute(
         select(c.team, c.backend, func.count(), func.avg(c.score))

@@ -19,11 +19,11 @@ def insert_once(
     rows: Sequence[tuple[Any, ...]],
     rest: Mapping[str, str | int | None] = MappingProxyType({}),
 ) -> int:
-    """Insert those of `rows` whose primary key is not in `table`. Returns the number of inserted rows.
+    """Insert the rows whose primary key is not in `table` yet. Returns the number of inserted rows.
 
-    A row has the values of `fields`. `rest`: values of further columns, the same in all rows. The statement is SQL
-    text, because SQLAlchemy's own statement takes twice the CPU time per row, and every request is a row. The values of
-    `rest` are part of the text, because binding None and booleans is slow in SQLite's driver.
+    Each row in `rows` has the values of `fields`. `rest`: further columns with one value for all rows. The statement is
+    SQL text, because SQLAlchemy's own statement takes twice the CPU time per row, and every request is a row. The
+    values of `rest` are part of the text, because binding None and booleans is slow in SQLite's driver.
     """
     if not rows:
         return 0

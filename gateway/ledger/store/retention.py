@@ -94,7 +94,8 @@ class Retention:
         return None
 
     def _old_of(self, connection: Connection, start: Head, cutoff: float, now: float) -> _Batch | None:
-        """The oldest remaining rows of a chain. They end before the first row that is not old or that follows a gap."""
+        """The oldest rows of a chain that can be replaced by sums. They end before the first row that is not old
+        enough, or before the first gap in the numbers. None if there are no such rows."""
         seq, hash = ledger.c.chain_seq, ledger.c.chain_hash
         found = connection.execute(
             select(*_ROW, seq, hash).where(ledger.c.chain == start.chain).order_by(seq).limit(BATCH)
@@ -145,8 +146,8 @@ class Retention:
 
 
 def old(cutoff: float, now: float) -> ColumnElement[bool]:
-    """Condition for rows to remove: rows older than `cutoff`, and rows more than a day in the future, whose time is
-    wrong."""
+    """Condition for the rows to remove: rows older than `cutoff`, and rows that are dated more than a day in the
+    future, because their time is wrong."""
     return or_(ledger.c.at < cutoff, ledger.c.at > now + DAY_S)
 
 
@@ -161,8 +162,8 @@ def _parts(ids: Sequence[str]) -> list[Sequence[str]]:
 
 
 def _removable(connection: Connection, rows: list[Row]) -> list[Row]:
-    """`rows` up to the first row that supersedes a remaining row. That row must stay: without it, the superseded row
-    would count again."""
+    """The beginning of `rows` that may be removed. It ends before the first row that supersedes a row that stays. If
+    the superseding row were removed, the superseded row would count again."""
     gone: set[str] = set()
     for number, row in enumerate(rows):
         if row.supersedes and row.supersedes not in gone:
@@ -189,8 +190,8 @@ def _hash_before(connection: Connection, start: Head, first: int) -> bytes | Non
 
 
 def _split(connection: Connection, requests: set[str]) -> set[str]:
-    """Those of `requests` that still have rows in the ledger or in earlier sums after the batch's rows were deleted.
-    These requests keep their ids in the new sums, so that each request counts once."""
+    """Those of `requests` that still have rows in the ledger or in earlier sums, after the rows of the batch have been
+    deleted. In the new sums, these requests keep their ids, so that each of them counts once."""
     found: set[str] = set()
     for part in _parts(sorted(requests)):
         for table in (ledger, ledger_sums):

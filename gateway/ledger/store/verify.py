@@ -58,8 +58,8 @@ class Verdict:
 
 
 class _Step(NamedTuple):
-    """One entry of a chain, or a range of entries whose rows were removed. It has the hashes before and after the entry
-    or range. `first`, `seq`: first and last number of the range."""
+    """One entry of a chain, or several consecutive entries whose rows were replaced by sums. `first`, `seq`: the first
+    and the last number of these entries. The object also has the hashes before and after them."""
 
     what: Literal["row", "rollup", "removed"]
     first: int

@@ -265,8 +265,9 @@ class Writer:
         self._fresh += map(Row.of, fresh)
 
     def _commit(self, rows: Sequence[Values], lanes: Sequence[JournalReader], replay: bool) -> Sequence[Values]:
-        """Insert those of `rows` that are new, linked to the chain, and return them. Without `replay`, raises _Twice if
-        a row is not new."""
+        """Insert the rows that are not in the ledger yet, linked to the chain, and return them. `replay`: whether some
+        rows may already be in the ledger. If `replay` is false, raises _Twice for a row that is already in the ledger.
+        """
         with self._database.begin() as connection:
             if replay:
                 unique = {row[0]: row for row in reversed(rows)}  # the first row with an id counts
@@ -303,7 +304,8 @@ class Writer:
         return fresh
 
     def _bury(self, lane: JournalReader, files: list[Segment]) -> None:
-        """Save the open attempts of a dead worker, delete its journal, and record that the worker is drained."""
+        """Save the open attempts of a dead worker in the ledger, delete its journal, and record that all its spend is
+        in the ledger (drained)."""
         progress = slots.path_of(self._directory, lane.name)
         self._save(lane.orphans(slots.read(progress)), [lane], replay=True)
         with self._database.begin() as connection:

@@ -38,9 +38,9 @@ class Affinity:
         return prefix_of(request, tenant.key.lineage, session)
 
     def arrange(self, candidates: list[Candidate], prefix: Prefix | None, input_tokens: int) -> list[Candidate]:
-        """The candidates, with the replicas of each group (interchangeable backends) in their calling order. All
-        replicas of a group get the cost of the group's first replica. So, whenever a group is cheapest, its first
-        replica is chosen."""
+        """The candidates, in which the replicas of each group are in their calling order. A group is a set of
+        interchangeable backends. All replicas of a group get the cost of the group's first replica, so that the first
+        replica is chosen whenever the group is cheapest."""
         if prefix is None or not self._groups:
             return candidates
         together: dict[tuple[str, str, str], list[int]] = {}
@@ -65,7 +65,8 @@ class Affinity:
         return arranged
 
     def keep(self, route: Route, prefix: Prefix | None, candidates: Sequence[Candidate]) -> Route:
-        """Put the backend that began a tool loop first, and busy backends last. Changes and returns `route`."""
+        """Reorder the backends of `route`: the backend that began a tool loop comes first, and busy backends come last.
+        Changes and returns `route`."""
         route.prefix = prefix
         busy = [each.backend for each in candidates if each.cause == "busy"]
         holder = self.sessions.holder(prefix) if prefix is not None else ""

@@ -51,8 +51,8 @@ class Replica(NamedTuple):
 
 
 def group_of(backend: Backend) -> tuple[str, str, str]:
-    """A value that is equal for interchangeable backends. These have the same model and tier, and either all run on
-    machines with an hourly price, or all have the same price."""
+    """A value that is equal for interchangeable backends. Backends are interchangeable if they have the same model and
+    tier, and if their prices are equal or all of them run on machines with an hourly price."""
     price = backend.price
     own = price is not None and bool(price.machine_hour_usd)
     return backend.model, backend.tier, "machine" if own else f"{backend.kind} {price!r}"
@@ -64,8 +64,9 @@ def order(
     """The replicas in their calling order.
 
     `key`: identifies the conversation. `input_tokens`: length of the prompt. `overload`: maximum load of a replica, as
-    a multiple of the mean load. `on_demand`: share of conversations that use spot machines only as a fallback. So
-    machines that are not spot machines always have some traffic, and can take over when spot machines end.
+    a multiple of the mean load. `on_demand`: share of conversations that use spot machines (which the cloud may stop at
+    any time) only as a fallback. With it, the other machines always have some traffic and can take over when spot
+    machines are stopped.
     """
     place = _place(key)
     if _keeps_off_spot(replicas, place, on_demand):
@@ -84,8 +85,8 @@ def _order(replicas: Sequence[Replica], place: int, input_tokens: int, overload:
 
 
 def affine(replicas: Sequence[Replica], place: int, overload: float) -> Replica:
-    """The first replica, clockwise from the point `place` (64 bits), whose load with one more request would stay within
-    `overload` times the mean load."""
+    """The replica for the conversation at the point `place` (64 bits) of the circle. It is the first replica clockwise
+    that can take one more request without exceeding `overload` times the mean load."""
     known = {each.backend.name: each for each in replicas}
     bounds = _bounds(known, overload)
     points, names = circle(tuple(sorted(known)))
@@ -117,11 +118,11 @@ def _place(key: bytes) -> int:
 
 
 def _keeps_off_spot(replicas: Sequence[Replica], place: int, on_demand: float) -> bool:
-    """Whether the conversation at `place` avoids spot machines. The result is random, but always the same for a
-    conversation.
+    """Whether the conversation at the point `place` of the circle avoids spot machines. The result is random, but
+    always the same for one conversation. `on_demand`: share of the conversations that avoid spot machines.
 
-    `place`: the conversation's point on the circle. `on_demand`: share of conversations that avoid spot machines. The
-    point is multiplied by a constant first. Otherwise, all of these conversations would be neighbours on the circle.
+    The point is multiplied by a constant first. Otherwise, the conversations that avoid spot machines would be
+    neighbours on the circle.
     """
     spot = sum(each.backend.spot for each in replicas)
     return 0 < spot < len(replicas) and (place * 0x9E3779B97F4A7C15 & 2**64 - 1) / 2**64 < on_demand

@@ -44,8 +44,8 @@ _MOST_CHARACTERS = 4096
 
 @dataclass(slots=True)
 class Warm:
-    """The prefix of a session that one backend has in its cache. `tokens`: its length. `lengths`: the lengths of its
-    turns in characters."""
+    """The prefix (beginning of the prompt) of a session that one backend has in its cache. `tokens`: length of the
+    prefix. `lengths`: the lengths of its turns in characters."""
 
     tokens: int
     until: float
@@ -77,23 +77,22 @@ class Sessions:
         self._counts = {"stayed": 0, "warm": 0}
 
     def warm_tokens(self, prefix: Prefix, backend: Backend, input_tokens: int) -> int:
-        """Number of the `input_tokens` that `backend` is expected to read from its cache.
-
-        If the conversation still begins with the prefix that the backend has read, this is the length of the prefix
-        times the share that the backend has reported as cached so far.
-        """
+        """The number of `input_tokens` that `backend` is expected to read from its cache. It is 0 if the conversation
+        no longer begins with the prefix that the backend has read. Otherwise it is the length of this prefix, times the
+        share of such tokens that the backend has reported as cached so far."""
         return round(self._remembered(prefix, backend, input_tokens) * self._read.get(backend.name, 1.0))
 
     def warmest(self, prefix: Prefix, input_tokens: int) -> int:
-        """Expected cached tokens of the prompt at the backend that has the most of them in its cache."""
+        """The number of `input_tokens` that are expected to be in the cache of a backend, for the backend that has the
+        most of them."""
         session = self._known.get(prefix.session)
         if session is None:
             return 0
         return max([self._kept_of(warm, prefix, input_tokens) for warm in session.warm.values()], default=0)
 
     def holder(self, prefix: Prefix) -> str:
-        """The backend that must continue the session, because its answer called tools and the request has their
-        results. Empty if any backend may continue the session."""
+        """The backend that must continue the session: it has called tools, and the request contains the results of
+        these calls. Empty if any backend may continue the session."""
         if not prefix.in_tool_loop:
             return ""
         session = self._known.get(prefix.session)

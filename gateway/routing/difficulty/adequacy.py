@@ -25,8 +25,8 @@ _ROW: dict[Gap, int] = {"below": 0, "near": 1}
 
 
 def gap(backend: Backend, reference: Backend, cost_pico: int | None, reference_pico: int | None) -> Gap:
-    """How much weaker the backend is than `reference`. The tiers decide. If the tiers are equal and the backend is
-    hosted, the costs decide."""
+    """How much weaker `backend` is than `reference`. Their tiers decide. If the tiers are equal and `backend` is
+    hosted, their costs decide."""
     if backend.name == reference.name or backend.same_model(reference):
         return "equal"
     below = RANK[reference.tier] - RANK[backend.tier]
@@ -49,17 +49,18 @@ class Adequacy:
         self._cutoffs = curves.cutoffs.tolist()
 
     def of(self, gap: Gap, difficulty: float) -> float:
-        """Probability that the answer of a backend with this gap is as good as the reference's, at this difficulty. For
-        an equal backend, the probability is 1 by definition."""
+        """Probability that the answer of a backend is as good as the reference's. `gap`: how much weaker the backend is
+        than the reference. If there is no gap, the probability is 1 by definition. `difficulty`: of the request, 0..1.
+        """
         if gap == "equal":
             return 1.0
         intercept, slope = self._coefficients[_ROW[gap]]
         return float(1 / (1 + math.exp(-(intercept + slope * _standard(difficulty)))))
 
     def enough(self, gap: Gap, difficulty: float, loss: float, learned: Learned = NOTHING) -> bool:
-        """Whether a backend with this gap may serve a request of this difficulty. `loss`: share of answers that may be
-        worse than the reference's. `learned`: evidence from the team's own answers. It has the same effect as an easier
-        or harder request."""
+        """Whether a backend may serve a request of this `difficulty`. `gap`: how much weaker the backend is than the
+        reference. `loss`: share of answers that may be worse than the reference's. `learned`: evidence from the team's
+        own answers, which has the same effect as an easier or harder request."""
         loss *= 1 - learned.margin
         if gap == "equal":
             return not learned.n or learned.adequacy(1.0) >= 1 - loss
@@ -72,6 +73,6 @@ class Adequacy:
 
 
 def _standard(difficulty: float) -> float:
-    """The standardised score from which the difficulty was computed."""
+    """The score, in standard deviations from its mean in training, from which the difficulty was computed."""
     kept = min(max(difficulty, 1e-13), 1 - 1e-13)
     return math.log(kept / (1 - kept))

@@ -156,8 +156,8 @@ def _count(hashed: U64, bits: int) -> tuple[NDArray[np.int64], NDArray[np.int64]
 
 
 def _vocabulary(words: Iterable[str]) -> NDArray[np.int64]:
-    """Hashes of the longer words, which show a text's language and field. If there are none, hashes of the short
-    words."""
+    """Hashes of the longer words, which show a text's language and field. If the text has no longer words, returns
+    hashes of the short words."""
     distinct = {word for word in words if len(word) > 1}
     chosen = {word for word in distinct if len(word) > 3} or distinct
     joined = np.frombuffer(f" {' '.join(sorted(chosen))} ".encode("utf-8", "replace"), np.uint8)[:_MOST_BYTES]

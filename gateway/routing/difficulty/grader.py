@@ -31,7 +31,7 @@ _OUTSIDE = Grade(0.5, abstained=True)
 
 
 class Grader:
-    """Grades texts with one classifier. The same text always gets the same grade."""
+    """Grades the difficulty of texts with one classifier. The same text always gets the same grade."""
 
     def __init__(self, artefact: Artefact) -> None:
         self.artefact = artefact
@@ -52,8 +52,8 @@ class Grader:
     def grade_turns(
         self, turns: Sequence[Turn], needs: frozenset[str] = frozenset(), owner: str | None = None
     ) -> Grade:
-        """The difficulty of the hardest recent user turn. Abstains from requests with tools, images or files, because
-        such requests were not measured.
+        """The difficulty of the hardest recent user turn. The grader abstains from requests with tools, images or
+        files, because no requests of these kinds were measured.
 
         `needs`: capabilities that the request needs. `owner`: grades are cached per owner, so that response times
         reveal nothing about other owners' prompts.
@@ -82,8 +82,8 @@ class Grader:
         return grade
 
     def score(self, features: Features) -> float:
-        """A score of difficulty. It estimates how much better the strong tier answers the prompt than the weak tier,
-        minus about half the mean difference for prompts of the same kind."""
+        """A score of difficulty. The score estimates a gain: how much better the strong tier answers the prompt than
+        the weak tier. From this gain, about half the mean gain for prompts of the same kind is subtracted."""
         return self.artefact.scorer.score(features)
 
     def outside(self, text: str, features: Features) -> str:
@@ -96,13 +96,13 @@ class Grader:
         return "unknown words" if self.coverage(features) < support.least_coverage else ""
 
     def strangeness(self, features: Features) -> float:
-        """How far the lexical counts are from the mean in training: root mean square, in standard deviations. High for
-        code, logs and data."""
+        """How much the text differs from the training prompts: the distance of its lexical counts from their means in
+        training (root mean square, in standard deviations). The distance is large for code, logs and data."""
         standard = self.artefact.scorer.standard(features.lexical)[:COUNTS]
         return math.sqrt(float(standard @ standard) / len(standard))
 
     def coverage(self, features: Features) -> float:
-        """Share of the text's longer words that occurred in training; 0 for a text without words."""
+        """Share of the text's longer words that occurred in the training prompts. 0 if the text has no words."""
         return float(self._vocabulary[features.vocabulary].mean()) if len(features.vocabulary) else 0.0
 
 

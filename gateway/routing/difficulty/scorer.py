@@ -42,8 +42,8 @@ class Scorer:
         return standard
 
     def score(self, features: Features) -> float:
-        """A score of difficulty. It estimates how much better the strong tier answers the prompt than the weak tier,
-        minus about half the mean difference for prompts of the same kind."""
+        """A score of difficulty. The score estimates a gain: how much better the strong tier answers the prompt than
+        the weak tier. From this gain, about half the mean gain for prompts of the same kind is subtracted."""
         weighted = features.counts * self.idf[features.bins]
         standard = self.standard(features.lexical).clip(-CLIP, CLIP)
         parts = self.intercepts + self.lexical_weights @ standard

@@ -12,7 +12,7 @@ Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
 DEPTH = 4
-"""Maximum number of models in a set that is used in the fit. Each model of a set gives one answer."""
+"""Maximum size of a set of models in the fit. Each model of a set gives one answer."""
 SETS = 60
 """Maximum number of sets of models in the fit, for each number of answers."""
 RIDGE = 2.0
@@ -22,8 +22,8 @@ TRUST = 4.0
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Logistic regression of an answer's quality. The inputs are the skill of the answer's model and the skills of the
-    other models that answered."""
+    """Logistic regression of an answer's quality. Its inputs are the skill of the model that gave the answer, and the
+    skills of the other models that answered."""
 
     skills: Array
     """For each of m models, the log odds of its mean quality."""
@@ -62,8 +62,9 @@ def fit_agreement(labels: Labels, quality: Array, able: NDArray[np.bool_], *, se
 
 
 def _columns(labels: Labels, asked: tuple[int, ...], skills: Array) -> Array:
-    """Features of each answer: n prompts × `len(asked)` models × f features. The features are the skill of the model,
-    and number and skills of the models that agree with the answer and of those that disagree."""
+    """Features of each answer: n prompts × `len(asked)` models × f features. One feature is the skill of the model that
+    gave the answer. Further features describe the models whose answers agree with this answer, and the models whose
+    answers differ: the number of these models, and their skills."""
     votes = labels[:, asked]
     skill = np.broadcast_to(skills[list(asked)], votes.shape)
     voted = votes >= 0

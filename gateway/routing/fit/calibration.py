@@ -18,11 +18,12 @@ if its quality lies between these shares of the distance."""
 
 
 def curves(corpus: Corpus, standard: Array) -> Curves:
-    """Fit two logistic curves to the standardised scores of prompts on which the scorer was not trained.
+    """Fit two logistic curves to the standardised scores of prompts on which the scorer was not trained. Each curve
+    gives the probability that a weaker model's answer is as good as that of the strong model of its set of prompts.
 
-    The first curve is for much weaker backends: it compares a set's weak model with the set's strong model. The second
-    curve is for slightly weaker backends: it compares the models within `NEAR` with the strong model. If there are no
-    such models, the second curve is equal to the first. All sets have the same weight.
+    The first curve is for much weaker backends: it is fitted to the weak model of each set. The second curve is for
+    slightly weaker backends: it is fitted to the models within `NEAR`. If there are no such models, the second curve is
+    equal to the first. All sets have the same weight.
     """
     below = (np.arange(len(corpus)), (corpus.weak >= corpus.strong).astype(np.float64))
     pairs = [below, _near(corpus) if any(each.qualities for each in corpus.outcomes) else below]
@@ -62,8 +63,8 @@ def _near(corpus: Corpus) -> tuple[NDArray[np.int64], Array]:
 
 
 def _cutoffs(standard: Array, adequacy: Array, weights: Array) -> Array:
-    """For each loss in `LOSSES`: the highest standardised score up to which the weaker model may answer prompts without
-    exceeding that loss. A loss is a share of answers that are worse than the reference's."""
+    """For each loss in `LOSSES`: the highest standardised score of prompts that the weaker model may answer, so that
+    the loss is not exceeded. A loss is a share of answers that are worse than the reference's."""
     order = np.argsort(standard)
     lost = np.cumsum(weights[order] * (1 - adequacy[order]))
     last = np.searchsorted(lost, LOSSES, side="right") - 1

@@ -52,8 +52,8 @@ class Tried(NamedTuple):
     """Share of the variance between orders of a set that is real and not random (see `shrink.py`)."""
 
     def level(self, weights: Array) -> Array:
-        """Expected quality: k cascades × f columns of `weights`. `weights`: weights of the n prompts, n × f; each
-        column adds up to 1."""
+        """Expected quality of k cascades for each of f weightings of the prompts: an array k × f. `weights`: one column
+        of weights of the n prompts for each weighting; each column adds up to 1."""
         return shrunken(self.quality @ weights.astype(np.float32), self.sets, self.real)
 
     def part(self, chosen: NDArray[np.bool_]) -> Tried:
@@ -64,11 +64,8 @@ class Tried(NamedTuple):
 
 def try_all(evidence: Evidence, price: Array, *, orders: bool = True) -> Tried:
     """Run cascades of up to `LONGEST` models. A beam search finds the sets of models, and each set is run with its
-    cheapest model first. Sets of up to `ORDERED` models are run in further orders too.
-
-    `price`: several prices of money, that is, how much quality one US dollar must gain; the beam search keeps the best
-    sets at each price. `orders`: whether further orders are run.
-    """
+    cheapest model first. Sets of up to `ORDERED` models are run in further orders too, if `orders` is true. `price`:
+    several exchange rates between quality and US dollars; the beam search keeps the best sets at each rate."""
     order = np.argsort(np.where(evidence.able, evidence.usd, 0).sum(0) / evidence.able.sum(0)).tolist()
     level = np.where(evidence.able, evidence.quality, 0).sum(0) / evidence.able.sum(0)
     parts: list[tuple[list[Cascade], Rows, Rows]] = []

@@ -98,8 +98,8 @@ def coverage(corpus: Corpus, words: NDArray[np.bool_], chosen: NDArray[np.bool_]
 
 
 def strangeness(corpus: Corpus, training: NDArray[np.bool_], chosen: NDArray[np.bool_]) -> Array:
-    """For each chosen prompt, how far its lexical counts are from the mean of the `training` prompts: root mean square,
-    in standard deviations."""
+    """For each chosen prompt, how much it differs from the `training` prompts: the distance of its lexical counts from
+    their means (root mean square, in standard deviations)."""
     mean, deviation = spread(corpus, training)
     standard: Array = np.sqrt((((corpus.lexical[chosen] - mean) / deviation)[:, :COUNTS] ** 2).mean(1))
     return standard
@@ -116,5 +116,5 @@ def folds(corpus: Corpus, count: int) -> list[NDArray[np.bool_]]:
 
 
 def without(corpus: Corpus, held_out: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Mask of prompts that are neither held out nor variants of a held-out question."""
+    """Mask of the prompts that are not held out and are not variants of a held-out question either."""
     return ~held_out & ~np.isin(corpus.questions, corpus.questions[held_out])

@@ -44,11 +44,11 @@ REACH = 1.5
 
 
 def fit(paths: Sequence[Path], progress: Progress, *, seed: int = 0, prior: Artefact | None = None) -> Artefact:
-    """Train a classifier. First it is cross-validated, trained once without each set, and calibrated. Then it is
-    trained on all prompts. Raises DataError, OSError.
+    """Train a classifier. First, the classifier is cross-validated and calibrated: it is trained several times, each
+    time without one of the sets. Then it is trained on all prompts. Raises DataError, OSError.
 
-    `prior`: a classifier that is refined with the outcomes in `paths`. The reported results for sets without training
-    prompts are then those of the prior itself.
+    `prior`: a classifier that is refined with the outcomes in `paths`. In that case, the results that are reported for
+    sets without training prompts are those of `prior` itself.
     """
     corpus = read_corpus(paths, progress)
     least = LEAST if prior is None else LEAST_MORE
@@ -94,7 +94,8 @@ def fit(paths: Sequence[Path], progress: Progress, *, seed: int = 0, prior: Arte
 
 
 def _cross_validated(corpus: Corpus, train: Callable[[Mask], Model], progress: Progress) -> Array:
-    """The score of each prompt. It comes from a fit that used neither the prompt nor a variant of its question."""
+    """The score of each prompt. Each score comes from a fit for which neither the prompt nor a variant of its question
+    was used."""
     scores = np.zeros(len(corpus))
     for number, test in enumerate(folds(corpus, FOLDS), 1):
         scores[test] = train(~test).scores[test]
@@ -110,11 +111,11 @@ def _known_before(corpus: Corpus, prior: Artefact) -> tuple[Array, tuple[float, 
 
 
 def _held_out(corpus: Corpus, progress: Progress) -> tuple[Array, tuple[float, float]]:
-    """The scores of each set from a fit on the other sets, and two limits within which nearly all prompts of unseen
-    sets lie. The first limit is the minimum coverage (share of a prompt's words that occurred in training). The second
-    is the maximum strangeness (distance of a prompt's lexical counts from their means in training).
+    """Two results. First, the scores of each set of prompts, from a fit on the other sets. Second, two limits within
+    which nearly all prompts of unseen sets lie: the minimum coverage (share of a prompt's words that occurred in
+    training) and the maximum strangeness (distance of a prompt's lexical counts from their means in training).
 
-    With only one set, the scores are NaN, and the limits come from folds of that set.
+    If there is only one set, the scores are NaN, and the limits come from folds of this set.
     """
     scores = np.full(len(corpus), np.nan)
     several = len(corpus.names) > 1

@@ -61,12 +61,12 @@ def _outcome(row: dict[str, Any], name: str) -> Outcome:
 
 
 def apgr(scores: Array, weak: Array, strong: Array) -> float:
-    """Area under the curve of the recovered part of the difference in quality between the strong and the weak model: ∫
-    (quality(f) − weak) / (strong − weak) df.
+    """Area under a curve that shows how well `scores` order prompts. The area is ∫ (quality(f) − weak) / (strong −
+    weak) df. f is the share of prompts that are sent to the strong model, beginning with the prompts with the highest
+    `scores`. quality(f) is the mean quality that results. `weak`, `strong`: quality of each model per prompt.
 
-    f is the share of prompts that are sent to the strong model, the prompts with the highest `scores` first. quality(f)
-    is the resulting mean quality. Prompts with equal scores count with their mean. A random order gives 0.5. NaN if the
-    strong model is not better.
+    Prompts with equal scores count with their mean. A random order gives 0.5. The result is NaN if the strong model is
+    not better than the weak one.
     """
     gain = strong - weak
     if len(gain) == 0 or gain.sum() <= 0:

@@ -32,16 +32,16 @@ class Kept:
     usd: float
     hull_usd: float
     """Cost at which single models have the same quality as the plan on these outcomes: the cost of the best choice of a
-    single model, or of a random mix of two models. If the plan's quality is above that of the best model, the cost of
-    the best model."""
+    single model, or of a random mix of two models. If no model is as good as the plan, this is the cost of the best
+    model."""
     saving: float
     saving_low: float
     saving_high: float
 
 
 def kept(plan: Plan, outcomes: Outcomes, *, rounds: int = 400, seed: int = 0) -> list[Kept]:
-    """Results of `plan` at several target qualities. The targets range from the quality of the plan's cheapest strategy
-    to the quality of its best strategy. `rounds`: number of bootstrap samples."""
+    """Evaluate `plan` on `outcomes` at several target qualities. The targets range from the quality of the plan's
+    cheapest strategy to that of its best strategy. `rounds`: number of bootstrap samples for the intervals."""
     known = ~np.isnan(outcomes.quality)
     quality = np.where(known, outcomes.quality, np.nanmean(outcomes.quality, 0))
     usd = np.where(known, outcomes.usd, np.where(known, outcomes.usd, 0).sum(0) / known.sum(0))

@@ -118,8 +118,9 @@ def refine(prior: Scorer, corpus: Corpus, chosen: Mask) -> Model:
 
 
 def gains(corpus: Corpus, chosen: Mask) -> tuple[Floats, Floats]:
-    """For each prompt: its gain (the strong model's quality minus the weak model's) minus a part of its set's mean
-    gain, and its weight. The weight of a prompt that is not chosen is 0."""
+    """For each prompt, two numbers: its adjusted gain and its weight. The gain is the quality of the strong model minus
+    that of the weak model; a part of the mean gain of the prompt's set is subtracted. The weight of a prompt that is
+    not chosen is 0."""
     gain, weights, target = corpus.strong - corpus.weak, np.zeros(len(corpus)), np.zeros(len(corpus))
     for number in range(len(corpus.names)):
         members = chosen & (corpus.sets == number)

@@ -131,9 +131,9 @@ def _row(line: bytes, place: str, prices: Prices) -> dict[str, Any]:
 
 
 def _pair(tokens: Mapping[str, Any], prices: Prices) -> tuple[str, str]:
-    """The models to which a row's weak and strong quality belong. If the row has lengths for two models of the pool,
-    the models are in the order of these lengths: weak, strong. Otherwise the pool must have two models, and the cheaper
-    one is the weak one."""
+    """The names of the models to which a row's weak and strong quality belong. If the row has lengths for two models of
+    the pool, the first of them is the weak model and the second is the strong one. Otherwise the pool must have two
+    models; the cheaper one is the weak model."""
     if len(tokens) == 2 and all(model in prices for model in tokens):
         weak, strong = tokens
     elif len(prices) == 2:

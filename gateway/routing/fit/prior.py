@@ -104,8 +104,8 @@ def _log_odds(outcomes: Outcomes) -> Array:
 
 
 def _spread(outcomes: Outcomes, odds: Array) -> float:
-    """The spread for which simulated outcomes of the models have the same mean correlation as the measured outcomes.
-    `odds`: log odds of each model's mean quality."""
+    """The spread of the prior. With this spread, simulated outcomes of the models have the same mean correlation as the
+    measured outcomes. `odds`: log odds of each model's mean quality."""
     rows = outcomes.quality[~np.isnan(outcomes.quality).any(1)]
     wanted = _correlation(rows)
     chance = np.random.default_rng(0)

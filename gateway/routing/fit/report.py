@@ -30,7 +30,7 @@ class Target:
     usd: float
     hull_usd: float
     """Lowest cost at which single models reach the quality: the cost of one model, or of a random mix of two models. If
-    no single model reaches the quality, the cost of the best model."""
+    no single model reaches the quality, this is the cost of the best model."""
     oracle_usd: float | None
     """Cost at which an oracle reaches the quality; None if even the oracle does not reach it. An oracle knows all
     outcomes in advance."""

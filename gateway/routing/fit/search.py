@@ -101,12 +101,9 @@ Learned = dict[Asked, Level]
 
 
 class _Value(NamedTuple):
-    """Results of the best further calls from one state on. Each array has one row per prompt and one column per price
-    of money (the quality that one US dollar must gain).
-
-    `realised`: measured quality of the answer that is served. `estimated`: its estimated quality. `usd`: US dollars of
-    the further calls.
-    """
+    """Results of the best further calls from one state on. Each array has one row per prompt and one column per
+    exchange rate between quality and US dollars (price of money). `realised`: measured quality of the answer that is
+    served. `estimated`: its estimated quality. `usd`: US dollars of the further calls."""
 
     realised: NDArray[np.floating]
     estimated: NDArray[np.floating]
@@ -239,8 +236,9 @@ def _ask(
     cells: _Cells,
     stop: _Value,
 ) -> tuple[_Value, dict[int, Array]]:
-    """Two results. First, the value of the state if the most valuable further model is called for each prompt for which
-    this is worth its cost. Second, for each further model, the weights of the prompt's features in its gain.
+    """Two results. First, the value of the state. For each prompt, this assumes a call of the most valuable further
+    model if the call is worth its cost. Second, for each further model, the weights of the prompt's features in its
+    gain.
 
     `above`: values of the states with one more called model. `stop`: value of calling no further model.
     """

@@ -18,8 +18,8 @@ Whole = NDArray[np.int64]
 
 
 def real_share(quality: Rows, sets: Whole) -> float:
-    """The share of the variance between orders that is real, 0..1, over all sets together. It is 1 if no set has two
-    orders.
+    """The share, 0..1, of the variance between orders that is not chance, over all sets together. It is 1 if no set has
+    two orders.
 
     `quality`: k orders × n prompts. `sets`: k numbers; orders of the same set have equal numbers.
     """
@@ -35,7 +35,8 @@ def real_share(quality: Rows, sets: Whole) -> float:
 
 
 def shrunken(level: NDArray[np.floating], sets: Whole, share: float) -> Array:
-    """The k × f means in `level`, moved towards the means of their sets. `share`: weight of an order's own mean."""
+    """The means in `level` (k orders × f columns), each moved towards the mean of all orders of its set. `share`:
+    weight of an order's own mean, 0..1."""
     sizes = np.bincount(sets)
     common = np.stack([np.bincount(sets, column) / np.maximum(sizes, 1) for column in level.T], axis=1)
     return np.asarray(share * level + (1 - share) * common[sets], dtype=np.float64)

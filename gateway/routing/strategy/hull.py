@@ -12,11 +12,9 @@ Array = NDArray[np.float64]
 
 
 def corners(usd: Sequence[float] | Array, quality: Sequence[float] | Array) -> list[int]:
-    """Indexes of the points on the upper hull, cheapest first (Andrew's monotone chain, 1979).
-
-    The first point is the cheapest, and the last point is the best. No point and no mix of two points is better than
-    the hull at the same cost.
-    """
+    """Indexes of the corners of the upper hull of the points (`usd`, `quality`), cheapest first (Andrew's monotone
+    chain, 1979). The first corner is the cheapest point, and the last corner is the best one. No point, and no mix of
+    two points, has a higher quality than the hull at the same cost."""
     cost, value = np.asarray(usd, dtype=np.float64), np.asarray(quality, dtype=np.float64)
     kept: list[int] = []
     for point in np.lexsort((-value, cost)).tolist():
@@ -34,8 +32,8 @@ def _below(first: int, middle: int, last: int, cost: Array, value: Array) -> boo
 
 
 def between(qualities: Sequence[float], target: float) -> tuple[int, int, float]:
-    """For a mix that has the quality `target`: the indexes of its two parts in the ascending `qualities`, and the
-    weight of the upper part. The parts are neighbours."""
+    """For a mix that has the quality `target`: the indexes of its two parts in `qualities` (ascending), and the weight
+    of the part with the higher quality. The two parts are neighbours."""
     if target <= qualities[0]:
         return 0, 0, 0.0
     for upper in range(1, len(qualities)):
@@ -52,11 +50,9 @@ def cost_of(target: float | Array, usd: Array, quality: Array) -> Array:
 
 
 def savings(quality: Array, usd: Array, single_quality: Array, single_usd: Array, weights: Array) -> Array:
-    """For each bootstrap sample, the saved share of the hull's cost at the same quality.
-
-    The hull is computed again for each sample. `quality`, `usd`: results of n prompts. `single_quality`, `single_usd`:
-    results of single models, n prompts × m models. `weights`: samples × n; each row adds up to 1.
-    """
+    """For each bootstrap sample, the savings compared with the hull: the saved share of the hull's cost at the same
+    quality. The hull is computed again for each sample. `quality`, `usd`: results of n prompts. `single_quality`,
+    `single_usd`: results of single models, n prompts × m models. `weights`: samples × n; each row adds up to 1."""
     level, cost = weights @ single_quality, weights @ single_usd
     found = []
     for number, (reached, spent) in enumerate(zip(weights @ quality, weights @ usd, strict=True)):

@@ -144,9 +144,9 @@ def fit_adequacies(
 
 
 def _directions(good: Array) -> tuple[Array, Array]:
-    """Two arrays. The first has each prompt's coordinates (n prompts × r) in the r directions in which the prompts
-    differ most in their outcomes; each direction has standard deviation 1. The second has the weight of each prompt:
-    the share of the models whose outcome was measured."""
+    """Two arrays that describe in which ways prompts differ. The first contains the coordinates of each prompt (n
+    prompts × r) in those r directions in which the outcomes of the prompts differ most; each direction has standard
+    deviation 1. The second contains the weight of each prompt: the share of the models whose outcome was measured."""
     known = ~np.isnan(good)
     mean = np.where(known, good, 0).sum(0) / np.maximum(known.sum(0), 1)
     filled = np.where(known, good - mean, 0.0)
@@ -161,9 +161,9 @@ def _directions(good: Array) -> tuple[Array, Array]:
 
 
 def _design(features: Sequence[Features]) -> tuple[Design, NDArray[np.int64], Floats, Floats]:
-    """The design matrix (n-grams in two blocks of unit length, and lexical counts). Then the n-gram bins of the
-    matrix's columns, the bins' inverse document frequencies, and the means and standard deviations of the lexical
-    counts."""
+    """Four values. First, the design matrix (n-grams in two blocks of unit length, and lexical counts). Second, the
+    n-gram bins of the matrix's columns. Third, the inverse document frequencies of these bins. Fourth, the means and
+    standard deviations of the lexical counts."""
     bins = np.concatenate([each.bins for each in features])
     rows = np.repeat(np.arange(len(features)), [len(each.bins) for each in features])
     seen = np.bincount(bins, minlength=BINS)
@@ -204,8 +204,8 @@ def _calibrate(scores: Array, good: Array, folds: NDArray[np.int64]) -> tuple[Ar
 
 
 def _curve(scores: Array, good: NDArray[np.generic], before: Array) -> Array:
-    """A curve that is fitted by logistic regression with bounded Newton steps. The regression pulls the curve towards
-    `before`, and pulls slopes more strongly than the intercept."""
+    """A calibration curve, fitted by logistic regression with bounded Newton steps. The regression pulls the curve
+    towards the curve `before`, and pulls the slopes more strongly than the intercept."""
     columns, outcomes = _columns(scores), good.astype(np.float64)
     strength = np.full(len(before), SHRINKAGE)
     strength[0] = LEVEL_SHRINKAGE

@@ -83,8 +83,9 @@ class Plan:
         return {model: single.quality for single in self.singles for model in single.first}
 
     def _frontier(self, able: frozenset[str], tariff: Tariff) -> tuple[Strategy, ...]:
-        """The frontier of the strategies whose models can all be called. If some models of the plan cannot be called,
-        or prices have changed, reserves and singles can be part of the frontier."""
+        """The frontier (the best strategies by quality and cost) among the strategies whose models can all be called.
+        If some models cannot be called, or if prices have changed, strategies held in reserve and single models can be
+        part of it."""
         known = self._frontiers.get((able, tariff))
         if known is None:
             known = self._at(able, tariff)
@@ -111,12 +112,9 @@ def _frontier(strategies: Sequence[Strategy], able: frozenset[str]) -> tuple[Str
 
 
 def _repriced(frontier: Sequence[Strategy], others: Sequence[Strategy], tariff: Tariff) -> tuple[Strategy, ...]:
-    """The frontier at the prices of `tariff`. `frontier`: the frontier at the fitted prices. `others`: further
-    strategies that may be cheaper at the new prices.
-
-    `others` were measured less exactly than the frontier. So the quality of each is limited to the quality of the
-    frontier at the same fitted cost.
-    """
+    """The frontier (the best strategies by quality and cost) at the prices of `tariff`. `frontier`: the frontier at the
+    prices of the fit. `others`: further strategies that may be cheaper at the new prices. They were measured less
+    exactly, so the quality of each is limited to the quality that the frontier had at the same cost."""
     usd, quality = [each.usd for each in frontier], [each.quality for each in frontier]
     ceiling = np.interp([each.usd for each in others], usd, quality).tolist()
     every = [*frontier, *others]

@@ -18,8 +18,8 @@ SPAN = 4.0
 
 
 class PlanGrader(Grader):
-    """Scores prompts by the plan's adequacies: for each model, the probability that its answer is good. The packaged
-    classifier decides whether a prompt is in the domain."""
+    """Scores prompts by the plan's adequacies (for each model, the probability that its answer is good). The packaged
+    classifier decides whether a prompt is of a kind that can be graded (its domain)."""
 
     def __init__(self, plan: Plan, name: str) -> None:
         """`name`: the file's name, for errors. Raises ArtefactError if the plan has no classifier of adequacies, or
@@ -48,8 +48,8 @@ class PlanGrader(Grader):
 
 
 def grader_of(path: Path | None) -> Grader:
-    """The grader in the file `path`, which is a classifier or a plan. Without a path, the packaged classifier. Raises
-    ArtefactError, OSError."""
+    """The grader in the file `path`, which is a classifier or a plan. If `path` is None, returns the grader of the
+    packaged classifier. Raises ArtefactError, OSError."""
     if path is None:
         return Grader.load()
     with path.open("rb") as file:

@@ -44,7 +44,7 @@ def planned(
     tokens: tuple[int, int] = (0, 0),
 ) -> Planned | None:
     """Choose by the plan. Returns None if the plan does not apply, or if its strategy is expected to cost more than the
-    ceiling. Then the decision by difficulty, `choice`, is used.
+    ceiling. The caller then uses `choice`, the decision by difficulty.
 
     `quality`: target share of the reference's mean quality. `subject`: see `Plan.begin`. `learnt`: backend → evidence
     from the team's own answers. A backend whose answers were worse than expected is not called, unless it is the
@@ -91,8 +91,8 @@ def planned(
 
 
 def _tariff(plan: Plan, able: Mapping[str, Candidate], input_tokens: int, output_tokens: int) -> Tariff:
-    """The models whose present price differs from their price in the plan. A model without a present price counts as
-    unchanged."""
+    """The models whose present price differs from their price in the plan, with the difference. A model without a
+    present price counts as unchanged."""
     if not input_tokens + output_tokens:
         return ()
     found = []
@@ -119,8 +119,8 @@ def _calls(
 
 
 def is_plain_question(request: CompletionRequest) -> bool:
-    """Whether the request is like those in recorded outcomes: one question that asks for one answer, without tools,
-    images or files."""
+    """Whether the request is like the requests in recorded outcomes: a single question with a single answer, without
+    tools, images or files."""
     plain = not any(turn.calls or turn.results or turn.images or turn.files for turn in request.turns)
     return plain and request.parallel == 1 and not request.needs & {"tools", "vision"} and bool(request.last_user)
 

@@ -24,8 +24,8 @@ Features = tuple[float, ...]
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """One row of a strategy's table: the model whose answer is served if no further model is called, and the value of
-    calling each further model."""
+    """One row of a strategy's table. It has the model whose answer is served if no further model is called, and for
+    each further model the value of calling it."""
 
     serve: str = ""
     """The model whose answer is served. Empty in the state without answers."""
@@ -60,7 +60,7 @@ def ordered(names: Sequence[str], votes: Sequence[int | str]) -> Pattern:
 
 
 def voted(reached: Pattern) -> Pattern:
-    """The state `reached`, changed so that each answer without a vote has a vote that no other answer has."""
+    """The state `reached`, in which each answer without a vote gets a vote of its own that no other answer has."""
     names, labels = reached
     fresh: dict[int, int] = {}
     return names, tuple(
@@ -81,7 +81,8 @@ class Strategy:
     """A fitted strategy. Expected values are per request, for traffic like that of the fit."""
 
     kind: str
-    """Kind of the strategy: one backend, prompt-conditional choice, cascade, or prompt-conditional cascade."""
+    """Kind of the strategy: one backend, a choice that depends on the prompt, a cascade, or a cascade that depends on
+    the prompt."""
     description: str
     quality: float
     """Expected mean quality, 0..1."""
@@ -133,11 +134,9 @@ class RunState:
         return [replace(each, backend=self._models.get(each.backend, each.backend)) for each in answers]
 
     def _next(self, answers: Sequence[StrategyAnswer]) -> tuple[str, ...]:
-        """The model to call next, as a tuple with at most one model. It is the most valuable further model, if its
-        value is above 0.
-
-        If there is no answer yet that may be shown, a further model is called even if no value is above 0.
-        """
+        """The model to call next, as a tuple with at most one model. This is the further model with the highest value,
+        if this value is above 0. If none of the answers so far may be shown, a further model is called in any case,
+        even if no value is above 0."""
         asked = {each.backend for each in answers}
         open_ = self._able - asked
         state = self._state(answers)
@@ -158,8 +157,8 @@ class RunState:
         return self.strategy.states.get(reached) or self.strategy.states.get(voted(reached))
 
     def _serves(self, answers: Sequence[StrategyAnswer]) -> int:
-        """Index of the answer to serve: the answer of the state's model, if that answer may be shown. Otherwise the
-        largest group of answers that agree is used, and the answer of the best model in this group is served."""
+        """Index of the answer to serve. It is the answer of the model that the state names, if this answer may be
+        shown. Otherwise it is the answer of the best model in the largest group of answers that agree."""
         state = self._state(answers)
         for place, each in enumerate(answers):
             if state is not None and each.backend == state.serve and not each.weak:

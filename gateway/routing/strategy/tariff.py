@@ -24,7 +24,7 @@ LEAST_USD = 1e-12
 
 
 def steps(live_usd: float, fitted_usd: float) -> int | None:
-    """Number of steps between the present and the fitted price of a call; None if the difference rounds to 0 steps.
+    """Number of steps from the fitted price of a call to its present price; None if the difference rounds to 0 steps.
     `live_usd`: US dollars of the call now. `fitted_usd`: US dollars of the same call when the plan was fitted."""
     if fitted_usd > 0:
         return round(math.log(max(live_usd, LEAST_USD) / fitted_usd) / STEP) or None

@@ -46,15 +46,15 @@ class NotEnough:
 
     @property
     def passing(self) -> bool:
-        """Whether a new attempt may soon succeed. It may if other workers hold enough units that they do not use, or if
-        the counter is being rebuilt."""
+        """Whether a new attempt may soon succeed. This is possible if other workers hold enough units that they do not
+        use, or if the counter is being rebuilt."""
         lease = self.lease
         return lease.settling or (lease.idle > 0 and lease.rest + lease.idle + max(lease.free, 0) >= self.wanted)
 
 
 class Lease:
-    """One counter, as one worker knows it. `Leases.counter` makes it. All methods are synchronous and only use
-    memory."""
+    """One counter, as one worker knows it. A lease is the number of units that the worker has reserved at the state
+    server in advance. `Leases.counter` makes the object. All methods are synchronous and only use memory."""
 
     __slots__ = (  # an instance with more than thirty attributes would need a dict for them
         *("__weakref__", "_acknowledged", "_biggest", "_demand", "_least", "_leased", "_pending", "_sent", "_seq"),
@@ -116,20 +116,20 @@ class Lease:
         take_all(((self, units),), step)
 
     def force(self, units: int, step: int) -> None:
-        """Take `units` even if the server has not leased them. This is for the case that the server is unreachable and
-        the policy says that requests are served anyway. `step`: see `take`."""
+        """Take `units` even if the server has not leased them. Used if the server is unreachable and the policy says
+        that requests are served anyway. `step`: see `take`."""
         self.free += units
         self.take(units, step)
 
     def give(self, units: int) -> None:
-        """Return `units` that were taken and not settled. Only for a gauge or a sum."""
+        """Return `units` that were taken but not settled. Only for counters of the kinds `gauge` and `sum`."""
         self.busy -= units
         self.free += units
         self.touched = True
 
     def settle(self, held: int, cost: int, mark: int) -> None:
-        """End the use of `held` units of a sum, and record `cost` units as spent at the time `mark` (in steps of 10
-        ms). `cost` may be larger than `held`."""
+        """End the use of `held` units of a sum. Record that `cost` units of it were spent at the time `mark` (in steps
+        of 10 ms). `cost` may be larger than `held`."""
         self.busy -= held
         self.free += held - cost
         self.touched = True
@@ -138,7 +138,8 @@ class Lease:
             self._unreported += cost
 
     def correct(self, units: int, step: int) -> None:
-        """Change the units of a rate that were used at `step` by `units`, which may be negative."""
+        """Change by `units` the number of units that were used at `step`. `units` may be negative. Only for counters of
+        the kind `rate`."""
         self._pending[step] += units
         if units > 0:
             self._window[step] += units
@@ -172,8 +173,8 @@ class Lease:
         return sum([units for at, units in self._window.items() if at > oldest])
 
     def wait_s(self, units: int, step: int) -> float | None:
-        """Seconds until at least `units` of the units that this worker has used have left the window. None if this
-        worker has used fewer units in the window."""
+        """Seconds until `units` of the units that this worker has used no longer count, because they have left the
+        window of 60 s. None if this worker has used fewer units in the window."""
         for at in sorted(self._window):
             if at > step - WINDOW_STEPS:
                 units -= self._window[at]
@@ -182,8 +183,8 @@ class Lease:
         return None
 
     def refuses(self, units: int, now: float) -> bool:
-        """Whether another round trip for `units` is useless, because the server has refused this number of units, or a
-        smaller number, a moment ago. `now`: monotonic seconds."""
+        """Whether the worker need not ask the server for `units` now, because the server has refused this number of
+        units, or a smaller number, a moment ago. `now`: monotonic seconds."""
         return now < self.refused_until and units - max(self.free, 0) >= self.refused_least
 
     # ── reports to the server ──────────────────────────────────────────────────────────────────────────────────────
@@ -200,7 +201,7 @@ class Lease:
         return self.touched or bool(self._pending) or not self._acknowledged or self.free > 0
 
     def withdraw(self) -> None:
-        """Stop leasing before units are needed, because the worker is closing."""
+        """Stop leasing units before they are needed, because the worker is closing."""
         self._taken = self._biggest = 0
         self._demand = 0.0
 
@@ -282,8 +283,8 @@ class Lease:
             self.refused_until = now + STEP_MS / 1000
 
     def _start_over(self, reply: Reply) -> None:
-        """Prepare to report again all units that the counter's new base does not include. Called after the server has
-        created the counter again."""
+        """Prepare to report units again, after the server has created the counter again with a new base (the settled
+        units, read from the ledger). All units that the base does not include are reported again."""
         if self.rated:
             self._pending = _counting(self._window)
         else:

@@ -50,7 +50,8 @@ class Status(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The server's reply for one counter. `units`: units that this worker holds. `rest`: units that no worker holds."""
+    """The server's reply for one counter. `units`: units that this worker holds. `rest`: units that no worker holds and
+    that can still be leased."""
 
     status: Status
     units: int

@@ -169,8 +169,8 @@ class Leases:
     # ── using ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def try_take(self, wants: Sequence[Want]) -> bool:
-        """Take all units in `wants` from leased units, without a round trip. Returns False if they are not enough; then
-        nothing was taken."""
+        """Take all units in `wants` from the units that this worker has leased, without a round trip. Returns False if
+        they are not enough; then nothing was taken."""
         for lease, units in wants:
             if lease.free < units:
                 return False
@@ -179,8 +179,8 @@ class Leases:
         return True
 
     def try_hold(self, leases: Sequence[Lease], units: int) -> bool:
-        """Take `units` from each of several sums, without a round trip. Returns False if they are not enough; then
-        nothing was taken."""
+        """Take `units` from each of several sums without a round trip, from the units that this worker has leased.
+        Returns False if they are not enough; then nothing was taken."""
         for lease in leases:
             if lease.free < units:
                 return False
@@ -223,15 +223,15 @@ class Leases:
                 self._report_now.set()
 
     def force(self, lease: Lease, units: int) -> None:
-        """Take `units` even if the server has not leased them. This is for the case that the server is unreachable and
-        the policy says that requests are served anyway."""
+        """Take `units` even if the server has not leased them. Used if the server is unreachable and the policy says
+        that requests are served anyway."""
         self.taken_at = step = self.step
         lease.force(units, step)
         self._watch(lease)
 
     def correct(self, lease: Lease, units: int, step: int) -> None:
-        """Change the units of a rate that were used at `step` by `units`. Units above 0 count as used now, and not at
-        `step`."""
+        """Change by `units` the number of units of a rate that were used at `step`. If `units` is above 0, these units
+        count as used now."""
         lease.correct(units, step if units < 0 else self.step)
         if not lease.watched:
             self._watch(lease)
@@ -263,8 +263,8 @@ class Leases:
         lease.watched = True
 
     async def _ask(self, wants: Sequence[Want]) -> NotEnough | None:
-        """Ask the server for units, unless it has just refused them. Requests that wait at the same time share one
-        round trip."""
+        """Ask the server for units. If it has refused these units a moment ago, it is not asked again. Requests that
+        wait at the same time share one round trip."""
         if short := self._refused(wants):
             return short
         group = self._group(wants[0][0].tag)
@@ -311,16 +311,17 @@ class Leases:
         raise StateUnavailable("the counters changed during every call")
 
     async def _drained(self, unknown: Sequence[Lease]) -> str:
-        """Names of drained workers: dead workers whose spend is in the ledger. The names are read again if there are
-        counters without a base (`unknown`); this must happen before any of these bases is read. Raises
-        StateUnavailable."""
+        """The names of the drained workers: dead workers whose spend is completely in the ledger. `unknown`: counters
+        without a base. If there are such counters, the names are read again. Call this method before the bases of these
+        counters are read. Raises StateUnavailable."""
         if unknown:
             await self._dead.refresh(_RECORD_FRESH_S)
         return self._dead.drained
 
     async def _exchange(self, leases: Sequence[Lease], bases: dict[Lease, str], drained: str) -> dict[Lease, Status]:
-        """Make one call. Returns each counter that needs another call, with the status that is the reason. `bases`:
-        counter → its base. `drained`: names of dead workers whose spend is included in the bases."""
+        """Make one call. Returns the counters that need another call, each with the status that makes the call
+        necessary. `bases`: counter → its base. `drained`: names of dead workers whose spend is included in the bases.
+        """
         sent = self._monotonic()
         reports = [lease.report(bases.get(lease, "")) for lease in leases]
         lost = "1" if sent - self._lost_at < _LOSS_S else "0"
@@ -418,8 +419,9 @@ class Leases:
             log.debug("leases of %s: %s", group.tag, error)
 
     async def _repair(self, leases: Sequence[Lease]) -> None:
-        """Rebuild those sums of which a dead and drained worker had leased units. Only the ledger has the spend of that
-        worker."""
+        """Rebuild the sums from which a dead worker had leased units. A sum is rebuilt only when the journal of the
+        dead worker is completely in the ledger (drained), because only the ledger shows how many of the units were
+        spent."""
         now = self._monotonic()
         due = [lease for lease in leases if lease.repair_at <= now]
         for lease in due:

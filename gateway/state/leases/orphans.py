@@ -47,14 +47,12 @@ class DeadWorkers(Protocol):
     """Names of drained workers, separated by spaces."""
 
     def note(self, lease: Lease, names: str) -> int:
-        """Store that the counter `lease` holds units for dead workers. `names`: `NAME=UNITS NAME=UNITS`.
-
-        Returns how many of these units have been held for longer than `PATIENCE_S` seconds.
-        """
+        """Store that the counter `lease` holds units for dead workers. `names`: these workers with their units, as
+        `NAME=UNITS NAME=UNITS`. Returns how many of these units have been held for longer than `PATIENCE_S` seconds."""
         ...
 
     async def refresh(self, max_age_s: float) -> None:
-        """Read which workers are drained, unless this was read within the last `max_age_s` seconds. Raises
+        """Read which workers are drained. Does nothing if this was read within the last `max_age_s` seconds. Raises
         StateUnavailable."""
         ...
 
@@ -70,7 +68,8 @@ class DeadWorkers(Protocol):
 
 
 class AllDrained:
-    """Implements DeadWorkers for a process that reads all journals itself when it rebuilds a sum."""
+    """Implements DeadWorkers for a process that reads all journals itself when it rebuilds a sum. Therefore all dead
+    workers count as drained."""
 
     drained = ALL_WORKERS
 
@@ -91,7 +90,7 @@ class AllDrained:
 
 
 class Orphans:
-    """Implements DeadWorkers by the records in the ledger's database."""
+    """Implements DeadWorkers with the records about dead workers in the ledger's database."""
 
     def __init__(
         self,
@@ -158,7 +157,7 @@ class Orphans:
             self._learn(found, now)
 
     def _due(self, now: float) -> list[OrphanedHold]:
-        """Holds that are old enough to be recorded, without those that are recorded already."""
+        """The holds for dead workers that are old enough to be recorded, and are not recorded yet."""
         known = {(one.worker, one.counter) for holds in self._recorded.values() for one in holds}
         return [
             hold

@@ -48,15 +48,16 @@ def own_name() -> str:
     """A unique name for this process, `MACHINE-PID-SINCE-RANDOM@HOST`.
 
     From the name, any process of the same machine can find out whether this process is still running. On systems
-    without /proc, MACHINE is empty, and other processes cannot find that out. HOST is for display.
+    without /proc, MACHINE is empty, and other processes cannot tell whether this process is running. HOST is for
+    display.
     """
     name = "-".join((_MACHINE, f"{os.getpid():x}", f"{_since_boot():x}", secrets.token_hex(4)))
     return f"{name}@{re.sub('[^A-Za-z0-9._-]', '-', socket.gethostname())[:40] or 'host'}"
 
 
 def dead(names: Iterable[str]) -> list[str]:
-    """Those of `names` whose process ran on this machine and has ended. Reads a small file for each name, so call it in
-    a thread."""
+    """The workers among `names` that ran on this machine and have ended. Reads a small file for each name, so call it
+    in a thread."""
     return [name for name in names if _is_dead(name)]
 
 

@@ -32,11 +32,8 @@ def reason(error: BaseException) -> str:
 
 
 def options(url: str, connect_s: float) -> dict[str, Any]:
-    """Options for redis-py from the URL. Where the gateway's deadlines depend on an option, the value in the URL is
-    ignored.
-
-    `connect_s`: maximum seconds for connecting.
-    """
+    """Options for redis-py, read from the URL. Options on which the gateway's deadlines depend are set by the gateway;
+    their values in the URL are ignored. `connect_s`: maximum seconds for connecting."""
     return {
         **parse_url(url),
         "driver_info": None,  # otherwise redis-py reads the package's metadata from disk for every connection
@@ -81,7 +78,7 @@ class ServerClient:
         return BlockingConnectionPool(**{**options(url, self._connect_s), **limits})
 
     async def _master(self) -> tuple[str, int]:
-        """(Host, port) of the master. Raises redis-py's MasterNotFoundError, without its text, because the text may
+        """Host and port of the master. Raises redis-py's MasterNotFoundError without its text, because the text may
         contain a password."""
         sentinel = Sentinel(self._address.hosts, sentinel_kwargs=self._sentinel_options())
         try:

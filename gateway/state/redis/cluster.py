@@ -66,7 +66,8 @@ class ClusterClient:
 
 
 class ClusterTransport:
-    """Implements Transport. The keys of one command must share a hash tag; a pipeline may use several nodes."""
+    """Implements Transport for a cluster. All keys of one command must have the same hash tag. The commands of a
+    pipeline may go to several nodes."""
 
     def __init__(self, name: str, cluster: RedisCluster) -> None:
         self._name, self._cluster = name, cluster
@@ -93,8 +94,8 @@ class ClusterTransport:
         return replies
 
     def _place(self, command: Command) -> dict[str, Any]:
-        """The node to which an XREAD must be sent, as options for redis-py. Without them, redis-py needs a round trip
-        to find the node. Empty for other commands."""
+        """Options for redis-py that name the node to which an XREAD must be sent. Without these options, redis-py needs
+        a round trip to find the node. Empty for other commands."""
         if command[0] != "XREAD":
             return {}
         key = command[list(command).index("STREAMS") + 1]

@@ -16,7 +16,8 @@ class Transport(Protocol):
         """Send `commands` and return one reply per command, in the same order. The reply to a refused command is a
         StateUnavailable object.
 
-        Raises StateUnavailable if the server does not answer in time. Then it is unknown what the server has done.
+        Raises StateUnavailable if the server does not answer in time; it is then unknown which commands the server has
+        executed.
         """
         ...
 
@@ -36,5 +37,5 @@ class Client(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Close all connections, including those that their callers did not close."""
+        """Close all connections. Connections that their callers have not closed are included."""
         ...

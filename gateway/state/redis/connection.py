@@ -101,8 +101,8 @@ class State:
         return ":".join((self._namespace, *parts) if tag is None else (self._namespace, f"{{{tag}}}", *parts))
 
     async def call(self, *command: str | bytes | int | float) -> Any:
-        """Send one command and return the reply: bytes, int, list or None. Raises StateUnavailable. While the server is
-        unavailable, it is raised at once."""
+        """Send one command and return the reply: bytes, int, list or None. Raises StateUnavailable; if the server is
+        already known to be unavailable, the method raises at once."""
         (reply,) = await self._exchange((command,))
         return reply if not isinstance(reply, Exception) else self._refuse(reply)
 

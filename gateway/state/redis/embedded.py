@@ -126,8 +126,8 @@ class EmbeddedServer:
             raise EmbeddedServerError(str(error)) from error
 
     def _drop_epoch_after_crash(self) -> None:
-        """Delete the epoch if the machine crashed while the server ran. The server may lack its latest data then, and
-        without the epoch all workers start over."""
+        """Delete the epoch (the id by which workers notice a loss of data) if the machine crashed while the server ran.
+        The server may then lack its latest data, and without the epoch all workers start over."""
         boot = _boot_id()
         if self._running_file.exists() and self._running_file.read_text() != boot:
             log.warning("the machine crashed while the state server ran: counters are rebuilt")

@@ -68,8 +68,8 @@ class IndexLog:
 
     @property
     def current(self) -> bool:
-        """Whether the follower has handled all entries that it has seen, and the state server is available and has not
-        lost its data since then."""
+        """Whether the follower knows all entries. This is so if the follower has handled all entries that it has seen,
+        the state server is available, and the server has not lost its data since then."""
         return self._current.is_set() and self._state.healthy and self._epoch == self._state.epoch
 
     async def caught_up(self, timeout_s: float) -> None:
@@ -174,8 +174,9 @@ class IndexLog:
                 await asyncio.sleep(RETRY_S)
 
     async def _restart(self, transport: Transport, followed: str, reset: Callable[[], None]) -> str:
-        """Start over if the server's data have changed or entries were missed. Returns the epoch that is followed from
-        now on. `followed`: the epoch that was followed so far."""
+        """Start over if the server's data have changed, or if entries were removed before they were read. Returns the
+        epoch (the id of the server's data) that is followed from now on. `followed`: the epoch that was followed so
+        far."""
         epoch = self._state.epoch
         if not epoch:
             raise StateUnavailable("the epoch is not known yet")
@@ -187,8 +188,8 @@ class IndexLog:
         return epoch
 
     async def _lost_track(self, transport: Transport) -> bool:
-        """Whether the log lacks the entry that was handled last. Then the server has restarted without its latest data,
-        or entries were removed before they were read."""
+        """Whether the log no longer contains the entry that was handled last. This means that the server has restarted
+        without its latest data, or that entries were removed before they were read."""
         if self._cursor == _START:
             return False
         (found,) = await transport.exchange((("XRANGE", self._key, self._cursor, self._cursor),), self._state.timeout_s)

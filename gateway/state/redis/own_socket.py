@@ -37,10 +37,8 @@ def url(path: Path) -> str:
 
 
 def make_private_folder(folder: Path) -> None:
-    """Create `folder` with mode 0700, unless this user already has such a folder.
-
-    Raises ForeignSocket if anything else exists there, because in a shared directory any user may have created it.
-    """
+    """Create `folder` with mode 0700. If this user already has a folder with this mode there, it is used. Raises
+    ForeignSocket if anything else exists there, because in a shared directory any user may have created it."""
     try:
         folder.mkdir(mode=0o700)
     except FileExistsError:

@@ -99,8 +99,8 @@ class _Call:
 
 
 class SharedTransport:
-    """Implements `Transport` for all callers. If a reply is late, the connection is closed, because all later replies
-    would be late too."""
+    """Implements `Transport` for all callers together. If one reply is late, the connection is closed, because all
+    replies after it would be late too."""
 
     def __init__(self, transport: OwnTransport, on_lost: Lost) -> None:
         self._transport = transport

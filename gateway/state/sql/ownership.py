@@ -12,6 +12,7 @@ TEAMS = ""
 
 
 def seen_by(table: Table, viewer: Viewer) -> ColumnElement[bool]:
-    """Condition for the rows of `table` that `viewer` may see. `table` must have the columns `team` and `owner`."""
+    """The condition for the rows of `table` that `viewer` (a key or a team) may see. `table` must have the columns
+    `team` and `owner`."""
     of_team = table.c.team == viewer.team
     return and_(of_team, table.c.owner.in_((viewer.key, TEAMS))) if viewer.key else of_team

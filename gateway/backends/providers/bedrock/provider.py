@@ -109,8 +109,8 @@ class Bedrock(OverHttp):
         )
 
     async def _mended(self, upstream: Upstream, used: Credentials) -> bool:
-        """Whether AWS may accept a new signature. This is so if a wrong clock was corrected, or if other credentials
-        than `used` were found."""
+        """Whether the gateway should sign the call again, because AWS may accept a new signature. This is so in two
+        cases: a wrong clock has been corrected, or credentials were found that differ from `used`."""
         name = _name(upstream)
         if (
             name.startswith(_TIMED)

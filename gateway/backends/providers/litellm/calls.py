@@ -148,19 +148,17 @@ async def _chunks(first: Any, chunks: Any) -> AsyncGenerator[bytes]:
 
 
 def _invented(chunk: Any, chunks: Any) -> bool:
-    """Whether `chunk` reports an end of the answer that the provider did not send. litellm reports an end whenever a
-    connection closes.
-
-    For some providers, litellm does not show whether the provider sent the end; then this function returns False.
-    """
+    """Whether litellm has added an end of the answer that the provider did not send. litellm reports an end whenever a
+    connection closes. For some providers, litellm does not show whether the provider sent the end; then this function
+    returns False. `chunk`: the chunk that reports the end."""
     ended = any(choice.finish_reason for choice in getattr(chunk, "choices", None) or ())
     reasons = ("received_finish_reason", "intermittent_finish_reason")
     return ended and all(getattr(chunks, name, "unknown") is None for name in reasons)
 
 
 def _standard(reply: Any) -> dict[str, Any]:
-    """A reply or chunk with only those fields that OpenAI's API has. In a stream, the usage is in a chunk without
-    choices."""
+    """A reply or chunk that has only the fields that OpenAI's API has. In a stream, the usage is in a chunk of its own,
+    without choices."""
     fields: dict[str, Any] = reply.model_dump(exclude_none=True)
     fields = {key: value for key, value in fields.items() if key in _CHAT_KEYS}
     if isinstance(usage := fields.get("usage"), dict):

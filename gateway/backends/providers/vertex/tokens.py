@@ -87,8 +87,8 @@ async def _federated(given: dict[str, Any]) -> Token:
     """Exchange another provider's token, which is read from a file or a URL, for an access token (workload identity
     federation). `given`: the contents of the credentials file.
 
-    If the credentials file names a service account, the access token is then exchanged for an access token of that
-    account.
+    If the credentials file names a service account, the result is an access token of that account, which Google gives
+    in exchange for the first access token.
     """
     source = given["credential_source"]
     if "file" in source:

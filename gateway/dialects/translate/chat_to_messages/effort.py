@@ -22,7 +22,7 @@ def reason(body: dict[str, Any], translated: dict[str, Any], can: Abilities, lim
     """Add thinking options to the request `translated` if `reasoning_effort` in `body` requires them. `can`: the
     parameters that the model accepts. `limit`: the output limit in tokens, or None.
 
-    If `body` has `thinking` in Anthropic's own format, it is left unchanged. Raises BadRequest for an unknown effort.
+    A field `thinking` in Anthropic's own format is left unchanged. Raises BadRequest for an unknown effort.
     """
     effort = body.get("reasoning_effort")
     if effort is None or effort == "none":
@@ -54,11 +54,9 @@ def _think(translated: dict[str, Any], budget: int, can: Abilities, limit: int |
 
 
 def _lacks_thinking(turns: list[dict[str, Any]]) -> bool:
-    """Whether the last turn is a tool result, and the turn with the call has no thinking.
-
-    If so, thinking must be off: Anthropic requires that the turn with the call begins with its thinking, and most
-    OpenAI clients drop the thinking.
-    """
+    """Whether thinking must be off, because the client did not send earlier thinking back. If the last turn is a tool
+    result, Anthropic requires that the turn with the call begins with its thinking. Most OpenAI clients do not send it
+    back."""
     if len(turns) < 2 or "tool_result" not in _kinds(turns[-1]):
         return False
     before = _kinds(turns[-2])

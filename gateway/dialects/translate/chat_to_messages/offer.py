@@ -22,8 +22,8 @@ def offer(body: dict[str, Any], turns: list[dict[str, Any]]) -> dict[str, Any]:
     """The fields `tools` and `tool_choice`; empty if there are no tools. Raises BadRequest with the location of an
     unsupported tool.
 
-    If the conversation contains calls, Anthropic requires that tools are declared, even if no tool may be called now.
-    In this case, the tools that were called are declared with only their names.
+    If the conversation contains calls, Anthropic requires declarations of tools, even if no tool may be called now. If
+    the client declares none, each tool that was called is declared with only its name.
     """
     offered = [_tool(tool, f"tools[{index}]") for index, tool in enumerate(body.get("tools") or ())]
     offered += [_function(tool, f"functions[{index}]") for index, tool in enumerate(body.get("functions") or ())]
@@ -95,7 +95,7 @@ def _web_search(options: dict[str, Any]) -> Tool:
 
 
 def _choice(body: dict[str, Any]) -> tuple[dict[str, Any] | None, set[str] | None]:
-    """Anthropic's tool choice, and the names of the allowed tools. The names are None unless the client gave a list of
+    """Anthropic's tool choice, and the names of the allowed tools. The names are None if the client gave no list of
     allowed tools."""
     choice = body.get("tool_choice")
     field = "function_call" if choice is None else "tool_choice"

@@ -12,11 +12,11 @@ _QUOTE = b'"'
 
 
 class DeltaRun:
-    """A sequence of events that differ from a parsed event only in their text, and the chat chunk for these events.
-    Stores the bytes around the text in the event and in the chunk.
+    """A sequence of Anthropic events that differ only in their text, and the chat chunk into which these events are
+    translated. The object stores the bytes before and after the text, in the event and in the chunk.
 
-    Anthropic adds blanks before the last braces of its events, in order to hide their length. The number of blanks may
-    differ between the events of a run.
+    Anthropic adds blanks before the last braces of an event to hide the length of the text. Their number may differ
+    between the events of a run.
     """
 
     def __init__(self, event: tuple[bytes, bytes], chunk: tuple[bytes, bytes], kept: list[bytes] | None) -> None:

@@ -26,8 +26,8 @@ def enforceable(schema: Any) -> Any:
 
     Anthropic requires objects without additional properties. Therefore `additionalProperties` is set to false where it
     is missing. Two kinds of objects are left unchanged: objects without properties, and objects that explicitly allow
-    additional properties. Setting false there would change the meaning of the schema, so Anthropic's error is the
-    better answer.
+    additional properties. For these, false would change the meaning of the schema. Anthropic rejects such a schema, and
+    the client gets Anthropic's error.
     """
     if type(schema) is not dict:
         return schema

@@ -98,8 +98,8 @@ def _result(message: Item, custom: set[str], where: str) -> Item:
 
 
 def _old_id(named: Any, where: str) -> str:
-    """An id for a deprecated `function_call`, which has no id. The id is made from the function's name, which is
-    enough, because at most one such call waits for its result at a time."""
+    """An id for a call in the deprecated field `function_call`, which has no id. The id is made from the name of the
+    function. This is enough, because at most one call of this kind waits for its result at a time."""
     name = named.get("name") if type(named) is dict else None
     if type(name) is not str:
         raise BadRequest(f"{where} must name its function.", param=where)

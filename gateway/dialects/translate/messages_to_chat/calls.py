@@ -75,7 +75,7 @@ class Calls:
 
     @property
     def waiting(self) -> bool:
-        """Whether another call waits for the current call to be written."""
+        """Whether another call is waiting until the current call has been written completely."""
         return self._done + 1 < len(self._calls)
 
     def done(self) -> None:

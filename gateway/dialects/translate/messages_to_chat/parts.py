@@ -37,8 +37,8 @@ def chat_messages(message: Message, where: str) -> Iterator[Message]:
 
 
 def _user(role: str, content: list[Part], where: str) -> Iterator[Message]:
-    """Yield the messages for a user's message. The tool results come first, because they must follow their calls. After
-    them come the user's text, and those parts of the results that are not text."""
+    """Yield the messages for a user's message. The tool results come first, because they must follow their calls
+    directly. After them comes a message with the user's text and with those parts of the results that are not text."""
     shown: list[Part] = []
     own: list[Part] = []
     for number, block in enumerate(content):

@@ -149,7 +149,8 @@ class ResponsesWriter:
         return self._name(index, name) if name else b""
 
     def _name(self, index: int, name: str) -> bytes:
-        """Announce a call, whose name is now known. `index`: index of the call in chat."""
+        """Write the event that announces a call, because the name of the call is known now. `index`: index of the call
+        in chat."""
         beginning = self._unnamed.pop(index)
         written = self._close_text("completed") + self._close_complete()
         tool = self._known.get(name) or Tool(name)
