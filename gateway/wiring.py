@@ -49,6 +49,7 @@ from gateway.context.plan import Contexts
 from gateway.dashboard.page import Dashboard
 from gateway.domain.backend import Backend
 from gateway.learning.cache_check import FreshAnswers
+from gateway.learning.class_trials import LiveTrials
 from gateway.learning.evidence import Learning
 from gateway.learning.feedback import Feedback
 from gateway.learning.plans.live_plans import PlanTrials
@@ -140,8 +141,8 @@ class Watched(Protocol):
 
 
 class Wiring:
-    """All parts of a worker. Each part is opened after the parts that it needs, and is closed before them. If a part
-    cannot be opened, the parts that are already open are closed."""
+    """All parts of a worker. Each is opened after the parts that it needs, and closed before them. If one fails to
+    open, all are closed."""
 
     def __init__(self, worker: Worker) -> None:
         self.worker = worker
@@ -165,8 +166,8 @@ class Wiring:
         self._begin()
 
     def _begin(self) -> None:
-        """Start to load the embedder and the classifier in the background. Each of them is loaded only if a team that
-        has a key uses it by its policy."""
+        """Start to load embedder and classifier in the background. Each is loaded only if a policy of a team with a key
+        uses it."""
         policies = [self.policies.current.find(team)[0] for team in self.ring.teams]
         if any(policy.cache.enabled and policy.cache.semantic.enabled for policy in policies):
             self.cache.begin_by_meaning()
@@ -197,8 +198,8 @@ class Wiring:
         self._watch(state=self.state, keys=self.ring, policies=self.policies, telemetry=self.telemetry)
 
     async def _migrate(self) -> None:
-        """Migrate the database. Called only without a supervisor, because a supervisor migrates the database itself. An
-        error is only logged: the worker starts, but it does not become ready without the database."""
+        """Migrate the database, only without a supervisor. Errors are only logged: the worker then does not become
+        ready."""
         try:
             await asyncio.to_thread(self.database.upgrade)
         except SQLAlchemyError as error:
@@ -293,7 +294,8 @@ class Wiring:
         self.learning = await self._enter(Learning(self.database))
         self.spend_cap = SpendCap(self.database, config.trials)
         holdout = Holdout(config.trials.holdout)
-        self.shadows = Shadows(self.database, self.prices, self.spend_cap, self.learning, holdout)
+        trials = await self._enter(LiveTrials(self.database))
+        self.shadows = Shadows(self.database, self.prices, self.spend_cap, self.learning, holdout, trials)
         self.router = Router(
             packaged,
             self.prices,
@@ -301,13 +303,16 @@ class Wiring:
             self.fleet.backends,
             sampler=self.shadows,
             evidence=self.learning,
+            trials=trials,
             pressures=self.pacer.pressures,
             plan=await asyncio.to_thread(followed, config.routing.artefact),
             continuity=Affinity(
                 self.fleet.backends, self.fleet, overload=config.replicas.overload, on_demand=config.replicas.on_demand
             ),
         )
-        self._watch(learning=self.learning, purse=self.spend_cap, routing=self.router, trials=self.shadows)
+        self._watch(
+            class_trials=trials, learning=self.learning, purse=self.spend_cap, routing=self.router, trials=self.shadows
+        )
 
     async def _open_pipeline(self) -> None:
         """Open the pipeline, and the background parts that make calls through it."""

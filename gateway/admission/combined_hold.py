@@ -25,9 +25,8 @@ class BudgetHolds:
     async def extend(
         self, backend: Backend, input_tokens: int, attached: Attached = NOTHING_ATTACHED, *, marked: bool = False
     ) -> None:
-        """Hold money for a call of `backend` in each of the holds. Raises BudgetExhausted if one of the holds cannot
-        grow. The holds that grew before this error keep the additional money until the next call or the end of the
-        request."""
+        """Hold money for a call of `backend` in each of the holds. Raises BudgetExhausted if one hold cannot grow.
+        Holds that have grown already keep their money until the next call or the end."""
         for part in self._parts:
             await part.extend(backend, input_tokens, attached, marked=marked)
         self.output_limit = min(

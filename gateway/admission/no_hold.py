@@ -28,8 +28,7 @@ class RequestHold(Hold, Protocol):
 
 
 class NoHold:
-    """Implements `RequestHold` for requests without budgets: it holds nothing and covers every answer. All requests
-    share one instance, because it has no state."""
+    """Implements `RequestHold` for requests without budgets: it holds nothing and covers every answer."""
 
     covers = EVER
     output_limit: int | None = None

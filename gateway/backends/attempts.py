@@ -101,18 +101,12 @@ class Attempts:
         last_resort: bool = True,
     ) -> Relayed | Whole:
         """Call the backends in order and return the first answer that begins. `unsure`: the backend that is asked for
-        log-probabilities; None: no backend is asked for them.
+        log-probabilities; None: no backend. `last_resort`: whether backends with open circuit breakers are called if
+        all breakers are open.
 
-        If a backend refuses the request because the context is too long, and the context can be trimmed for this
-        backend, the backend is called again. A backend whose circuit breaker is open is skipped. If every backend was
-        skipped and `last_resort` is true, the backends are called although their breakers are open, with at most one
-        such call at a time for each backend.
-
-        If a backend refuses the request itself, BackendRefused is raised at once, because another backend would refuse
-        the request too. There are two exceptions, after which the next backend is called: status 403 or 508, and a
-        context that is too long for the backend. If no backend could be called, raises BadRequest, ContextTooLong or
-        BudgetExhausted. If all backends were busy, raises Overloaded. Also raises DeadlineExceeded, LedgerUnavailable,
-        and AllBackendsFailed.
+        Raises BackendRefused if the request itself is refused, because other backends would refuse it too. Raises
+        BadRequest, ContextTooLong or BudgetExhausted if no backend could be called, Overloaded if all were busy. Also
+        raises DeadlineExceeded, LedgerUnavailable and AllBackendsFailed.
         """
         errors = _Failures()
         for backend in backends:
@@ -140,11 +134,8 @@ class Attempts:
         logprobs: bool,
         last_resort: bool = False,
     ) -> Relayed | Whole | None:
-        """Call the backend. After a failure that may be temporary, call the backend a second time.
-
-        Returns the answer. Returns None if the next backend should be called instead; the reason is then stored in
-        `errors`.
-        """
+        """Call the backend, and once more after a failure that may be temporary. Returns None if the next backend
+        should be called; the reason is then in `errors`."""
         before = len(call_context.record.attempts)
         for again in (False, True):
             try:
@@ -262,11 +253,9 @@ class Attempts:
         now: float,
         written: Written | None,
     ) -> tuple[Call, Attempt]:
-        """Build the call to send at loop time `now`, and open its attempt in the journal. The caller must
-        already have reserved the cost of the attempt in the budget.
-
-        Raises BadRequest if the backend's dialect cannot express the request, and LedgerUnavailable.
-        """
+        """Build the call to send at loop time `now`, and open its attempt in the journal. The caller must have reserved
+        the cost of the attempt. Raises BadRequest if the backend's dialect cannot express the request, and
+        LedgerUnavailable."""
         record = call_context.record
         call = backend_call.call(
             call_context.request,
@@ -380,9 +369,8 @@ def _delivered(answer: Relayed | Whole | StreamGate) -> int:
 
 
 class _Failures:
-    """The errors of one request so far. `failures`: errors of backends that failed. `misfits`: errors of backends that
-    cannot take this request. `busy`: errors of backends without an available slot. `asked`: whether at least one failed
-    backend was really called."""
+    """The errors of one request so far. `failures`: of backends that failed. `misfits`: of backends that cannot take
+    this request. `busy`: of backends without an available slot. `asked`: whether a failed backend was called."""
 
     failures: tuple[GatewayError, ...] = ()
     misfits: tuple[GatewayError, ...] = ()
@@ -392,18 +380,14 @@ class _Failures:
     """Backends that were not called, because their circuit breakers are open."""
 
     def verdict(self) -> GatewayError:
-        """The error to raise. Backend failures take precedence over errors that the client can fix, and these errors
-        take precedence over overload.
-
-        NotSpoken means that the backend lacks this endpoint. If all backend failures are NotSpoken, they come last.
-        """
+        """The error to raise. Failures of backends have priority over errors that the client can fix, and these over
+        overload."""
         if any(not isinstance(failure, NotSpoken) for failure in self.failures):
             return AllBackendsFailed(self.failures)
         return next(iter((*self.misfits, *self.busy)), AllBackendsFailed(self.failures or self._known()))
 
     def _known(self) -> list[BackendError]:
-        """The earlier failures of the skipped backends, if none of these backends can work again before the operator
-        has corrected a problem. Otherwise empty."""
+        """The earlier failures of the skipped backends, if each of them needs the operator; otherwise empty."""
         if not all(health.needs_operator for health in self.skipped):
             return []
         return [BackendFailed(health.trouble, backend=health.name).of_operator() for health in self.skipped]

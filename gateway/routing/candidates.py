@@ -46,8 +46,8 @@ MEASURED_S = 60.0
 
 
 class Candidate(NamedTuple):
-    """A backend that was considered. `excluded`: why the backend cannot serve the request; empty if it can.
-    `cost_pico`: expected cost in pico-dollars; None if the backend has no price."""
+    """A backend that was considered. `excluded`: why it cannot serve the request; empty if it can. `cost_pico`:
+    expected pico-dollars; None: no price."""
 
     backend: Backend
     excluded: str = ""
@@ -109,12 +109,8 @@ def expected_cost(
     state: BackendState | None = None,
     sessions: SessionView | None = None,
 ) -> int | None:
-    """Expected pico-dollars of a call; None if the backend has no price.
-
-    Input tokens that the backend is expected to have in its prompt cache (see `sessions`) cost the price of cached
-    tokens. If the backend is a machine with a price per hour, the price per token depends on the machine's load (see
-    `occupancy`).
-    """
+    """Expected pico-dollars of a call; None if the backend has no price. Input in the prompt cache (`sessions`) costs
+    the cached price. A machine's price depends on its load."""
     price = prices.price(backend)
     if price is None:
         return None
@@ -141,8 +137,8 @@ def writes_cache(backend: Backend, price: Price, demand: Demand) -> bool:
 
 
 def against(backend: Backend, demand: Demand) -> tuple[Cause, str]:
-    """Why the backend cannot serve the request, as (cause, reason). Both are empty if the backend can serve it. The
-    health and the load of the backend are not considered here."""
+    """Why the backend cannot serve the request, as (cause, reason); both empty if it can. Health and load are left
+    out."""
     data = demand.data
     if not translators(demand.dialect, backend.spoken):
         return "dialect", f"it cannot be asked in the dialect {demand.dialect}"
@@ -168,10 +164,8 @@ def may_go_to(backend: Backend, data: DataPolicy) -> bool:
 
 
 def reserved_output(backend: Backend, demand: Demand) -> int:
-    """Tokens of the context window to reserve for the answer: the client's limit, or else the expected length.
-
-    The expected length counts only up to `PRIOR_TOKENS`, so that learned lengths alone never cause a refusal.
-    """
+    """Tokens of the context window to reserve for the answer: the client's limit, or the expected length. Learned
+    lengths above `PRIOR_TOKENS` must not cause refusals."""
     wanted = demand.output_most
     if wanted is None:
         wanted = min(demand.output_tokens, PRIOR_TOKENS)

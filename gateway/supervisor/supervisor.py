@@ -62,10 +62,8 @@ class Supervisor:
         facts: Mapping[str, Any] | None = None,
         worker_command: Sequence[str] | None = None,
     ) -> None:
-        """`config`: the file from which `settings` were read. `facts`: further entries of runtime.json.
-        `worker_command`: the command that starts a worker; without it, workers are forked. `announce`: function that
-        shows the user a line, such as the gateway's address. `on_ready` is called when the first worker answers
-        requests."""
+        """`config`: the file of `settings`. `facts`: further entries of runtime.json. `worker_command`: starts a
+        worker; None: fork. `announce`: shows the user a line. `on_ready`: called when the first worker answers."""
         self._settings, self._count = settings, workers
         self._accepted = Accepted(settings, config)
         self._host = host or settings.config.listen.host
@@ -84,10 +82,8 @@ class Supervisor:
         self._tasks = Tasks()
 
     def run(self) -> None:
-        """Run until SIGTERM or SIGINT. A second signal kills the workers without waiting for their streams.
-
-        Raises ConfigError before any process is started, if settings files, data directory or port cannot be used.
-        """
+        """Run until SIGTERM or SIGINT; a second signal kills the workers. Raises ConfigError before any process starts,
+        if files, directory or port are unusable."""
         policies = Policies(self._settings.policies, self._settings.config.ceilings)
         for old_names in (self._settings.old_names, *policies.current.old_names.values()):
             if old_names:
@@ -154,8 +150,7 @@ class Supervisor:
         self._tasks.spawn(work, "policies kept")
 
     def _exit_without_threads(self) -> None:
-        """Exit the process at once. A thread may wait for the database forever, and closing the event loop would wait
-        for this thread."""
+        """Exit the process at once. Closing the event loop could wait forever for a thread."""
         log.info("leaving without waiting for the database")
         self._runtime.remove()
         if self._fork_server:
@@ -229,8 +224,8 @@ class Supervisor:
         self._write_facts()
 
     async def _when_ready(self, books: LedgerService) -> None:
-        """Wait until a worker answers requests, and announce this. Then start the alerts and the local model. They are
-        not started earlier, because their start would slow the first worker down."""
+        """Wait until a worker answers requests, and announce this. Then start the alerts and the local model, which
+        would slow it down."""
         await self._workers.ready()
         self._announce(f"listening on {self._url}")
         self._on_ready()

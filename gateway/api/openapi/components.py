@@ -162,7 +162,7 @@ SCHEMAS: Mapping[str, Schema] = {
     "Usage": {
         "type": "object",
         "description": "Figures of the ledger, as `thriftgate usage --json` prints them.",
-        "required": ["budgets", "credits", "wrong_hits"],
+        "required": ["budgets", "credits", "objectives", "wrong_hits"],
     },
     "NewKey": {
         "type": "object",

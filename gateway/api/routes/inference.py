@@ -145,7 +145,7 @@ class Inference:
         tenant: Tenant,
     ) -> CompletionRequest:
         """Parse the body, and check whether the request may be forwarded. Raises the errors of `dialect.parse` and
-        `check_forwarding`. If the body has too many items, raises BodyTooLarge before the body is parsed."""
+        `check_forwarding`; BodyTooLarge for too many items."""
 
         def parse() -> CompletionRequest:
             scan = self._blocks.scan(tenant.team, body) if len(body) >= LEAST_BYTES else None
@@ -163,8 +163,8 @@ class Inference:
         return _for_inference(await self._tenants.find(secret(headers)))
 
     def _admit(self, caller: Caller, headers: Mapping[bytes, bytes]) -> tuple[Tenant, Controls, bool]:
-        """Make all checks that need no body. Returns the tenant, the controls, and whether the request has the priority
-        `batch`. After a request was admitted, `leave` of the load shedder must be called when the request ends."""
+        """Make all checks that need no body. Returns the tenant, the controls, and whether the priority is `batch`.
+        Call `leave` of the load shedder when the admitted request ends."""
         tenant = _for_inference(self._tenants.authenticate(secret(headers)))
         if caller.method != "POST":
             raise MethodNotAllowed(f"{caller.path} takes POST, not {caller.method}.")
@@ -249,9 +249,8 @@ class Inference:
         tenant: Tenant,
         request: CompletionRequest,
     ) -> asyncio.Task[None] | None:
-        """Like `_serve`, for a request with the idempotency key `key`. Of all requests with this key, only the first is
-        served. The other requests get the same answer. If the caller has left, returns the task that continues to serve
-        the request."""
+        """Serve the first request with the idempotency key `key`, and give repeated requests the same answer. If the
+        caller has left, returns the task that still serves the request."""
 
         async def serve(recorder: Caller) -> None:
             await self._serve(recorder, dialect, tenant, request)
@@ -279,11 +278,9 @@ class Inference:
     async def _fail(
         self, caller: Caller, dialect: ClientDialect, error: GatewayError, record: Record, begun: str, sent: bytes
     ) -> None:
-        """Send a status if none has been sent; otherwise send an error event, but no terminating event.
-
-        `begun`: the content type of an answer that has begun. If an answer of this type cannot contain an error event,
-        the connection is broken off, so that the client notices the failure. `sent`: the last bytes that were sent.
-        """
+        """Send an error status, or an error event if a status has been sent already. `begun`: content type of the
+        answer that has begun. If this type has no error events, the connection is broken off. `sent`: the last bytes
+        that were sent."""
         if begun.startswith(tuple(_STREAMS)):
             await caller.end(dialect.error_event(error, record.request_id, sent), broken=True)
         elif not begun:

@@ -84,8 +84,8 @@ class ServiceRoutes:
             log.warning("a cached answer that was called wrong stays until its time is over: %s", error)
 
     async def _flight(self, request: Request, tenant: Tenant) -> dict[str, Any]:
-        """The flight record of a request: what the gateway decided and did for it. Only for the key that made the
-        request and for admin keys of the same team. Raises NotFound."""
+        """What the gateway decided and did for a request. Only for the key that made the request and the team's admin
+        keys. Raises NotFound."""
         found = await self._telemetry.flight(request.path_params["id"], tenant.team)
         if found is None or not (found["key"] == tenant.key.lineage or "admin" in tenant.key.scopes):
             raise NotFound("No such request of this key; what has ended is known everywhere about a second later.")
@@ -104,8 +104,7 @@ class ServiceRoutes:
         return json_response({"status": "live"})
 
     async def ready(self, request: Request) -> Response:
-        """Answer with status 200 if requests can be answered: the keys have been read, a backend is configured, and no
-        shutdown has begun."""
+        """Answer 200 if requests can be served. Required: keys read, a backend configured, no shutdown."""
         why = self._why_not_ready()
         return json_response({"status": "not ready", "why": why}, 503) if why else json_response({"status": "ready"})
 

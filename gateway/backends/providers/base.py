@@ -88,10 +88,8 @@ class Upstream(Protocol):
     def header(self, name: bytes) -> bytes | None: ...
 
     async def pipe_to(self, take: Sink) -> bool:
-        """Pass the body to `take`, piece by piece as it arrives, until `take` returns False or the body ends.
-
-        Returns True if the body may have more pieces. Raises BackendError, and the errors of `take`.
-        """
+        """Pass the body to `take`, piece by piece, until `take` returns False or the body ends. Returns True if the
+        body may have more pieces. Raises BackendError, and the errors of `take`."""
         ...
 
     async def read(self, limit: int) -> bytes: ...
@@ -101,8 +99,8 @@ class Upstream(Protocol):
         ...
 
     def half_close(self) -> bool:
-        """Close the sending direction, which tells the backend that the client has disconnected. What the backend has
-        already sent still arrives. Returns False if closing one direction is impossible or would lose data."""
+        """Close the sending direction, which tells the backend that the client has disconnected. Data that was sent
+        still arrives. Returns False if that is impossible or would lose data."""
         ...
 
     async def aclose(self) -> None:

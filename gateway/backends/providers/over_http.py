@@ -104,8 +104,7 @@ class OverHttp:
         self._openings.clear()
 
     def headers(self, request: CompletionRequest, wire: Translator, body: bytes) -> list[tuple[bytes, bytes]]:
-        """All headers of a request: the headers of the dialect, the authentication, and the client's headers that may
-        be forwarded to this backend."""
+        """All headers of a request: the dialect's, authentication, and the client's for this backend."""
         forwarded = wire.forwarded(request)
         if self._conceals_traces and not _TRACE.isdisjoint(request.headers):
             forwarded = [header for header in forwarded if header[0] not in _TRACE]

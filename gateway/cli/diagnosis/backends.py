@@ -13,6 +13,7 @@ from gateway.backends.providers.discover import backends_of
 from gateway.backends.reachability import Reached, reach_all
 from gateway.cli import tables
 from gateway.cli.echo import echo
+from gateway.cli.operation.add_backend import add
 from gateway.cli.options import Context, common
 from gateway.domain.backend import Backend
 from gateway.ledger.prices.model_names import equal, grouped
@@ -21,12 +22,17 @@ from gateway.settings.gateway import Settings
 from gateway.settings.remedies import did_you_mean
 from gateway.settings.running import local_model_url
 
-NONE = "No backend: export a provider's key or start a model server, then `thriftgate init` writes gateway.yaml."
+NONE = (
+    "No backend: export a provider's key or start a model server, then `thriftgate backends add` writes gateway.yaml."
+)
 
 
 @click.group()
 def backends() -> None:
-    """List the backends of gateway.yaml, or else those found on this machine, and test whether they answer."""
+    """List the backends of gateway.yaml, or else those found on this machine; test them; add one."""
+
+
+backends.add_command(add)
 
 
 @backends.command("list")
@@ -57,7 +63,8 @@ def test(context: Context, names: tuple[str, ...]) -> None:
         if name not in present:
             near = did_you_mean(name, present, f"there are {', '.join(present) or 'none'}")
             raise click.BadParameter(f"there is no backend called {name!r}; {near}", param_hint="NAMES")
-    reached = asyncio.run(reach_all([backend for backend in found if not names or backend.name in names]))
+    with tables.working("asking the backends"):
+        reached = asyncio.run(reach_all([backend for backend in found if not names or backend.name in names]))
     context.print([asdict(each) for each in reached], lambda: show_reached(reached) if reached else echo(NONE))
     if not reached or any(each.trouble for each in reached):
         raise SystemExit(1)
@@ -116,10 +123,13 @@ def _per_million(pico: int) -> str:
 
 
 def _show(rows: list[dict[str, Any]], notes: Sequence[str]) -> None:
-    table = tables.Table("backend", "kind", "model", "tier", "prompts", "USD per 1M tokens", box=None, pad_edge=False)
+    table = tables.Table(box=None, pad_edge=False)
+    for title in ("backend", "kind", "model", "tier", "prompts", "USD per 1M tokens"):
+        table.add_column(title, no_wrap=title in ("backend", "USD per 1M tokens"))
     for row in rows:
         where = "leave" if row["location"] == "hosted" else "stay"
-        table.add_row(row["name"], row["kind"], row["model"], row["tier"], where, row["usd_per_million_tokens"])
+        model = "" if row["model"] == row["name"] else row["model"]
+        table.add_row(row["name"], row["kind"], model, row["tier"], where, row["usd_per_million_tokens"])
     tables.console(highlight=False).print(table)
     for note in notes:
         echo(note)

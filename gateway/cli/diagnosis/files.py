@@ -78,8 +78,7 @@ def check_files(config: Path | None, folders: Sequence[Path]) -> Checked:
 
 
 def _settings(config: Path | None, folders: Sequence[Path], found: Checked) -> Settings:
-    """The settings in gateway.yaml. If the file has a mistake, the mistake is added to `found`. The default settings
-    are then returned, so that the policies can still be checked."""
+    """The settings in gateway.yaml. On a mistake, it is added to `found`, and the default settings are returned."""
     try:
         return load_settings(config, None, folders, keys=True)
     except ConfigError as error:
@@ -101,7 +100,9 @@ def _check_names(settings: Settings, policies: PolicySet, place: Place, found: C
     elif listed is None:
         present = asyncio.run(backends_of(settings.config, None))
         here = "; that is so on this machine, where gateway.yaml lists no backends"
-        found.notes += [problem + here for problem in unknown_names(present, policies, place) if present]
+        if not present:
+            here = "; gateway.yaml lists no backends, and none was found on this machine"
+        found.notes += [problem + here for problem in unknown_names(present, policies, place)]
 
 
 def unknown_names(backends: Sequence[Backend], policies: PolicySet, place: Place) -> list[str]:

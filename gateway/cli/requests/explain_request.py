@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, tzinfo
 from decimal import Decimal
 from typing import Any
 
 from gateway.cli.money.storage import open_database
 from gateway.cli.requests.lines import money
+from gateway.cli.zones import moment
 from gateway.ledger.reports.requests import of_request
 from gateway.ledger.store.archive import retold
 from gateway.settings.gateway import Settings
@@ -31,9 +32,8 @@ _CACHE = {
 
 
 def flight_of(settings: Settings, request_id: str) -> dict[str, Any] | None:
-    """The flight record of the request, which says what the gateway decided and did. If the flight record is no longer
-    stored, returns a record that is made from the ledger's rows. Returns None if the ledger has no row of the request.
-    """
+    """What the gateway decided and did for the request, from its flight record or the ledger's rows. None if neither
+    has it."""
     with open_database(settings) as database, database.read() as connection:
         rows = of_request(connection, request_id)
     if not rows:
@@ -55,9 +55,9 @@ async def _stored(url: str, request_id: str, team: str) -> dict[str, Any] | None
         await state.aclose()
 
 
-def sentences(flight: Mapping[str, Any]) -> Iterator[str]:
-    """The explanation, one sentence or two a line."""
-    at = datetime.fromtimestamp(flight["at"], UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+def sentences(flight: Mapping[str, Any], zone: tzinfo) -> Iterator[str]:
+    """The explanation, one sentence or two a line, with times in the zone."""
+    at = moment(flight["at"], zone, "%Y-%m-%d %H:%M:%S") + (" UTC" if zone is UTC else "")
     yield f"{flight['id']}: team {flight['team']}, key {flight['key']}, {at}."
     yield _outcome(flight)
     yield _cache(flight)

@@ -18,7 +18,7 @@ from gateway.runtime.off_loop import OffLoop
 MOST_SESSIONS = 256
 """Maximum number of sessions whose history is kept. A history has up to a megabyte. When the number is exceeded, the
 history that was not used for the longest time is dropped. If its session continues, the history is read again."""
-_LEAST_TURNS = 2 * AGE
+LEAST_TURNS = 2 * AGE
 """Minimum number of turns of a conversation. In a shorter conversation, no output is old enough to be left out."""
 _ON_LOOP_CHARACTERS = 32_000
 """Maximum number of new characters that are read on the event loop. This is about 8,000 tokens and takes a millisecond.
@@ -51,7 +51,7 @@ class Cutting:
         """The cut for a request to `backend`: the parts of the request that are left out."""
         if prefix is None or not _may(request, tenant, backend):
             return NO_CUT
-        if len(request.turns) <= _LEAST_TURNS:
+        if len(request.turns) <= LEAST_TURNS:
             return Cut(anchor=first_request(request.turns))
         lengths = [len(turn.text) for turn in request.turns]
         key = prefix.session, backend.name, tuple(lengths[:3])

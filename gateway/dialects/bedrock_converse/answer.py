@@ -106,8 +106,7 @@ class ConverseWriter:
 
 
 def _begin(block: Block, index: Block) -> bytes:
-    """The event that begins a block. Converse announces only the blocks of tool calls, so for other blocks the result
-    is empty. There is one exception: the only event of hidden (redacted) thinking contains the whole block."""
+    """The event that begins a block; empty if the block needs none. Only tool calls and hidden thinking need one."""
     if block["type"] == "tool_use":
         call = {"toolUseId": block["id"], "name": block["name"]}
         return event("contentBlockStart", {"start": {"toolUse": call}, **index})

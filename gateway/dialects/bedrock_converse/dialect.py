@@ -51,6 +51,6 @@ class Endpoint(PathEndpoint):
         return found
 
     def replayed(self, request: CompletionRequest, body: dict[str, Any], /) -> tuple[bytes, bytes]:
-        """Convert a plain body to a stream. Returns two values: all frames except the last two, and the last two
-        frames, which contain the stop reason and the usage."""
+        """Convert a plain body to a stream. Returns (all earlier frames, last two frames). The last two contain stop
+        reason and usage."""
         return frames(body)

@@ -40,8 +40,8 @@ def at(path: str) -> ClientDialect | None:
 
 
 def named_in(path: str) -> Endpoint | None:
-    """The endpoint that writes the errors for `path`. Any method of a model is accepted in `path`. None if `path` does
-    not have the form of Gemini's paths."""
+    """The endpoint that writes the errors for `path`; None if it is no Gemini path. Any method of a model is
+    accepted."""
     return Endpoint("", stream=False) if _ANY.fullmatch(path) else None
 
 

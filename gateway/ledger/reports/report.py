@@ -142,8 +142,8 @@ def read_usage(
     until: float | None = None,
     prices: SimulatedCall | None = None,
 ) -> list[Report]:
-    """One report for each grouping in `groupings` (results of `dimensions`). If `connection` is a snapshot, all reports
-    are computed from the same rows."""
+    """One report for each of `groupings` (results of `dimensions`). A snapshot as `connection` makes them
+    consistent."""
     table, sqlite = of(connection), connection.dialect.name == "sqlite"
     conditions = within(since, until, team, table)
     real = and_(table.c.simulated.is_(False), *conditions)
@@ -233,8 +233,8 @@ def _sum(what: ColumnElement[Any] | int, *conditions: ColumnElement[bool]) -> Co
 
 
 def _readable(lines: list[Line], by: tuple[str, ...]) -> list[Line]:
-    """The lines with groups in the form for people: days become dates, and answers from the cache get a name. If a
-    group is a combination of tags, it becomes one line for each tag."""
+    """The lines as people read them: days as dates, names for cache answers. A group with several tags becomes one line
+    for each tag."""
     merged: dict[tuple[str, ...], Line] = {}
     for line in lines:
         for group in written(by, line.group):

@@ -34,8 +34,8 @@ _SERVED = ("ok", "interrupted")
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """The savings of one team. `saved_pico` is the cost that a single reference backend would have had (the baseline)
-    minus the actual cost. It may be negative, and is None if no reference has a price."""
+    """The savings of one team. `saved_pico`: the cost at one reference backend minus the actual cost. It may be
+    negative; None: no reference has a price."""
 
     team: str
     reference: str
@@ -51,8 +51,8 @@ class Statement:
 
 
 def reference_of(policy: Policy, backends: Sequence[Backend], prices: PriceList) -> Backend | None:
-    """The backend with which savings are computed: it would have served all requests of the team without routing. None
-    if no backend has a price above 0."""
+    """The backend with which savings are computed, as if it had served all requests. None if no backend has a price
+    above 0."""
     rule = policy.rule("auto")
     named = rule.reference if isinstance(rule, ModelRule) else rule
     wanted = rule.candidates if isinstance(rule, ModelRule) and rule.candidates else ()
@@ -152,8 +152,8 @@ def _baseline(
 
 
 def _served(which: ColumnElement[bool]) -> Any:
-    """A subquery with one row for each served request. Columns: input tokens before trimming; input tokens that a
-    prompt cache would have had if the reference had served all requests of the session; output tokens."""
+    """A subquery with one row for each served request. Columns: input tokens before trimming; input tokens that the
+    reference would have cached; output tokens."""
     c: Any = entries.c
     kept = c.cached_tokens
     sent = (
@@ -179,8 +179,7 @@ def _served(which: ColumnElement[bool]) -> Any:
 
 
 def _flat(price: Price) -> Price:
-    """`price` without its price for long calls. It is used for the token sums of many calls, because a sum is not a
-    single long call."""
+    """`price` without its price for long calls, for token sums of many calls."""
     return Price(price.input, price.output, price.cached_input, reasoning=price.reasoning)
 
 
