@@ -78,6 +78,7 @@ class Application:
                 idempotency=wiring.idempotency,
                 memory=wiring.memory,
                 decoding=wiring.decoding,
+                instance=wiring.instance,
             )
             limits = wiring.worker.settings.config.requests
             self.sockets = ResponsesSockets(self._inference, limits, wiring.off_loop)
@@ -230,6 +231,7 @@ def worker_from(description: Mapping[str, Any]) -> Worker:
         int(description.get("worker", 0)),
         int(description.get("workers", 1)),
         description.get("fd"),
+        description.get("litellm_socket"),
     )
 
 

@@ -10,6 +10,7 @@ GatewayError
 ├── LimitExceeded 429
 ├── BudgetExhausted 429
 ├── ToolLoop 400                   an agent repeats the same failing tool call
+├── LoopDetected 508                a backend of kind `thriftgate` leads back to this gateway
 ├── CacheOnlyMiss 504
 ├── NoBackend 503                  nothing is configured; NoAdequateBackend 503: nothing can serve this request
 ├── DeadlineExceeded 504
@@ -163,6 +164,12 @@ class ToolLoop(GatewayError):
     retry."""
 
     status, code, kind = 400, "tool_loop", "invalid_request_error"
+
+
+class LoopDetected(GatewayError):
+    """The request has passed this gateway already. Another backend may still serve it."""
+
+    status, code, kind = 508, "loop_detected", "invalid_request_error"
 
 
 class CacheOnlyMiss(GatewayError):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import platform
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
 from threading import current_thread, main_thread
 from typing import Protocol, TypeVar
@@ -27,8 +29,12 @@ from gateway.api.idempotency.idempotency import Idempotency
 from gateway.api.routes.service import backend_health
 from gateway.api.routes.usage import UsageFigures
 from gateway.api.server.shutdown import ShutdownFlag
-from gateway.backends.fleet import Fleet
+from gateway.backends.fleet import KINDS, Fleet
+from gateway.backends.providers.base import Kind
 from gateway.backends.providers.discover import backends_of, found_text
+from gateway.backends.providers.litellm.process import OwnProcess, Supervised
+from gateway.backends.providers.litellm.provider import ViaLitellm
+from gateway.backends.providers.thriftgate import Thriftgate
 from gateway.backends.resilience.drain import BackendDrains
 from gateway.batches.files import Files
 from gateway.batches.jobs import Jobs
@@ -52,6 +58,7 @@ from gateway.learning.shadow.holdout import Holdout
 from gateway.learning.shadow.shadow import Shadows
 from gateway.learning.spend_cap import SpendCap
 from gateway.ledger.journal.writer import Journal
+from gateway.ledger.prices.model_names import grouped
 from gateway.ledger.prices.price_book import PriceBook
 from gateway.ledger.prices.throughput import follow
 from gateway.ledger.reports.idle import Idle
@@ -93,6 +100,8 @@ class Worker:
     number: int = 0
     workers: int = 1
     fd: int | None = None
+    litellm_socket: str | None = None
+    """The socket of litellm's process. None: no supervisor runs, so the worker starts the process itself."""
 
 
 DECODING_THREADS = 2
@@ -214,7 +223,14 @@ class Wiring:
         self._exits.callback(self.off_loop.close)
         self.decoding = OffLoop(DECODING_THREADS, "decoding")
         self._exits.callback(self.decoding.close)
-        self.fleet = await self._enter(Fleet(backends, drains=BackendDrains(self.state), off_loop=self.off_loop))
+        litellm = Supervised(self.worker.litellm_socket) if self.worker.litellm_socket else self._own_litellm()
+        kinds: dict[str, Callable[[Backend], Kind]] = {
+            **KINDS,
+            "litellm": partial(ViaLitellm, process=litellm),
+            "thriftgate": partial(Thriftgate, instance=self.instance),
+        }
+        drains = BackendDrains(self.state)
+        self.fleet = await self._enter(Fleet(backends, kinds=kinds, drains=drains, off_loop=self.off_loop))
         if not backends:
             log.error("no backend is configured, so the gateway is not ready; `thriftgate doctor` shows what to do")
         for each in backends:
@@ -224,6 +240,18 @@ class Wiring:
             if self.worker.settings.config.backends is None and (assumed := found_text(each)):
                 log.info("found %s", assumed)
         self._watch(fleet=self.fleet)
+
+    @property
+    def instance(self) -> str:
+        """The id of this gateway for other gateways: equal for all workers of a data directory."""
+        place = f"{platform.node()}:{self.worker.settings.paths.data.absolute()}"
+        return blake2b(place.encode(), digest_size=6).hexdigest()
+
+    def _own_litellm(self) -> OwnProcess:
+        """Litellm's process of this worker. It is started when it is first needed."""
+        process = OwnProcess()
+        self._exits.push_async_callback(process.aclose)
+        return process
 
     async def _open_admission(self) -> None:
         """Open the journal, budgets and limits. Budgets restore their leases from the journal."""
@@ -385,12 +413,12 @@ class Wiring:
         for name, part in parts.items():
             self.telemetry.watch(name, part.stats)
 
-    async def _backends(self) -> list[Backend]:
+    async def _backends(self) -> Sequence[Backend]:
         """The backends in gateway.yaml. If gateway.yaml has no list of backends, the backends found on this machine.
         Facts that are missing come from the price list."""
         worker = self.worker
         found = await backends_of(worker.settings.config, worker.local_model_url, worker.simulate)
-        return [self.prices.complete(backend) for backend in found]
+        return grouped([self.prices.complete(backend) for backend in found], worker.settings.config.model_groups)
 
     async def aclose(self) -> None:
         await self._exits.aclose()

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 
 from gateway.admission import output_bound
 from gateway.admission.call_cost import CallCost
+from gateway.admission.meter import Dollars
 from gateway.admission.money_source import MoneySource
 from gateway.admission.no_hold import EVER
 from gateway.admission.output_forecast import OutputForecasts, least_input_tokens
@@ -106,6 +107,10 @@ class BudgetHold:
         """Index of the attempt whose answer is served; None if that is the last attempt."""
         self._over = False
         self._answers = request.parallel if request else 1
+
+    def left_nano(self) -> int | None:
+        group = self._group
+        return max(self.held, group.left) if group.bounds and isinstance(group.meter, Dollars) else None
 
     async def extend(
         self, backend: Backend, input_tokens: int, attached: Attached = NOTHING_ATTACHED, *, marked: bool = False

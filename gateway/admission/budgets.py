@@ -134,7 +134,10 @@ class Budgets:
         self._counts["holds"] += 1
         groups: tuple[MoneySource, ...] = self._groups_of(tenant, record.end_user, record.session, record.started_at)
         if (most := tenant.policy.max_usd_per_request) is not None:
-            groups = (RequestLimit(most, tenant.team, self._prices), *groups)
+            place = f"in the policy of team {tenant.team}"
+            groups = (RequestLimit(most, "max_usd_per_request", place, self._prices), *groups)
+        if request is not None and (most := request.controls.max_usd) is not None:
+            groups = (RequestLimit(most, "x-thriftgate-max-usd", "in the request", self._prices), *groups)
         if len(groups) == 1:
             return BudgetHold(groups[0], self._expectations, record, request, self._patience_s)
         if not groups:

@@ -19,6 +19,9 @@ class BudgetHolds:
         self.held = 0
         """Sum of the units of all holds, each in its own unit."""
 
+    def left_nano(self) -> int | None:
+        return min((left for part in self._parts if (left := part.left_nano()) is not None), default=None)
+
     async def extend(
         self, backend: Backend, input_tokens: int, attached: Attached = NOTHING_ATTACHED, *, marked: bool = False
     ) -> None:

@@ -34,6 +34,9 @@ class NoHold:
     output_limit: int | None = None
     held = 0
 
+    def left_nano(self) -> int | None:
+        return None
+
     async def extend(
         self, backend: Backend, input_tokens: int, attached: Attached = NOTHING_ATTACHED, *, marked: bool = False
     ) -> None:

@@ -56,6 +56,8 @@ def of_record(record: Record) -> list[tuple[bytes, bytes]]:
         found.append((b"x-thriftgate-escalated", b"true"))
     if record.cost_pico is not None:
         found.append((b"x-thriftgate-cost-usd", usd_text(record.cost_pico).encode()))
+    if record.of_gateway and served is not None and served.price_text:
+        found.append((b"x-thriftgate-price", served.price_text.encode()))
     if record.degraded:
         found.append((b"x-thriftgate-degraded", ",".join(sorted(record.degraded)).encode()))
     if record.over_budget:

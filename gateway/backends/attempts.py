@@ -33,6 +33,7 @@ from gateway.errors import (
     DeadlineExceeded,
     GatewayError,
     LedgerUnavailable,
+    LoopDetected,
     NotSpoken,
     Overloaded,
     StreamBroken,
@@ -43,6 +44,8 @@ log = logging.getLogger(__name__)
 
 _TIERED = frozenset(("service_tier", "speed", "inference_geo"))
 """Request fields that choose a service tier, the speed, or the region of the inference."""
+_OF_ONE_BACKEND = (403, LoopDetected.status)
+"""Status codes of refusals that another backend may not share."""
 HEDGE = "hedge"
 """The `kind` of the cancelled attempt when two attempts ran in parallel and the other one began to answer first."""
 
@@ -148,7 +151,7 @@ class Attempts:
                     errors.misfits += (obstacle,)
                 return None
             except BackendRefused as refused:
-                if refused.code != "context_length_exceeded" and refused.status != 403:
+                if refused.code != "context_length_exceeded" and refused.status not in _OF_ONE_BACKEND:
                     raise  # another backend has another window, and other rules for content, models and regions
                 if again or not await self._shorter(backend_call.backend, call_context, refused):
                     errors.misfits += (refused,)
@@ -165,7 +168,11 @@ class Attempts:
         """Whether the request can be sent to `backend` again with less context. `refused`: the error with which the
         backend refused the untrimmed request."""
         request, attempt = call_context.request, call_context.record.attempts[-1]
-        if refused.status == 403 or (attempt.trimmed_tokens and not attempt.frozen) or attempt.backend is not backend:
+        if (
+            refused.status in _OF_ONE_BACKEND
+            or (attempt.trimmed_tokens and not attempt.frozen)
+            or attempt.backend is not backend
+        ):
             return False
         request.too_long_for |= {backend.name}
         try:
@@ -261,6 +268,7 @@ class Attempts:
         )
         attempt = record.attempt(backend_call.backend)
         call.attempt_id, attempt.sent_bytes = attempt.id, len(call.body)
+        call.record, call.hold = record, call_context.hold
         attempt.input_tokens, attempt.trimmed_tokens = plan.expected_tokens, plan.trimmed_tokens
         attempt.counted_tokens, attempt.marks, attempt.frozen = plan.counted_tokens, plan.marks, plan.frozen
         attempt.pace = backend_call.paces[call_context.request.stream]

@@ -38,6 +38,7 @@ from gateway.errors import (
     BackendTimeout,
     BadRequest,
     BudgetExhausted,
+    LoopDetected,
     NotSpoken,
     UnknownModel,
 )
@@ -336,6 +337,8 @@ class BackendCall:
                 return unspoken
         if status == 403 and upstream_error.about_request(upstream_error.error_in(body := await error_body(upstream))):
             return call.wire.refusal(status, body, name)
+        if status == LoopDetected.status:
+            return call.wire.refusal(status, await error_body(upstream), name)
         if status in OPERATOR_ERRORS or status < 400:
             problem = OPERATOR_ERRORS.get(status, "answers with a redirect; check its `base_url`")
             problem = problem.format(addressed_by=self.backend.facts.addressed_by)

@@ -17,9 +17,10 @@ from gateway.backends.providers.azure import Azure
 from gateway.backends.providers.base import Kind
 from gateway.backends.providers.bedrock.provider import Bedrock
 from gateway.backends.providers.gemini import Gemini
-from gateway.backends.providers.litellm import ViaLitellm
+from gateway.backends.providers.litellm.provider import ViaLitellm
 from gateway.backends.providers.openai import Local, OpenAI
 from gateway.backends.providers.simulated import Simulated
+from gateway.backends.providers.thriftgate import Thriftgate
 from gateway.backends.providers.vertex.provider import Vertex
 from gateway.backends.resilience.breaker import BreakerSettings, Health
 from gateway.backends.resilience.drain import BackendDrains
@@ -42,6 +43,7 @@ KINDS: Mapping[str, Callable[[Backend], Kind]] = {
     "bedrock": Bedrock,
     "gemini": Gemini,
     "vertex": Vertex,
+    "thriftgate": Thriftgate,
 }
 
 

@@ -91,6 +91,9 @@ class BackendState:
     reason: str = ""
     in_flight: int = 0
     first_byte_ms: float | None = None
+    """Moving average of the milliseconds to the first byte of a stream. None if this worker has seen no stream."""
+    measured_s: float = 0.0
+    """Seconds since the last measurement of `first_byte_ms`."""
     load: Load | None = None
     """The load of the backend's server. None if only the requests of this worker are known."""
     wait_s: float = 0.0
@@ -143,6 +146,10 @@ class Hold(Protocol):
     output_limit: int | None
     """Maximum output tokens that may be requested of the backend, because the held money pays for no more; None: no
     limit."""
+
+    def left_nano(self) -> int | None:
+        """The nano-dollars that the request may cost. None if no limit in dollars bounds it."""
+        ...
 
     async def extend(
         self, backend: Backend, input_tokens: int, attached: Attached = NOTHING_ATTACHED, *, marked: bool = False

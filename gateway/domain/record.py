@@ -84,6 +84,8 @@ class Attempt:
     cost_pico: int | None = None
     """The cost in pico-dollars; None if the price is unknown."""
     price_source: str = ""
+    price_text: str = ""
+    """The unit prices, for a client that is a gateway. Empty for other clients."""
     first_byte_at: float | None = None
     ended_at: float | None = None
     trimmed_tokens: int = 0
@@ -245,6 +247,8 @@ class Record:
     tags: dict[str, str] = field(default_factory=dict)
     session: str = ""
     """The session that the client named with `x-thriftgate-session`, or else the session id of the coding agent."""
+    of_gateway: bool = False
+    """Whether another gateway sent the request, which reads the prices."""
     agent: str = ""
     """The coding agent that sent the request; empty if no agent was recognised."""
     traffic_class: str = ""

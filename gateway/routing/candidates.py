@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
@@ -40,6 +41,10 @@ class Demand(NamedTuple):
     """Whether the gateway may add cache marks, at backends that accept them."""
 
 
+MEASURED_S = 60.0
+"""Seconds for which a measured delay of a backend is used."""
+
+
 class Candidate(NamedTuple):
     """A backend that was considered. `excluded`: why it cannot serve the request; empty if it can. `cost_pico`:
     expected pico-dollars; None: no price."""
@@ -51,6 +56,8 @@ class Candidate(NamedTuple):
     list_pico: int | None = None
     """The expected cost if no token is cached, and if the prices of machines do not depend on their load. None if that
     is equal to `cost_pico`."""
+    delay_ms: float = 0.0
+    """Among members of a model group with equal costs, the member with the lowest value is called. See `_delay_ms`."""
 
     @property
     def worth_pico(self) -> int | None:
@@ -82,8 +89,17 @@ def examine(
         cost = plain = expected_cost(backend, demand, prices)
         if state is not None and (demand.prefix is not None or occupancy.priced_by_load(backend, state.load)):
             cost = expected_cost(backend, demand, prices, state, sessions)
-        found.append(Candidate(backend, excluded, cause, cost, None if cost == plain else plain))
+        delay_ms = _delay_ms(state) if state is not None and backend.model_group else 0.0
+        found.append(Candidate(backend, excluded, cause, cost, None if cost == plain else plain, delay_ms))
     return found
+
+
+def _delay_ms(state: BackendState) -> float:
+    """Milliseconds to the first byte, as this worker has measured them in the last minute. Without such a measurement:
+    0 if no call is in progress, so that one call measures the backend; otherwise infinite."""
+    if state.first_byte_ms is not None and state.measured_s < MEASURED_S:
+        return state.first_byte_ms
+    return math.inf if state.in_flight else 0.0
 
 
 def expected_cost(

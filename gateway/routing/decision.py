@@ -104,11 +104,15 @@ def cheaper(one: Candidate, other: Candidate) -> bool:
     return one.cost_pico is not None and one.cost_pico < other.cost_pico
 
 
-def by_cost(one: Candidate) -> tuple[bool, int, int]:
-    """Sort key: cheapest first; at equal cost, the stronger tier first. Backends without a price come last, with the
-    lower tier first."""
+CostKey = tuple[bool, int, int, float]
+"""The sort key of `by_cost`."""
+
+
+def by_cost(one: Candidate) -> CostKey:
+    """Sort key: cheapest first; at equal cost, the stronger tier first, then the faster member of a model group.
+    Backends without a price come last, with the lower tier first."""
     rank = RANK[one.backend.tier]
-    return (True, 0, rank) if one.cost_pico is None else (False, one.cost_pico, -rank)
+    return (True, 0, rank, one.delay_ms) if one.cost_pico is None else (False, one.cost_pico, -rank, one.delay_ms)
 
 
 def _strength(one: Candidate) -> tuple[int, bool, int]:
@@ -121,7 +125,7 @@ def _dearer(one: Candidate, other: Candidate) -> bool:
     return one.cost_pico is None or one.cost_pico > other.cost_pico
 
 
-def _last_resort(one: Candidate, reference: Candidate, limit: Ceiling) -> tuple[bool, bool, int, tuple[bool, int, int]]:
+def _last_resort(one: Candidate, reference: Candidate, limit: Ceiling) -> tuple[bool, bool, int, CostKey]:
     """Sort key of the last fallbacks. First come candidates not dearer than the reference, then those within the
     ceiling, strongest first. Last come those above the ceiling, cheapest first."""
     if limit.exceeded_by(one):

@@ -221,6 +221,11 @@ class GatewayConfig(Section):
     receivers: dict[Annotated[str, Field(pattern=RECEIVER_NAME, max_length=64)], ReceiverSettings] | None = Field(
         None, description="Name → receiver of alerts; policies can then use only these. Null: policies use env:NAME."
     )
+    model_groups: Literal["named", "auto"] = Field(
+        "named",
+        description="named: backends are a group only by their `model_group`. auto: also backends whose names mean one "
+        "model by the packaged table.",
+    )
     admin_api: bool = Field(False, description="Whether keys with the scope admin may call /admin/*.")
 
     @field_validator("compression", mode="before")

@@ -74,6 +74,7 @@ OF_SUPERVISOR: dict[str, Family] = {
         ("cause",),
     ),
     "local_model_up": ("thriftgate_local_model_up", "gauge", "1 while the local model's process runs.", ()),
+    "litellm_up": ("thriftgate_litellm_up", "gauge", "1 while litellm's process runs.", ()),
     "ledger_lag": ("thriftgate_ledger_lag_seconds", "gauge", "Seconds since journals were last drained into SQL.", ()),
     "ledger_rows": ("thriftgate_ledger_rows", "counter", "Rows written into the ledger.", ()),
     "ledger_errors": ("thriftgate_ledger_errors", "counter", "Drains that failed.", ()),

@@ -189,6 +189,20 @@ def test_backends_are_listed_and_tested(database: Database, tmp_path: Path) -> N
     assert "did you mean toy?" in run(tmp_path, "backends", "test", "tyo").output
 
 
+def test_backends_of_one_model_under_several_vendors_are_named(tmp_path: Path) -> None:
+    listed = """backends:
+      - {name: one, kind: openai, base_url: "https://api.openai.com/v1", model: gpt-5-mini}
+      - {name: two, kind: openrouter, model: openai/gpt-5-mini, base_url: "https://openrouter.ai/api/v1"}
+    """
+    (tmp_path / "policies").mkdir()
+    words = "one, two serve the same model (gpt-5-mini); a common `model_group`, or `model_groups: auto`"
+    for setting, expected in (("", True), ("model_groups: auto\n", False)):
+        (tmp_path / "gateway.yaml").write_text(setting + listed)
+        for command in (("check",), ("backends", "list")):
+            said = " ".join(run(tmp_path, *command, columns=200).output.split())
+            assert (words in said) == expected
+
+
 def test_up_tells_a_person_what_there_is_and_what_is_next(tmp_path: Path) -> None:
     (tmp_path / "gateway.yaml").write_text("backends: [{name: toy, kind: simulated, model: toy}]\n")
     told = list(lines(load_settings(tmp_path / "gateway.yaml", tmp_path), "http://127.0.0.1:8080"))

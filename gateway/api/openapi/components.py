@@ -29,6 +29,8 @@ REQUEST_HEADERS: Mapping[str, tuple[str, Schema]] = {
     "x-thriftgate-session": ("Name of a conversation.", TEXT),
     "x-thriftgate-context": ("Do not trim; refuse what does not fit.", words("untouched")),
     "x-thriftgate-priority": ("Give way to interactive requests under load.", words("interactive", "batch")),
+    "x-thriftgate-max-usd": ("Most that the request may cost, in USD.", TEXT),
+    "x-thriftgate-hops": ("Ids of the gateways that the request has passed.", TEXT),
 }
 """Name → (effect, schema of its values)."""
 

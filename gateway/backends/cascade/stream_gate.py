@@ -69,8 +69,6 @@ class StreamGate:
     async def _read(self, keep: Sink, until: float) -> bool:
         """Read the stream until `keep` returns False or `until` (loop time) is reached. Returns whether the stream may
         have more pieces."""
-        if not self.attempt.backend.facts.resumable:
-            return await self._relayed.pipe_to(keep)
         try:
             async with asyncio.timeout_at(until):
                 return await self._relayed.pipe_to(keep)

@@ -105,16 +105,19 @@ def connect(
     tls: ssl.SSLContext | None = None,
     idle_timeout_s: float = IDLE_TIMEOUT_S,
     aiohttp: bool = False,
+    socket_path: str = "",
 ) -> HttpClient:
     """Create a client for `base_url` with at most `concurrent` connections. `name`: the backend's name in errors.
-    `tls`: replaces the system's trusted certificates. `aiohttp`: use aiohttp, as for URLs with a proxy. Raises
-    ValueError for an invalid URL."""
+    `tls`: replaces the system's trusted certificates. `aiohttp`: use aiohttp, as for URLs with a proxy.
+    `socket_path`: a Unix socket in place of the URL's host and port. Raises ValueError for an invalid URL."""
     origin = Origin.parse(base_url)
     if origin.tls and tls is None:
         tls = ssl.create_default_context()
-    proxy = proxy_for(base_url)
+    proxy = "" if socket_path else proxy_for(base_url)
     if proxy or aiohttp:
         from gateway.backends.http.aiohttp_client import AiohttpClient  # the import costs 0.2 s and 15 MB
 
         return AiohttpClient(origin, concurrent=concurrent, name=name, tls=tls, proxy=proxy)
-    return PooledClient(origin, concurrent=concurrent, name=name, tls=tls, idle_timeout_s=idle_timeout_s)
+    return PooledClient(
+        origin, concurrent=concurrent, name=name, tls=tls, idle_timeout_s=idle_timeout_s, socket_path=socket_path
+    )

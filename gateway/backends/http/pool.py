@@ -34,11 +34,19 @@ class PooledClient:
     reused first."""
 
     def __init__(
-        self, origin: Origin, *, concurrent: int, name: str, tls: ssl.SSLContext | None, idle_timeout_s: float
+        self,
+        origin: Origin,
+        *,
+        concurrent: int,
+        name: str,
+        tls: ssl.SSLContext | None,
+        idle_timeout_s: float,
+        socket_path: str = "",
     ) -> None:
+        """`socket_path`: the Unix socket to connect to instead of the origin's host and port."""
         self.name = name
         self.outgoing = WriteBatcher()
-        self._origin = origin
+        self._origin, self._socket_path = origin, socket_path
         self._concurrent = concurrent
         self._tls = tls
         self._idle_timeout_s = idle_timeout_s
@@ -201,6 +209,9 @@ class PooledClient:
         return connection
 
     async def _dial(self, connection: Connection, loop: asyncio.AbstractEventLoop) -> None:
+        if self._socket_path:
+            await loop.create_unix_connection(lambda: connection, self._socket_path)
+            return
         origin = self._origin
         where: dict[str, Any] = {"host": origin.host, "port": origin.port}
         if not origin.literal:

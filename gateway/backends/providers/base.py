@@ -9,6 +9,8 @@ from typing import Protocol
 
 from gateway.dialects.base import Translator
 from gateway.domain.answer import Sink
+from gateway.domain.protocols import Hold
+from gateway.domain.record import Record
 from gateway.domain.request import CompletionRequest, DialectName
 from gateway.domain.text.concealment import Concealer
 from gateway.errors import BackendError
@@ -49,6 +51,10 @@ class Call:
     attempt_id: str = ""
     """The id of the attempt's ledger entry, set when the attempt is opened. The id is sent to the backend, so that the
     provider's bill can be compared with the ledger."""
+
+    record: Record | None = field(default=None, repr=False)
+    hold: Hold | None = field(default=None, repr=False)
+    """Record and held money of the request, set when the attempt is opened. A gateway upstream is told about them."""
 
     def conceal(self, error: BackendError) -> None:
         """Remove the backend's key from all texts in `error` that the backend has written."""

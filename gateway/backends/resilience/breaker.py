@@ -163,6 +163,8 @@ class Health:
     ) -> None:
         self.name = name
         self.first_byte_ms: float | None = None
+        self.measured_at = 0.0
+        """Monotonic time of the last measurement of `first_byte_ms`."""
         self.whole_s: float | None = None
         """Moving average of the seconds from the start of a call to its complete answer; None before the first complete
         answer."""
@@ -181,9 +183,16 @@ class Health:
         """Whether a call may start now, and this worker's figures for the backend."""
         breaker = self.breaker
         reason = breaker.blocked_reason(self.monotonic()) if breaker.open or breaker.limited_until else ""
-        headroom = self.headroom.share(self.monotonic(), self.in_flight)
+        now = self.monotonic()
+        headroom = self.headroom.share(now, self.in_flight)
         return BackendState(
-            not reason, reason, self.in_flight, self.first_byte_ms, headroom=headroom, trouble=self.trouble
+            not reason,
+            reason,
+            self.in_flight,
+            self.first_byte_ms,
+            now - self.measured_at,
+            headroom=headroom,
+            trouble=self.trouble,
         )
 
     @property
@@ -283,6 +292,7 @@ class Slot:
         ms = seconds * 1000
         before = ms if health.first_byte_ms is None else health.first_byte_ms
         health.first_byte_ms = before + (ms - before) * _NEWEST
+        health.measured_at = self._started + seconds
 
     def _close_breaker(self) -> None:
         self._health.breaker.began()

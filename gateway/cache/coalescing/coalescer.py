@@ -86,8 +86,9 @@ class Coalescer:
 
     @staticmethod
     def allowed(request: CompletionRequest, tenant: Tenant) -> bool:
-        """Whether the request may share an answer in progress. The policy can forbid sharing."""
-        return tenant.policy.cache.join != "none" and request.dialect in DIALECTS
+        """Whether the request may share an answer in progress. The policy can forbid sharing. A request with a limit of
+        its own (`x-thriftgate-max-usd`) shares none, because other requests have other limits."""
+        return request.controls.max_usd is None and tenant.policy.cache.join != "none" and request.dialect in DIALECTS
 
     async def join(self, digest: bytes, request: CompletionRequest, deadline: float, *, claim: bool) -> Join | None:
         """The answer in progress to an identical request; None if there is none. Returns after the answer's first

@@ -16,6 +16,7 @@ from gateway.cli.echo import echo
 from gateway.cli.operation.add_backend import add
 from gateway.cli.options import Context, common
 from gateway.domain.backend import Backend
+from gateway.ledger.prices.model_names import equal, grouped
 from gateway.ledger.prices.price_book import PriceBook
 from gateway.settings.gateway import Settings
 from gateway.settings.remedies import did_you_mean
@@ -41,7 +42,7 @@ def list_(context: Context) -> None:
     settings = context.of_running()
     found, book = asyncio.run(known(settings)), PriceBook.of(settings)
     rows = [_facts(backend, book) for backend in map(book.complete, found)]
-    context.print(rows, lambda: _show(rows) if rows else echo(NONE))
+    context.print(rows, lambda: _show(rows, one_model(found)) if rows else echo(NONE))
 
 
 @backends.command(short_help="Test whether they answer, accept their keys, have their models.")
@@ -71,7 +72,17 @@ def test(context: Context, names: tuple[str, ...]) -> None:
 
 async def known(settings: Settings) -> Sequence[Backend]:
     """The backends of gateway.yaml, or, if it lists none, those found on this machine."""
-    return await backends_of(settings.config, local_model_url(settings.paths))
+    found = await backends_of(settings.config, local_model_url(settings.paths))
+    return grouped(found, settings.config.model_groups)
+
+
+def one_model(backends: Sequence[Backend]) -> list[str]:
+    """One line for each model that several backends serve without a common `model_group`."""
+    return [
+        f"{', '.join(each.name for each in several)} serve the same model ({model}); "
+        "a common `model_group`, or `model_groups: auto`, sends each request to the cheapest of them"
+        for model, several in equal(backends).items()
+    ]
 
 
 def mark(reached: Reached) -> str:
@@ -99,6 +110,7 @@ def _facts(backend: Backend, book: PriceBook) -> dict[str, Any]:
         "name": backend.name,
         "kind": backend.kind,
         "model": backend.model,
+        "model_group": backend.model_group,
         "tier": backend.tier,
         "location": "hosted" if backend.hosted else "local",
         "usd_per_million_tokens": cost,
@@ -110,7 +122,7 @@ def _per_million(pico: int) -> str:
     return f"{pico / 10**6:g}"
 
 
-def _show(rows: list[dict[str, Any]]) -> None:
+def _show(rows: list[dict[str, Any]], notes: Sequence[str]) -> None:
     table = tables.Table(box=None, pad_edge=False)
     for title in ("backend", "kind", "model", "tier", "prompts", "USD per 1M tokens"):
         table.add_column(title, no_wrap=title in ("backend", "USD per 1M tokens"))
@@ -119,3 +131,5 @@ def _show(rows: list[dict[str, Any]]) -> None:
         model = "" if row["model"] == row["name"] else row["model"]
         table.add_row(row["name"], row["kind"], model, row["tier"], where, row["usd_per_million_tokens"])
     tables.console(highlight=False).print(table)
+    for note in notes:
+        echo(note)

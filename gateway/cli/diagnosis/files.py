@@ -15,6 +15,7 @@ from pydantic import BeforeValidator
 
 from gateway.backends.providers.discover import backends_of
 from gateway.cli.diagnosis import ceilings, locations
+from gateway.cli.diagnosis.backends import one_model
 from gateway.domain.backend import RANK, Backend
 from gateway.domain.notify import Notify
 from gateway.domain.policy import Policy
@@ -22,6 +23,7 @@ from gateway.domain.receiver_kinds import KINDS
 from gateway.domain.section import Section
 from gateway.domain.units import parse_delay, parse_duration
 from gateway.learning.judges import JUDGES
+from gateway.ledger.prices.model_names import grouped
 from gateway.ledger.prices.price_book import PriceBook
 from gateway.policy.effective import places
 from gateway.policy.load import PolicySet, reload_policies
@@ -92,6 +94,8 @@ def _settings(config: Path | None, folders: Sequence[Path], found: Checked) -> S
 def _check_names(settings: Settings, policies: PolicySet, place: Place, found: Checked) -> None:
     listed = settings.config.backends
     if listed:
+        listed = tuple(grouped(listed, settings.config.model_groups))
+        found.notes += one_model(listed)
         found.problems += unknown_names(listed, policies, place)
     elif listed is None:
         present = asyncio.run(backends_of(settings.config, None))

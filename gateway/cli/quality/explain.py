@@ -15,8 +15,8 @@ from rich.markup import escape
 from gateway.alerts.detect import measure
 from gateway.alerts.detect.thresholds import BudgetWindow
 from gateway.backends.fleet import Fleet
-from gateway.backends.providers.discover import backends_of
 from gateway.cli import tables
+from gateway.cli.diagnosis.backends import known
 from gateway.cli.money.storage import open_database
 from gateway.cli.options import Context, common
 from gateway.cli.requests.explain_request import ID, flight_of
@@ -43,7 +43,6 @@ from gateway.routing.counterfactual import changes_of
 from gateway.routing.loading import followed, packaged
 from gateway.routing.router import Router
 from gateway.settings.gateway import Settings
-from gateway.settings.running import local_model_url
 
 
 @click.command()
@@ -93,7 +92,7 @@ async def _decide(
 ) -> tuple[Route, list[str]]:
     """The decision, and sentences about what would change it."""
     catalogue = PriceBook.of(settings)
-    found = await backends_of(settings.config, local_model_url(settings.paths))
+    found = await known(settings)
     fleet = Fleet([catalogue.complete(backend) for backend in found])
     plan = followed(settings.config.routing.artefact)
     trials = _trials(settings, tenant.policy)

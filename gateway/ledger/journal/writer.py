@@ -24,6 +24,7 @@ from gateway.errors import LedgerUnavailable
 from gateway.ledger import rows
 from gateway.ledger.journal import orphan, segments, slots
 from gateway.ledger.journal.reader import MARK_S
+from gateway.ledger.prices import upstream
 from gateway.ledger.prices.applied import Terms
 from gateway.runtime.tasks import Tasks
 
@@ -125,6 +126,8 @@ class Journal:
         entry: dict[str, Any] = {"open": opening, "tokens": attempt.input_tokens, "slot": slot}
         if terms is not None:
             entry["source"], entry["prices"] = terms.source, terms.flat or terms.text(attempt.input_tokens)
+            if record.of_gateway:
+                attempt.price_text = entry["prices"]
         if more := rows.asked(attempt, record):
             entry["more"] = more
         if record.traffic_class:
@@ -164,7 +167,9 @@ class Journal:
         if attempt.ended_at is None:
             attempt.ended_at = self._clock.time()
         attempt.usage = usage = rows.usage_of(attempt)
-        terms, prices = opened.terms, ""
+        terms, prices, told = opened.terms, "", None
+        if attempt.backend.facts.tells_cost:
+            told, terms = upstream.cost_in(attempt.headers), upstream.terms_in(attempt.headers) or terms
         if usage.estimated and terms is not None and FACTS[record.dialect].opaque:
             attempt.usage = usage = _at_most(terms.price, usage, attempt)
         if terms is not None and (not usage.estimated or _countable(terms.price, usage, attempt, record)):
@@ -174,6 +179,8 @@ class Journal:
                 prices, attempt.price_source = terms.billed(usage)
             else:
                 prices, attempt.price_source = terms.flat, terms.source
+        if told is not None:
+            attempt.cost_pico, attempt.price_source = min(told, rows.MOST_PICO), upstream.SOURCE
         if usage.fees or usage.service_tier:
             attempt.unpriced = unpriced_units(None if terms is None else terms.price, usage)
         decision = None if record.route is None else record.route.decided
