@@ -14,9 +14,11 @@ from gateway.context import measure
 from gateway.context.attachments.beside import NOTHING, Attachments, beside, guesses
 from gateway.context.attachments.find import find
 from gateway.context.attachments.process import MeasuringProcess
+from gateway.context.cache_key import LEAST_CACHED, cache_fields
 from gateway.context.count import Counter, encoding_of, family_factor
-from gateway.context.cuts.cutting import Cutting
-from gateway.context.cuts.session import Cut, Weighed
+from gateway.context.cuts.cutting import LEAST_TURNS, Cutting
+from gateway.context.cuts.outputs import thinking_between
+from gateway.context.cuts.session import NO_CUT, Cut, Weighed
 from gateway.context.drop import drop_oldest
 from gateway.context.groups import groups, last_user
 from gateway.context.marks import CacheMarking
@@ -139,16 +141,37 @@ class Contexts:
         self, request: CompletionRequest, tenant: Tenant, backend: Backend, prefix: Prefix | None = None
     ) -> ContextPlan:
         """The plan for a request. Raises ContextTooLong if the request does not fit even after trimming."""
-        found = await self._cutting.cut(request, tenant, backend, prefix)
+        marked = backend.facts.caches_marked_only
+        found = NO_CUT
+        if prefix is not None and (marked or len(request.turns) > LEAST_TURNS):
+            found = await self._cutting.cut(request, tenant, backend, prefix)
         if found.texts:
             plan = await self._with_cut(request, tenant, backend, prefix, found)
         else:
-            plan = await self._fitting(request, tenant, backend, prefix)
-        if found.anchor:
-            plan.anchor = request.turns[found.anchor - 1].index + 1
-        if backend.facts.caches_marked_only:
+            plan = self._plain(request, tenant, backend, prefix) or await self._fitted(request, tenant, backend, prefix)
+        if marked:
+            if found.anchor:
+                plan.anchor = request.turns[found.anchor - 1].index + 1
             plan.marks = self._marking.plan(request, tenant, backend, prefix, plan)
+        elif prefix is not None and plan.tokens_after >= LEAST_CACHED:
+            plan.cache_fields = cache_fields(request, tenant.policy, backend, prefix)
         return plan
+
+    def _plain(
+        self, request: CompletionRequest, tenant: Tenant, backend: Backend, prefix: Prefix | None
+    ) -> ContextPlan | None:
+        """The plan that sends the whole request, if the request has no attachments and is far below every limit. None
+        for any other request. Most requests need only this step."""
+        tokens = measure.estimated(request)
+        if request.estimated_beside or request.asides:
+            return None
+        context = tenant.policy.context
+        if request.one_context and (context.max_input_tokens is not None or backend.window_tokens is not None):
+            bounds = _bounds(request, context, backend, self._reported.last(prefix, backend))
+            if bounds is not None and tokens > bounds.aim * _NEAR:
+                return None
+        self._counts["planned"] += 1
+        return ContextPlan(tokens, tokens)
 
     async def _with_cut(
         self, request: CompletionRequest, tenant: Tenant, backend: Backend, prefix: Prefix | None, found: Cut
@@ -160,19 +183,20 @@ class Contexts:
             turns[place] = replace(turns[place], text=text)
         tokens = measure.estimated(request)
         less = replace(request, turns=turns, estimated_tokens=max(1, tokens - found.tokens))
-        plan = await self._fitting(less, tenant, backend, prefix)
+        plan = self._plain(less, tenant, backend, prefix) or await self._fitted(less, tenant, backend, prefix)
         request.attachments = less.attachments
         texts = {turns[place].index: text for place, text in found.texts.items()}
         plan.frozen = not plan.touched
         plan.replace = {index: text for index, text in {**texts, **plan.replace}.items() if index not in plan.drop}
-        plan.no_thinking = frozenset(turns[place].index for place in found.no_thinking) - plan.drop
+        plan.no_thinking |= frozenset(turns[place].index for place in found.no_thinking) - plan.drop
         plan.tokens_before = max(tokens, plan.tokens_after)
         return plan
 
-    async def _fitting(
+    async def _fitted(
         self, request: CompletionRequest, tenant: Tenant, backend: Backend, prefix: Prefix | None
     ) -> ContextPlan:
-        """The plan with the part of the request that fits both the backend's window and the team's limit."""
+        """The plan with the part of the request that fits both the backend's window and the team's limit. The request
+        has attachments or is near a limit."""
         self._counts["planned"] += 1
         report = self._reported.last(prefix, backend)
         tokens = measure.estimated(request)
@@ -228,11 +252,16 @@ class Contexts:
         gone = frozenset(index[place] for place in drop)
         if left > bounds.most + others.doubt(gone):
             raise self._too_long(request, backend, left, bounds, trimmed=True)
+        # the model signs its thinking together with everything before it, so later thinking must go too
+        touched = min(drop | shortened.keys(), default=len(request.turns))
+        thinking = thinking_between(request, touched, last_user(request.turns))
+        silent = {place: tokens for place, tokens in thinking.items() if place not in drop}
+        left = max(1, left - sum(silent.values()))
         self._counts["trimmed"] += bool(drop or shortened)
         self._counts["shortened"] += len(shortened)
         self._counts["trimmed_tokens"] += total - left
         plan = others.plan(total, left, gone, {index[place]: text for place, text in shortened.items()})
-        return replace(plan, counted_tokens=left)
+        return replace(plan, counted_tokens=left, no_thinking=frozenset([index[place] for place in silent]))
 
     async def _shorten(
         self,
@@ -315,11 +344,11 @@ def _bounds(
     trims, window = policy.enabled and not request.controls.untouched, None
     if window_tokens is not None:
         asked = request.max_output_tokens
-        window = _window_bounds(window_tokens, backend.model, backend.max_output_tokens, asked, trims, backend.hosted)
+        refuses = backend.hosted  # some servers do not refuse a prompt that is too long, but drop its beginning
+        window = _window_bounds(window_tokens, backend.model, backend.max_output_tokens, asked, trims, refuses)
         if report is not None:
             window = _as_reported(window, window_tokens, report, family_factor(backend.model))
-            if not backend.hosted:
-                window = replace(window, tries=window.aim)
+            window = window if refuses else replace(window, tries=window.aim)
     if not trims or limit is None:
         return window
     if window is None or limit <= window.aim:
@@ -331,18 +360,17 @@ def _bounds(
 
 @lru_cache(maxsize=1024)
 def _window_bounds(
-    window: int, model: str, longest: int | None, asked: int | None, trims: bool, hosted: bool
+    window: int, model: str, longest: int | None, asked: int | None, trims: bool, refuses: bool
 ) -> _Bounds:
     """The token limits that follow from the window. `longest`: maximum tokens of the model's answer. `asked`: the
-    client's output limit. `trims`: whether the input may be trimmed. The results are cached, because clients ask for
-    only a few different limits."""
+    client's output limit. `trims`: whether the input may be trimmed. `refuses`: whether the backend refuses a prompt
+    that is too long. The results are cached, because clients ask for only a few different limits."""
     # An answer gets at most half the window, so that clients that always request the maximum can still send input.
     answer = min(asked, longest or asked, window // 2) if asked else 0
     most = window - (1 if _ENDS_AT_WINDOW.search(model) else max(answer, 1))
     aim = int(window / family_factor(model)) - (answer or min(_ANSWER_TOKENS, window // 4))
     aim = max(1, min(aim, most))
-    # Some servers of one's own do not refuse a prompt that is too long, but drop its beginning.
-    return _Bounds(aim, most if hosted else aim, most, trims, max(answer, 1))
+    return _Bounds(aim, most if refuses else aim, most, trims, max(answer, 1))
 
 
 def _tried(request: CompletionRequest, bounds: _Bounds, backend: Backend, report: Report | None) -> int:

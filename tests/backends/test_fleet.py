@@ -332,3 +332,18 @@ async def test_what_one_client_sends_on_reaches_only_its_own_call(small: Provide
     ids = [exchange.header(b"x-request-id") for exchange in small.exchanges]
     assert len(set(ids)) == 4
     assert None not in ids
+
+
+async def test_the_plans_cache_fields_are_sent_in_front_of_the_clients_bytes(
+    small: Provider, caller_of: CallerOf
+) -> None:
+    caller = caller_of()
+
+    async def plan_for(_: object) -> ContextPlan:
+        return ContextPlan(2000, 2000, cache_fields=b'"prompt_cache_key":"k",')
+
+    caller.plan_for = plan_for  # type: ignore[method-assign, assignment]
+    asked = chat_request(seed=7)
+    await read(await caller.call(asked))
+    assert small.last.body.startswith(b'{"prompt_cache_key":"k",')
+    assert small.last.json == {"prompt_cache_key": "k", **asked.body, "model": "model-of-small"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gateway.cli.main import cli
-from gateway.cli.requests.explain_request import sentences
 from gateway.cli.requests.lines import money
 from gateway.cli.requests.logs import following
 from gateway.cli.run.up import lines
+from gateway.ledger.reports.explanation import sentences
 from gateway.ledger.reports.requests import Filter
 from gateway.settings.gateway import Paths, load_settings
 from gateway.state.sql.database import Database
@@ -137,7 +138,7 @@ def test_a_decision_is_explained_with_its_reasons() -> None:
         "notes": [{"what": "output capped", "backend": "large", "tokens": 500},
                   {"what": "backend skipped", "backend": "spare", "why": "resting"}],
     }  # fmt: skip
-    text = "\n".join(sentences(flight))
+    text = "\n".join(sentences(flight, UTC))
     for part in (
         "as a stream, and was answered after 90 ms (first byte 12 ms)",
         "Difficulty 0.30 of 1, outside the grader's domain.",
@@ -188,6 +189,20 @@ def test_backends_are_listed_and_tested(database: Database, tmp_path: Path) -> N
     assert "did you mean toy?" in run(tmp_path, "backends", "test", "tyo").output
 
 
+def test_backends_of_one_model_under_several_vendors_are_named(tmp_path: Path) -> None:
+    listed = """backends:
+      - {name: one, kind: openai, base_url: "https://api.openai.com/v1", model: gpt-5-mini}
+      - {name: two, kind: openrouter, model: openai/gpt-5-mini, base_url: "https://openrouter.ai/api/v1"}
+    """
+    (tmp_path / "policies").mkdir()
+    words = "one, two serve the same model (gpt-5-mini); a common `model_group`, or `model_groups: auto`"
+    for setting, expected in (("", True), ("model_groups: auto\n", False)):
+        (tmp_path / "gateway.yaml").write_text(setting + listed)
+        for command in (("check",), ("backends", "list")):
+            said = " ".join(run(tmp_path, *command, columns=200).output.split())
+            assert (words in said) == expected
+
+
 def test_up_tells_a_person_what_there_is_and_what_is_next(tmp_path: Path) -> None:
     (tmp_path / "gateway.yaml").write_text("backends: [{name: toy, kind: simulated, model: toy}]\n")
     told = list(lines(load_settings(tmp_path / "gateway.yaml", tmp_path), "http://127.0.0.1:8080"))
@@ -211,3 +226,31 @@ def test_tables_cut_no_price_and_no_name_at_80_columns(database: Database, tmp_p
     assert prices
     assert all(f" {price} " in text for price in prices)
     assert "customer-support-emea" in run(tmp_path, "usage", "--by", "team,model").output
+
+
+def test_the_cache_doctor_names_each_miss_with_its_cause_and_cost(tmp_path: Path, database: Database) -> None:
+    prices = "input=3000000 output=15000000 cached_input=300000"
+    usual = {"session": "chat-7", "prices": prices, "model": "gpt-4o", "output_tokens": 1}
+    book(
+        database,
+        recent(f"req_{3:032x}", **usual, at=time.time() - 50, input_tokens=20_000, cached_tokens=0),
+        recent(f"req_{4:032x}", **usual, at=time.time() - 40, input_tokens=21_000, cached_tokens=0),
+    )
+    found = orjson.loads(run(tmp_path, "context", "doctor", "--session", "chat-7", "--json").output)
+    assert found["requests"] == 2
+    (miss,) = found["misses"]
+    assert (miss["cause"], miss["lost_tokens"], miss["lost_usd"]) == ("beginning changed", 20_000, "0.054")
+    shown = run(tmp_path, "context", "doctor", "--team", "search", columns=200).output
+    assert "1 misses in 2 requests" in shown
+    assert "beginning changed: 1, $0.054" in shown
+    assert "no miss" in run(tmp_path, "context", "doctor", "--session", "other").output
+
+
+def test_the_cache_doctor_compares_two_requests(tmp_path: Path, database: Database) -> None:
+    for name, at in ("before", "10:15"), ("now", "10:16"):
+        messages = [{"role": "system", "content": f"It is {at}."}, {"role": "user", "content": "Hi"}]
+        (tmp_path / f"{name}.json").write_bytes(orjson.dumps({"model": "gpt-4o", "messages": messages}))
+    before, now = (str(tmp_path / f"{name}.json") for name in ("before", "now"))
+    assert "a time or a date" in run(tmp_path, "context", "doctor", before, now).output
+    assert "repeats all" in run(tmp_path, "context", "doctor", before, before).output
+    assert run(tmp_path, "context", "doctor", before).exit_code == 2

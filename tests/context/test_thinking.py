@@ -59,3 +59,17 @@ async def test_what_thinking_holds_money_for_is_counted_once(counter: Counter) -
     request = session(2)
     plan = await Contexts(counter).plan_for(request, tenant_of(), backend_of(model="claude-opus-4-6"))
     assert plan.tokens_after < 2 * counter.count(THOUGHT) * 1.2
+
+
+async def test_thinking_whose_history_was_trimmed_is_left_out_and_that_of_the_running_loop_is_not(
+    counter: Counter,
+) -> None:
+    """The model signs its thinking together with everything before it."""
+    old = session(6).body["messages"]
+    messages = [*old, {"role": "user", "content": "And the others?"}, *old[1:3]]
+    body = {"model": "claude-opus-4-6", "max_tokens": 100, "messages": messages}
+    request = parse(orjson.dumps(body), "req_1", Controls(), {})
+    plan = await Contexts(counter).plan_for(request, tenant_of(60_000), backend_of(model="claude-opus-4-6"))
+    assert plan.drop
+    assert plan.no_thinking == {at for at in (1, 3, 5, 7, 9, 11) if at not in plan.drop}
+    assert plan.tokens_after < 40_000

@@ -38,8 +38,7 @@ Recall = Callable[[bytes], Awaitable[Stored | None]]
 
 
 class SemanticHit(NamedTuple):
-    """The stored question that was nearest to being a hit, in a look-up that was a miss. Its stored answer is compared
-    with the fresh answer to the new question."""
+    """The best candidate of a look-up that was a miss. Its stored answer is compared with the fresh answer."""
 
     scope: str
     found: Found
@@ -55,8 +54,7 @@ class _Given:
 
 
 class HitChecker:
-    """Selects and checks semantic hits. The look-up calls this class, and this class calls `Semantic`. If it fails, a
-    check or a hit is lost, but the request does not fail."""
+    """Selects and checks semantic hits. A failure here loses a check or a hit, but no request."""
 
     def __init__(self, semantic: Semantic, trust: Thresholds, recall: Recall) -> None:
         """`trust`: computes the minimum score of a hit. `recall(digest)`: returns the stored answer, or None if the
@@ -138,14 +136,14 @@ class HitChecker:
             self.measures.called_wrong(team)
 
     def missed(self, near: SemanticHit, digest: bytes, fresh: bytes, dialect: DialectName) -> None:
-        """Compare the `fresh` answer of a miss with the stored answer of `near`, the best candidate. If the two answers
-        are equal, the entries of both answers are promoted. `digest`: the key under which `fresh` is stored."""
+        """Compare the `fresh` answer of a miss with the stored answer of `near`. If they are equal, both become hits
+        for later questions. `digest`: the key of `fresh`."""
         if self._place():
             self._tasks.spawn(self._compare(near, digest, fresh, dialect), "cache-near")
 
     def _place(self) -> bool:
-        """Whether one more comparison may begin now. The decision is made before the answers are known, so that the
-        compared hits are a random sample."""
+        """Whether one more comparison may begin now. Decide before the answers are known, so that the sample is
+        random."""
         if self._under_way >= _AT_ONCE:
             self._skipped += 1
             return False
@@ -199,8 +197,8 @@ class HitChecker:
             return Judgement.UNDECIDED
 
     async def tell(self, append: Callable[[Mapping[str | bytes, bytes]], Awaitable[object]]) -> None:
-        """Report new results to the other workers and to the database. If a result cannot be sent, only this worker
-        knows it. `append`: writes to the index log."""
+        """Report new results to the other workers and to the database. `append`: writes to the index log. Failures are
+        ignored."""
         if self.measures is not None:
             await self.measures.write()
         if (news := self._trust.news()) is not None:

@@ -151,8 +151,8 @@ class Thresholds:
         return all(each.rests_until <= now for each in self._of(name, kind))
 
     def bar(self, name: str, max_error: float) -> float:
-        """The minimum score of a hit in the scope `name`. `LEVELS[0]` means the verifier's own minimum, and inf means
-        that there are no hits. `max_error`: the allowed share of wrong hits."""
+        """The minimum score of a hit in the scope `name`; inf: no hits. `LEVELS[0]`: the verifier's own minimum.
+        `max_error`: allowed part of wrong hits (0 to 1)."""
         scope = self._scope(name)
         bar = scope.bars.get(max_error)
         if bar is None or scope.stale >= _AGAIN_EVERY:
@@ -225,8 +225,8 @@ class Thresholds:
         cost_pico: int | None = 0,
         kind: str = "",
     ) -> None:
-        """Count the comparison of a hit with a fresh answer. `probability`: the probability with which the hit was
-        selected. `cost_pico`: the cost of the fresh answer in pico-dollars."""
+        """Count the comparison of a hit with a fresh answer. `probability`: with which the hit was selected.
+        `cost_pico`: cost of the fresh answer in pico-dollars."""
         scope = self._scope(name)
         wrong = judgement is Judgement.WRONG
         for each in self._of(name, kind):
@@ -243,9 +243,8 @@ class Thresholds:
         scope.bars.clear()
 
     def missed(self, name: str, score: float, judgement: Judgement, *, accepted: bool) -> None:
-        """Count the comparison of the fresh answer of a miss with the answer of the best candidate. This comparison
-        needs no additional call. `accepted`: whether the verifier accepted the candidate, so that only the threshold of
-        the scope refused it."""
+        """Count the comparison of a miss's fresh answer with the best candidate's answer. `accepted`: whether only the
+        scope's threshold refused the candidate."""
         scope = self._scope(name)
         scope.near[judgement.value] += 1
         if accepted and judgement is not Judgement.UNDECIDED:
@@ -253,13 +252,8 @@ class Thresholds:
             scope.bars.clear()
 
     def called_wrong(self, name: str, score: float, key: str) -> None:
-        """Count a wrong hit that a client with the API key `key` has reported. More hits in the scope are checked after
-        a report.
-
-        The report counts as one wrong hit. A wrong hit that a check finds counts as more than one, because it stands
-        for other hits that were not checked. A report does not stand for other hits, because clients report only wrong
-        hits.
-        """
+        """Count one wrong hit that a client with the API key `key` has reported. More hits in the scope are checked
+        afterwards."""
         scope = self._scope(name)
         if self._counts_report(scope, key):
             scope.credit += _AFTER_WRONG

@@ -141,8 +141,7 @@ class Comparer:
         return all(token.form in _BE or token.form in lexicon.questions for gap in gaps for token in gap.stored)
 
     def _conflict(self, found: Comparison, language: str) -> str:
-        """The reason why the two questions must have different answers; empty if there is no such reason. If the texts
-        differ only little, more kinds of differences count as a reason."""
+        """The reason why the two questions must have different answers; empty if there is none."""
         if found.alone or not found.spots:
             fatal = found.signs
         elif len(found.spots) == 1:
@@ -181,8 +180,8 @@ class Comparer:
         return settled
 
     def _settle_spelling(self, gap: Gap, language: str, lexicon: Lexicon) -> int:
-        """Remove pairs of words that count as the same word. There are three kinds: words that differ by a misspelling,
-        singular and plural of one word, and the digit 1 with a word for 1. Returns the number of removed pairs."""
+        """Remove pairs of words that count as the same word, and return their number. Such pairs: misspellings,
+        singular and plural, and the digit 1 with its word."""
         settled = 0
         for left in list(gap.stored):
             for right in gap.asked:
@@ -197,8 +196,8 @@ class Comparer:
         return settled
 
     def _settle_courtesy(self, gap: Gap, lexicon: Lexicon) -> None:
-        """Remove polite phrases before or after the question. A phrase may contain question words only if both texts
-        ask the same kind of question. Two forms of one word are not removed as two polite phrases."""
+        """Remove polite phrases before or after the question. Phrases with question words go only if both texts ask the
+        same kind of question."""
         if not (gap.first or gap.last):
             return
         sides = [[token.form for token in side] for side in (gap.stored, gap.asked)]
@@ -252,8 +251,8 @@ class Comparer:
         return frozenset(found)
 
     def _sentence_added(self, unmatched: list[Token], reading: Reading, lexicon: Lexicon) -> bool:
-        """Whether the text of `reading` has a whole sentence that the other text does not have, such as `Answer in
-        French.` `unmatched`: the tokens that only this text has."""
+        """Whether `reading` has a whole sentence that the other text lacks, such as `Answer in French.` `unmatched`:
+        tokens that only this text has."""
         if not reading.tokens or not reading.tokens[-1].sentence:
             return False
         missing = Counter(t.sentence for t in unmatched if self.is_content(t, lexicon))
@@ -288,8 +287,8 @@ def _moved(gaps: list[Gap]) -> frozenset[str]:
 
 
 def _question_signs(only: list[list[Token]], stored: Reading, asked: Reading, lexicon: Lexicon) -> set[str]:
-    """Signs from question words. The sign `questions`: both texts ask for something, but not for the same thing, such
-    as where and when. The sign `question`: only one of the texts asks for such a thing."""
+    """Signs from question words. `questions`: the texts ask for different things, such as where and when. `question`:
+    only one text asks for something."""
     left, right = (_questions(side, lexicon) for side in only)
     if left and right and not left & right:
         return {"questions"}
@@ -308,8 +307,7 @@ def _count(tokens: list[Token], words: frozenset[str]) -> int:
 
 
 def _opposites(unmatched: tuple[list[str], list[str]], lexicon: Lexicon) -> bool:
-    """Whether one text has a word such as `on`, and the other text has its opposite, such as `off`. The rest of the
-    texts may be paraphrased."""
+    """Whether the texts have opposite words, such as `on` and `off`. Their other words may differ."""
     return any(opposite in unmatched[1] for form in unmatched[0] for opposite in lexicon.opposites.get(form, ()))
 
 

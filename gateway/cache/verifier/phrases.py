@@ -24,8 +24,7 @@ _LONGEST_OWNER = 6
 
 @lru_cache(maxsize=16384)
 def root(form: str) -> str:
-    """The root of a word. Forms such as `roja` and `rojo` have the same root, because an adjective that moves together
-    with its noun may change its ending."""
+    """The root of a word: `roja` and `rojo` have the same root."""
     return _ENDING.sub("", form) if len(form) > 3 else form
 
 
@@ -35,11 +34,8 @@ def carried(
     forms: tuple[tuple[str, ...], tuple[str, ...]],
     prepositions: frozenset[str],
 ) -> bool:
-    """Whether whole phrases moved, each together with its preposition. If so, no word has another role in the sentence.
-
-    `from A to B` and `to B from A` have the same meaning. In `from B to A`, A has moved without its preposition.
-    `moved`: roots of the words that are in gaps of both texts. `forms`: the words of both texts.
-    """
+    """Whether whole phrases moved, each with its preposition, as `from A to B` and `to B from A`. False for `from B to
+    A`. `moved`: roots of words in gaps of both texts. `forms`: words of both texts."""
     left, right = (sorted(_runs(side, moved)) for side in zip(*((gap.stored, gap.asked) for gap in gaps), strict=True))
     if left != right:
         return False
@@ -65,8 +61,8 @@ def _runs(side: Iterable[list[Token]], moved: frozenset[str]) -> Iterator[tuple[
 def _rotated(
     run: tuple[str, ...], forms: tuple[tuple[str, ...], tuple[str, ...]], prepositions: frozenset[str]
 ) -> bool:
-    """Whether the two texts consist of the same two parts in opposite order: `run`, and a phrase that begins with a
-    preposition. Example: "how many days in May" and "in May how many days"."""
+    """Whether both texts consist of `run` and a phrase that begins with a preposition, in opposite order. Example: "how
+    many days in May", "in May how many days"."""
     size = len(run)
     return any(
         first[:size] == run and last[-size:] == run and last[0] in prepositions for first, last in (forms, forms[::-1])
@@ -117,8 +113,8 @@ _AND_OR = frozenset({"and", "or", "y", "e", "ou"})
 def roles_exchanged(
     stored: Sequence[Token], asked: Sequence[Token], prepositions: frozenset[str], is_content: Callable[[Token], bool]
 ) -> bool:
-    """Whether words have exchanged their prepositions, as in `a list to a tuple` and `a tuple to a list`, or in `from A
-    to B` and `to A from B`. A word without a preposition counts as if it had an empty preposition."""
+    """Whether words have exchanged their prepositions, as in `a list to a tuple` and `a tuple to a list`. A missing
+    preposition counts as an empty one."""
     before, now = (_roles(side, prepositions, is_content) for side in (stored, asked))
     changes = {(before[word], now[word]) for word in before.keys() & now.keys() if before[word] != now[word]}
     while ends := {new for _, new in changes} - {old for old, _ in changes}:
@@ -129,8 +125,7 @@ def roles_exchanged(
 def _roles(
     tokens: Sequence[Token], prepositions: frozenset[str], is_content: Callable[[Token], bool]
 ) -> dict[str, str]:
-    """Root of a content word → the preposition of the phrase that contains the word; empty if the phrase has no
-    preposition."""
+    """Root of a content word → preposition of its phrase; empty if there is none."""
     roles: dict[str, str] = {}
     role = last = ""
     before = ""

@@ -73,9 +73,8 @@ class Scorer:
 
 
 def crowded(probability: float, questions: int) -> float:
-    """The networks' `probability` that the answer of a candidate is right, corrected for the number of stored
-    `questions`. The more questions are stored, the more of them resemble the new question by chance. So the odds are
-    divided by `questions` / `_CROWD`."""
+    """The networks' `probability` that a candidate's answer is right, corrected for chance. The odds are divided by
+    `questions` / `_CROWD`, because many stored `questions` resemble the new one."""
     if questions <= _CROWD:
         return probability
     return probability / (probability + (1 - probability) * questions / _CROWD)
@@ -108,14 +107,12 @@ class Verifier:
         return reading
 
     def varies(self, text: str) -> bool:
-        """Whether `text` must not be a semantic hit, because its answer depends on the time or on chance, or because it
-        asks for something new."""
+        """Whether a semantic hit for `text` must be refused. Its answer depends on time or chance, or must be new."""
         return self.reader.varies(text)
 
     def verify(self, stored: str, asked: str, cosine: float, *, max_error: float = 0.01, among: int = 1) -> Verdict:
-        """Decide whether the answer to `stored` may be used for `asked`. `cosine`: cosine of the vectors of both texts.
-        `max_error`: allowed share of look-ups that are wrong hits. `among`: number of stored questions that were
-        searched."""
+        """Decide whether the answer to `stored` may be used for `asked`. `cosine`: of both texts' vectors. `max_error`:
+        allowed part of wrong hits. `among`: number of stored questions searched."""
         if stored == asked:
             return Verdict(True, 1.0, "same")
         left, right, comparison = self.compared(stored, asked)

@@ -11,6 +11,7 @@ import click
 from gateway.cli import tables
 from gateway.cli.options import Context, common
 from gateway.cli.quality.context_bill import bill
+from gateway.cli.quality.context_doctor import doctor
 from gateway.cli.quality.context_explain import explain, read_request
 from gateway.cli.quality.context_replay import replay
 from gateway.context.count import Counter, encoding_of
@@ -29,6 +30,7 @@ def context() -> None:
 
 
 context.add_command(bill)
+context.add_command(doctor)
 context.add_command(explain)
 context.add_command(replay)
 

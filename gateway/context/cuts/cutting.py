@@ -7,7 +7,7 @@ from collections import OrderedDict
 
 from gateway.context import measure
 from gateway.context.count import family_factor
-from gateway.context.cuts.session import AGE, NO_CUT, Cut, SessionCuts, Weighed, first_request
+from gateway.context.cuts.session import AGE, NO_CUT, Cut, SessionCuts, Shape, Weighed, first_request, shapes_of
 from gateway.domain.backend import Backend
 from gateway.domain.prompt_cache import rules_of
 from gateway.domain.request import CompletionRequest
@@ -18,7 +18,7 @@ from gateway.runtime.off_loop import OffLoop
 MOST_SESSIONS = 256
 """Maximum number of sessions whose history is kept. A history has up to a megabyte. When the number is exceeded, the
 history that was not used for the longest time is dropped. If its session continues, the history is read again."""
-_LEAST_TURNS = 2 * AGE
+LEAST_TURNS = 2 * AGE
 """Minimum number of turns of a conversation. In a shorter conversation, no output is old enough to be left out."""
 _ON_LOOP_CHARACTERS = 32_000
 """Maximum number of new characters that are read on the event loop. This is about 8,000 tokens and takes a millisecond.
@@ -26,7 +26,7 @@ _ON_LOOP_CHARACTERS = 32_000
 _SIGNED = {"openai_chat": (b'"thinking_blocks"',), "openai_responses": (b'"encrypted_content"',)}
 """Dialect → names of fields with signed thinking. In these dialects the thinking cannot be left out, so nothing before
 it may change."""
-_Key = tuple[bytes, str, tuple[int, ...]]
+_Key = tuple[bytes, str, tuple[Shape, ...]]
 
 
 class Cutting:
@@ -51,18 +51,18 @@ class Cutting:
         """The cut for a request to `backend`: the parts of the request that are left out."""
         if prefix is None or not _may(request, tenant, backend):
             return NO_CUT
-        if len(request.turns) <= _LEAST_TURNS:
+        if len(request.turns) <= LEAST_TURNS:
             return Cut(anchor=first_request(request.turns))
-        lengths = [len(turn.text) for turn in request.turns]
-        key = prefix.session, backend.name, tuple(lengths[:3])
+        shapes = shapes_of(request.turns)
+        key = prefix.session, backend.name, tuple(shapes[:3])
         session = self._known.pop(key, None)  # while the history is not in `_known`, no other request uses it
-        if session is None or not session.follows(lengths):
+        if session is None or not session.follows(shapes):
             session = SessionCuts(rules_of(backend.model), family_factor(backend.model))
         fixed = measure.fixed_tokens(request)
-        if sum(lengths[session.turns :]) > _ON_LOOP_CHARACTERS:
-            cut = await self._off_loop.run(session.cut, request, lengths, fixed)
+        if sum([length for length, _ in shapes[session.turns :]]) > _ON_LOOP_CHARACTERS:
+            cut = await self._off_loop.run(session.cut, request, shapes, fixed)
         else:
-            cut = session.cut(request, lengths, fixed)
+            cut = session.cut(request, shapes, fixed)
         self._known[key] = session
         if len(self._known) > self._most:
             self._known.popitem(last=False)

@@ -4,25 +4,28 @@ its lines, and the names in the calls that produced it. The names of tools are n
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
-from gateway.context.attachments.asides import made
 from gateway.context.attachments.vendors import IMAGE_TOKENS
 from gateway.context.estimate import estimate
 from gateway.context.measure import TURN_TOKENS
 from gateway.domain.request import CompletionRequest, Turn
 
-_NAMES = re.compile(r"[\w.@~-]*/[\w.@/~-]*\w|\w[\w-]*\.[A-Za-z]\w{0,4}\b")
-"""Matches paths, addresses and names of files."""
-_NUMBERED = re.compile(r"(?m)^[ \t]*\d+(?:→|\t|:|\|)")
-"""Matches the line numbers that tools write before the lines of a file."""
-_MOST_NAMED = 2000
+_WORDS = re.compile(r"[\w.@~/-]+")
+"""Matches words, paths, addresses and names of files."""
+_MOST_NAMED = 600
 """Maximum characters of a call in which names are searched. Names come before long contents."""
+_LONGEST_EXTENSION = 5
+_NUMBERED = re.compile(r"(?m)^[ \t]*\d+([→\t:|])")
+"""Matches a line number that a tool wrote before a line. Group 1 is the character after the number. If one of the first
+lines of a text has a number, all lines of the text are taken as numbered."""
 _LEAST_LINE = 12
 """Minimum characters of a line. Shorter lines are ignored, because they occur in many texts."""
+_CALL_TOKENS = 12
+"""Approximate number of tokens of a tool call in addition to its arguments."""
 _THINKING = frozenset({"thinking", "redacted_thinking"})
 _EDGE = 160
 """Number of characters that stay at the beginning of an output, and at its end."""
@@ -42,52 +45,103 @@ class Output:
     tokens: int
     names: frozenset[str]
     lines: frozenset[int]
-    left: set[int] = field(default_factory=set)
+    left: frozenset[int] = frozenset()
     """Hashes of the lines that were not repeated by any later output with one of the names."""
     quoted: bool = False
     """Whether a later call repeated a line of this output. An edit of a file does this."""
     repeated: bool = False
-    """Whether later outputs repeated nearly all lines of this output."""
+    """Whether later outputs repeated nearly all lines of this output. The output is then left out although it was
+    quoted."""
 
-    @property
-    def needed(self) -> bool:
-        return self.quoted and not self.repeated
-
-
-def tokens_of(request: CompletionRequest, turn: Turn, calls: str) -> int:
-    """Estimated number of tokens of a turn. The thinking in the turn does not count."""
-    return estimate(turn.text) + estimate(calls) + TURN_TOKENS + turn.images * IMAGE_TOKENS
+    def __post_init__(self) -> None:
+        self.left = self.lines
 
 
-def thinking_of(request: CompletionRequest, turn: Turn) -> int | None:
-    """Estimated number of tokens of the thinking blocks in a turn; None if the turn has no thinking blocks."""
-    if not turn.asides and not turn.calls and turn.role != "assistant":
-        return None
-    content = _message(request, turn).get("content")
-    blocks = [part for part in content if type(part) is dict] if type(content) is list else []
-    thoughts = [part.get("thinking", "") for part in blocks if part.get("type") in _THINKING]
-    return sum(estimate(thought) for thought in thoughts) if thoughts else None
+def tokens_of(turn: Turn, calls: str) -> int:
+    """Estimated number of tokens of a turn. The thinking in the turn does not count. `calls`: arguments of its tool
+    calls."""
+    if turn.calls:
+        tokens = estimate(f"{turn.text}\n{calls}") + _CALL_TOKENS * len(turn.calls) + TURN_TOKENS
+    else:
+        tokens = estimate(turn.text) + TURN_TOKENS
+    return tokens + turn.images * IMAGE_TOKENS if turn.images else tokens
 
 
-def calls_of(request: CompletionRequest, turn: Turn) -> str:
-    """The tool calls of a turn as text, with their line breaks."""
-    if not turn.calls:
-        return ""
-    calls: Any = made(_message(request, turn))
-    if type(calls) is list:
-        calls = [part for part in calls if type(part) is dict]
-    text = orjson.dumps(calls).decode()
-    return text.replace("\\\\n", "\n").replace("\\n", "\n").replace("\\t", "\t").replace('\\"', '"')
+def answer_of(request: CompletionRequest, turn: Turn) -> tuple[str, int | None]:
+    """The arguments of the tool calls in an answer as text, one argument a line; and the estimated number of tokens of
+    the answer's thinking blocks, None if it has no thinking blocks."""
+    message = request.body[request.input_field][turn.index]
+    if type(message) is not dict:
+        return "", None
+    found: list[str] = []
+    content = message.get("content")
+    thinking: int | None = None
+    for part in content if type(content) is list else ():
+        if type(part) is not dict:
+            continue
+        if (kind := part.get("type")) == "tool_use":
+            _strings(part.get("input"), found)
+        elif kind in _THINKING:
+            thought = part.get("thinking")
+            thinking = (thinking or 0) + (estimate(thought) if type(thought) is str else 0)
+    if message.get("type") == "function_call":
+        _arguments(message, found)
+    elif type(calls := message.get("tool_calls")) is list:
+        for call in calls:
+            if type(call) is dict:
+                _arguments(call.get("function"), found)
+    return "\n".join(found), thinking
+
+
+def thinking_between(request: CompletionRequest, first: int, end: int) -> dict[int, int]:
+    """Index of a turn → estimated tokens of its thinking blocks, for the turns from `first` to before `end`. Only for
+    Anthropic's dialect."""
+    if request.dialect != "anthropic_messages":
+        return {}
+    found: dict[int, int] = {}
+    for place in range(first, end):
+        turn = request.turns[place]
+        if turn.role == "assistant" and turn.asides and (tokens := answer_of(request, turn)[1]) is not None:
+            found[place] = tokens
+    return found
+
+
+def _arguments(function: Any, found: list[str]) -> None:
+    """Append the arguments of a function call in OpenAI's form, which are a JSON text."""
+    text = function.get("arguments") if type(function) is dict else None
+    if type(text) is str:
+        try:
+            _strings(orjson.loads(text), found)
+        except orjson.JSONDecodeError:
+            found.append(text)
+
+
+def _strings(value: Any, found: list[str]) -> None:
+    if type(value) is str:
+        found.append(value)
+    elif type(value) is dict or type(value) is list:
+        for each in value.values() if type(value) is dict else value:
+            _strings(each, found)
 
 
 def names_in(calls: str) -> frozenset[str]:
-    return frozenset(_NAMES.findall(calls[:_MOST_NAMED]))
+    """Paths, addresses and names of files in the arguments of a tool call."""
+    words = _WORDS.findall(calls[:_MOST_NAMED])
+    return frozenset([word.strip(".-") for word in words if "/" in word or ("." in word and _is_file(word))])
+
+
+def _is_file(word: str) -> bool:
+    extension = word.rpartition(".")[2]
+    return len(extension) <= _LONGEST_EXTENSION and extension[:1].isalpha()
 
 
 def lines_in(text: str) -> frozenset[int]:
     """Hashes of the longer lines of a text, without line numbers and indentation."""
-    lines = [line.strip() for line in _NUMBERED.sub("", text).split("\n")]
-    return frozenset([hash(line) for line in lines if len(line) >= _LEAST_LINE])
+    parts = [part for part in text.split("\n") if len(part) >= _LEAST_LINE]
+    if numbered := _NUMBERED.search(text, 0, _EDGE):
+        after = numbered[1]
+        parts = [part.partition(after)[2] or part for part in parts]
+    return frozenset([hash(line) for part in parts if len(line := part.strip()) >= _LEAST_LINE])
 
 
 def omitted(text: str, tokens: int) -> str:
@@ -99,8 +153,3 @@ def omitted(text: str, tokens: int) -> str:
     about = max(1, round(tokens / 50)) * 50
     mark = f"[… about {about} tokens of this output left out by the gateway; repeat the call to read them …]"
     return f"{head}\n{mark}\n{tail}"
-
-
-def _message(request: CompletionRequest, turn: Turn) -> dict[str, Any]:
-    message = request.body[request.input_field][turn.index] if turn.index >= 0 else None
-    return message if type(message) is dict else {}

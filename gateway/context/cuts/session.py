@@ -12,9 +12,10 @@ can compute them from the history.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gateway.context.cuts.outputs import Output, calls_of, lines_in, names_in, omitted, thinking_of, tokens_of
+from gateway.context.cuts.outputs import Output, answer_of, lines_in, names_in, omitted, tokens_of
 from gateway.context.estimate import estimate
 from gateway.domain.prompt_cache import CacheRules
 from gateway.domain.request import CompletionRequest, Turn
@@ -28,16 +29,38 @@ _STAYS = 100
 _MOST_REMAINING = 40
 """Maximum number of further requests that are expected. The expected number is the number of requests so far, up to
 this maximum. In the recorded sessions, 50 requests follow after 30 requests, and 40 follow after 50."""
-_MULTIPLE = 5.0
-"""A cut is made only if its expected savings are more than this number times its cost."""
-_SHARE = 0.04
-"""Maximum of the net cost of all cuts (their cost less their savings so far), as a share of the cost of the session so
-far."""
-_COLD_USER, _COLD_TOOL = 0.23, 0.006
-"""Share of requests before which the provider's cache had expired: first for requests with words of the user, then for
-requests with tool results."""
+_ENTRY_REQUESTS = 100
+"""Number of requests after which an entry in the cache of GPT-5.6 has expired, if no later request read it. In the
+recorded sessions, 96 % of the entries were alive after 10 requests, 71 % after 40, 49 % after 60 and 8 % after 100."""
+_RECENT = 40
+"""For GPT-5.6, one of the considered cuts begins at most this number of requests back, where an entry is probably
+alive."""
 _REPEATED = 0.9
 """If later outputs repeat at least this share of the lines of an output, the output is no longer needed."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Caution:
+    """When a cut is made. The numbers depend on how a provider caches prompts. All were chosen on one half of the
+    recorded sessions."""
+
+    multiple: float
+    """A cut is made only if its expected savings are more than this number times its cost."""
+    share: float
+    """Maximum of the net cost of all cuts (their cost less their savings so far), as a share of the cost of the session
+    so far."""
+    cold_tool: float
+    """Share of requests with tool results before which the provider's cache had expired."""
+    cold_user: float
+    """Share of requests with words of the user before which the provider's cache had expired."""
+
+
+_CAUTION: Mapping[str, _Caution] = {
+    "marks": _Caution(5.0, 0.04, 0.006, 0.23),
+    "newest": _Caution(3.0, 0.2, 0.001, 0.04),  # entries live for 30 minutes
+    "common": _Caution(5.0, 0.04, 0.006, 0.23),
+}
+"""Kind of cache (`CacheRules.kind`) → when a cut is made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +92,13 @@ class Weighed:
 
 
 NO_CUT = Cut()
+Shape = tuple[int, tuple[str, ...]]
+"""(Characters of a turn's text, ids of its tool calls or results). The ids are new for each call, so after a rewind of
+the history, a turn has another shape."""
+
+
+def shapes_of(turns: list[Turn]) -> list[Shape]:
+    return [(len(turn.text), turn.calls or turn.results) for turn in turns]
 
 
 def first_request(turns: list[Turn]) -> int:
@@ -82,60 +112,73 @@ class SessionCuts:
 
     def __init__(self, rules: CacheRules, factor: float) -> None:
         self._rules, self._factor = rules, factor
-        self.weighed = Weighed()
-        self._lengths: list[int] = []
+        self._weighed = 0, 0, 0.0, 0.0, False
+        self._shapes: list[Shape] = []
         self._tokens: list[int] = []
         """Number of tokens of each turn, in the form in which the turn is sent."""
         self._thinking: dict[int, int] = {}
         """Index of a turn → number of tokens of its thinking blocks."""
         self._outputs: list[Output] = []
-        self._names: frozenset[str] = frozenset()
+        self._calls = ""
+        """Arguments of the newest tool calls."""
+        self._names: frozenset[str] | None = None
+        """Names in `_calls`; None if `_calls` was not searched yet."""
         self._texts: dict[int, str] = {}
         self._no_thinking: set[int] = set()
-        self._spoken, self._answered = 0, True
+        self._spoken, self._last_thinking, self._answered = 0, -1, True
         self._requests = self._total = self._gone = self._anchor = self._end = 0
         self._before = self._fixed = 0
         self._spent = self._credit = 0.0
 
     @property
+    def weighed(self) -> Weighed:
+        """The last cut that was considered."""
+        return Weighed(*self._weighed)
+
+    @property
     def turns(self) -> int:
-        return len(self._lengths)
+        return len(self._shapes)
 
-    def follows(self, lengths: list[int]) -> bool:
-        """Whether a history continues the history of this session. `lengths`: the lengths of the turns of the new
+    def follows(self, shapes: list[Shape]) -> bool:
+        """Whether a history continues the history of this session. `shapes`: the shapes of the turns of the new
         history."""
-        return lengths[: len(self._lengths)] == self._lengths
+        return shapes[: len(self._shapes)] == self._shapes
 
-    def cut(self, request: CompletionRequest, lengths: list[int], fixed: int) -> Cut:
-        """Read the new turns, and return the cut for this request. `lengths`: the lengths of the turns. `fixed`: number
+    def cut(self, request: CompletionRequest, shapes: list[Shape], fixed: int) -> Cut:
+        """Read the new turns, and return the cut for this request. `shapes`: the shapes of the turns. `fixed`: number
         of tokens before the conversation."""
         self._fixed = self._fixed or fixed
-        for place in range(len(self._lengths), len(request.turns)):
+        for place in range(len(self._shapes), len(request.turns)):
             turn = request.turns[place]
             if turn.role == "assistant" and not self._answered:
                 self._asked(request)
             self._answered = turn.role == "assistant"
             self._read(request, place, turn)
-        self._lengths = lengths
+        self._shapes = shapes
         if not self._answered:  # the client sent the request at this position; the next turn is the model's answer
             self._asked(request)
             self._answered = True
         return Cut(dict(self._texts), frozenset(self._no_thinking), self._anchor, self._gone)
 
     def _read(self, request: CompletionRequest, place: int, turn: Turn) -> None:
-        calls = calls_of(request, turn)
-        tokens = round(tokens_of(request, turn, calls) * self._factor)
-        if turn.role == "assistant":
-            thinking = thinking_of(request, turn)
-            if thinking is not None:
-                tokens += round(thinking * self._factor)
-                if self._rules.kind == "marks":  # only Anthropic's models verify the text before their thinking
-                    self._thinking[place] = round(thinking * self._factor)
-            if calls:
-                self._names = names_in(calls)
-                self._quote(lines_in(calls))
-        elif turn.role == "tool" and tokens >= _LEAST and not (turn.images or turn.files or turn.instructs):
-            self._add(Output(place, self._requests, self._end, tokens, self._names, lines_in(turn.text)))
+        calls, thinking = "", None
+        if turn.calls or (turn.role == "assistant" and turn.asides):
+            calls, thinking = answer_of(request, turn)
+        tokens = round(tokens_of(turn, calls) * self._factor)
+        if thinking is not None:
+            tokens += round(thinking * self._factor)
+            if self._rules.kind == "marks":  # only Anthropic's models verify the text before their thinking
+                self._thinking[place] = round(thinking * self._factor)
+                self._last_thinking = place
+        if calls:
+            self._calls, self._names = calls, None
+            if self._outputs and (lines := lines_in(calls)):
+                self._quote(lines)
+        if turn.role == "tool":
+            if tokens >= _LEAST and not (turn.images or turn.files or turn.instructs):
+                if self._names is None:
+                    self._names = names_in(self._calls)
+                self._add(Output(place, self._requests, self._end, tokens, self._names, lines_in(turn.text)))
         elif turn.role == "user" and not turn.results:
             self._spoken = place
         self._tokens.append(tokens)
@@ -149,10 +192,9 @@ class SessionCuts:
     def _add(self, output: Output) -> None:
         """Add an output of a tool. If the new output repeats the lines of earlier outputs with the same names, these
         outputs are marked as repeated."""
-        output.left = set(output.lines)
-        for before in self._outputs:
+        for before in self._outputs if output.names else ():
             if not before.repeated and not before.names.isdisjoint(output.names):
-                before.left -= output.lines
+                before.left = before.left - output.lines
                 output.quoted = output.quoted or (before.quoted and not before.lines.isdisjoint(output.lines))
                 before.repeated = len(before.left) <= (1 - _REPEATED) * len(before.lines)
         self._outputs.append(output)
@@ -172,33 +214,62 @@ class SessionCuts:
         """Move the anchor to the first output that may be left out later. The anchor is the position up to which the
         provider's cache is asked to keep the prompt. It only moves forwards, because a provider forgets a part of the
         prompt that a request did not mark."""
-        ends = (output.end for output in self._outputs if not output.needed)
-        self._anchor = max(self._anchor, next(ends, self._end))
+        end = self._end
+        for output in self._outputs:
+            if not output.quoted or output.repeated:
+                end = output.end
+                break
+        if end > self._anchor:
+            self._anchor = end
 
     def _cut_now(self, request: CompletionRequest) -> None:
-        if any(place > self._spoken for place in self._thinking):
+        if self._last_thinking > self._spoken:
             return  # the model's signature of this thinking covers everything before it
-        going = [output for output in self._outputs if self._requests - output.request > AGE and not output.needed]
-        later = [output for output in going if output.place >= self._anchor]
-        for outputs, kept in (later, sum(self._tokens[: self._anchor])), (going, 0):
-            if outputs and (cost := self._cost(outputs, kept)) is not None:
-                self._leave_out(request, outputs, cost)
-                return
+        going, oldest = [], self._requests - AGE
+        for output in self._outputs:
+            if output.request >= oldest:
+                break
+            if not output.quoted or output.repeated:
+                going.append(output)
+        if not going:
+            return
+        choices = [going, [output for output in going if output.place >= self._anchor]]
+        if self._rules.kind == "newest":
+            choices.append([output for output in going if output.request > self._requests - _RECENT])
+        best: tuple[float, list[Output], float] | None = None
+        for outputs in choices:
+            if outputs and (found := self._worth(outputs)) is not None and (best is None or found[0] > best[0]):
+                best = found[0], outputs, found[1]
+        if best is not None:
+            self._leave_out(request, best[1], best[2])
 
-    def _cost(self, going: list[Output], kept: int) -> float | None:
-        """The cost of leaving out the outputs `going`, in tokens of uncached input. None if leaving them out would not
-        save enough. `kept`: tokens of the conversation that stay in the provider's cache."""
+    def _kept(self, first: Output) -> tuple[int, float]:
+        """(Number of tokens of the conversation that the provider's cache keeps if a cut begins at `first`, probability
+        that the cache keeps these tokens)."""
+        kind = self._rules.kind
+        if kind == "marks":
+            return (sum(self._tokens[: self._anchor]) if first.place >= self._anchor else 0), 1.0
+        if kind == "common":
+            return sum(self._tokens[: first.place]), 1.0
+        return sum(self._tokens[: first.end]), max(0.0, 1 - (self._requests - first.request) / _ENTRY_REQUESTS)
+
+    def _worth(self, going: list[Output]) -> tuple[float, float] | None:
+        """(Expected savings less cost, cost) of leaving the outputs `going` out, in tokens of uncached input. None if
+        this would not save enough."""
         rules, first = self._rules, going[0].place
-        saved = sum(output.tokens - _STAYS for output in going)
+        saved = sum([output.tokens for output in going]) - _STAYS * len(going)
         saved += sum(size for place, size in self._thinking.items() if first < place and place not in self._no_thinking)
-        after = self._total - kept + (0 if rules.kind == "marks" else self._fixed)
-        cold = _COLD_USER if self._spoken == len(self._tokens) - 1 else _COLD_TOOL
+        kept, alive = self._kept(going[0])
+        whole = self._total + (0 if rules.kind == "marks" else self._fixed)
+        after = alive * (self._total - kept) + (1 - alive) * whole
+        caution = _CAUTION[rules.kind]
+        cold = caution.cold_user if self._spoken == len(self._tokens) - 1 else caution.cold_tool
         warm = rules.write * (after - saved) - rules.read * after
         cost = (1 - cold) * warm - cold * rules.write * saved
         gain = rules.read * saved * min(self._requests, _MOST_REMAINING)
-        pays = gain > _MULTIPLE * cost and cost - self._credit <= _SHARE * self._spent
-        self.weighed = Weighed(len(going), saved, cost, gain, pays)
-        return cost if pays else None
+        pays = gain > caution.multiple * cost and cost - self._credit <= caution.share * self._spent
+        self._weighed = len(going), saved, cost, gain, pays
+        return (gain - cost, cost) if pays else None
 
     def _leave_out(self, request: CompletionRequest, going: list[Output], cost: float) -> None:
         for output in going:

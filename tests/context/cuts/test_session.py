@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from gateway.context.cuts.session import Cut, SessionCuts, first_request
+from gateway.context.cuts.session import Cut, SessionCuts, first_request, shapes_of
 from gateway.domain.prompt_cache import rules_of
 from gateway.domain.request import CompletionRequest
 from tests.context.cuts.conversations import Talk, listing
@@ -14,7 +14,7 @@ from tests.context.cuts.conversations import Talk, listing
 
 def cut(request: CompletionRequest, session: SessionCuts | None = None, model: str = "claude-opus-4-6") -> Cut:
     session = session or SessionCuts(rules_of(model), 1.2)
-    return session.cut(request, [len(turn.text) for turn in request.turns], 0)
+    return session.cut(request, shapes_of(request.turns), 0)
 
 
 def grown(talk: Talk, session: SessionCuts | None = None) -> list[Cut]:
@@ -132,12 +132,22 @@ def test_the_cut_begins_behind_what_the_cache_keeps() -> None:
             assert now.anchor == max(new) + 1
 
 
-def test_a_cache_that_writes_by_itself_is_cut_less_often() -> None:
-    """It keeps no place before the cut, so a cut costs more."""
+def test_a_cache_that_keeps_every_request_for_half_an_hour_is_cut_more_often() -> None:
+    """It still has the end of the request before the cut, so a cut costs less."""
     talk = Talk()
     talk.steps(60)
     marked = SessionCuts(rules_of("claude-opus-4-6"), 1.0)
     alone = SessionCuts(rules_of("gpt-5.6"), 1.0)
     times = [len({len(found.texts) for found in grown(talk, session)}) for session in (marked, alone)]
-    assert times[1] <= times[0]
-    assert times[1] > 1
+    assert times[1] > times[0] > 1
+
+
+def test_a_rewind_to_a_history_of_equal_lengths_is_another_history() -> None:
+    talk = Talk()
+    talk.steps(30)
+    session = SessionCuts(rules_of("claude-opus-4-6"), 1.2)
+    cut(talk.request(), session)
+    assert session.follows(shapes_of(talk.request().turns))
+    del talk.messages[59:]
+    talk.step("shed/29-29.txt")
+    assert not session.follows(shapes_of(talk.request().turns))
