@@ -114,8 +114,8 @@ class Coalescer:
         return None if owner is None else self._subscribe_to_peer(owner, digest, request, deadline)
 
     async def _begin(self, subscriber: Subscriber, request: CompletionRequest) -> Join | None:
-        """Wait for the first bytes of the answer. If the request needs the answer as a stream or not as a stream, unlike
-        the call, or with another id, wait for the whole answer. None: the call has failed."""
+        """Wait for the first bytes of the answer. If the request needs the answer as a stream or not as a stream,
+        unlike the call, or with another id, wait for the whole answer. None: the call has failed."""
         if not await subscriber.begin():
             return None
         shared = subscriber.shared
