@@ -44,6 +44,8 @@ from gateway.errors import (
 )
 
 _MOST_PLAIN_BYTES = 64 * 2**20
+_CAP = re.compile(rb"\d{1,9}")
+"""Matches the number of output tokens to which an upper gateway has capped an answer, because of its own budgets."""
 _CONTENT_TYPE = re.compile(rb"[\x20-\x7e]{1,256}")
 """Matches the content types of a backend's answer that may be relayed to the client."""
 OPERATOR_ERRORS = {
@@ -222,6 +224,10 @@ class BackendCall:
         try:
             upstream = await self.kind.send(call)
             attempt.status, attempt.headers = upstream.status, upstream.headers
+            if self.backend.facts.tells_cost and _CAP.fullmatch(
+                cap := upstream.header(b"x-thriftgate-output-cap") or b""
+            ):
+                attempt.output_cap = min(int(cap), attempt.output_cap or int(cap))
             self.health.headroom.see(upstream.headers, self._clock.monotonic(), self._clock.time())
             try:
                 if not 200 <= upstream.status < 300:

@@ -81,3 +81,20 @@ async def test_every_answer_is_booked_once_whatever_the_upper_gateway_says(
     assert (row["outcome"], row["input_tokens"], row["output_tokens"], row["cost_pico"]) == ("ok", 10, 5, cost)
     assert (row["price_source"] == "upstream gateway") == (cost != OWN)
     assert gateway.quiet()
+
+
+EXACT: dict[str, Any] = {"cache": {"semantic": {"enabled": False}}}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_an_answer_that_a_budget_of_the_upper_gateway_cut_short_is_not_kept(
+    gateway: InProcessGateway, stream: bool
+) -> None:
+    gateway.provider.script(
+        answer("x-thriftgate-output-cap: 16", finish="length", stream=stream),
+        answer(finish="length", stream=stream),
+    )
+    for entries in (0, 1):
+        await gateway.read(small_request(stream=stream), tenant(**EXACT))
+        assert (gateway.record.cache, gateway.record.finish) == ("miss", "length")
+        assert gateway.pipeline.cache.stats()["entries"] == entries
