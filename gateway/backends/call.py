@@ -249,7 +249,8 @@ class BackendCall:
     def _report(self, slot: Slot, error: BackendError, call: Call) -> None:
         """Update the backend's health according to an error."""
         if isinstance(error, BackendRateLimited):
-            slot.limited(error.retry_after_s)
+            # An upper gateway's budget may still cover smaller requests, and those of other teams.
+            slot.limited(None if error.no_quota and self.backend.facts.tells_cost else error.retry_after_s)
         elif isinstance(error, BackendRefused | NotSpoken):
             slot.succeeded(answered=False)  # the backend works; the error is in the request
         elif isinstance(error, BackendTimeout) and call.out_of_time:

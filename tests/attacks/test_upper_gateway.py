@@ -10,6 +10,7 @@ import orjson
 import pytest
 import pytest_asyncio
 
+from gateway.errors import AllBackendsFailed
 from gateway.ledger.rows import MOST_PICO
 from gateway.state.redis.connection import State
 from gateway.state.sql.database import Database
@@ -98,3 +99,17 @@ async def test_an_answer_that_a_budget_of_the_upper_gateway_cut_short_is_not_kep
         await gateway.read(small_request(stream=stream), tenant(**EXACT))
         assert (gateway.record.cache, gateway.record.finish) == ("miss", "length")
         assert gateway.pipeline.cache.stats()["entries"] == entries
+
+
+async def test_a_request_too_dear_for_the_upper_gateway_does_not_stop_others(gateway: InProcessGateway) -> None:
+    """The upper gateway's budget covers small requests still; who asks for a large one must not rest it for all."""
+    error = orjson.dumps({"error": {"code": "insufficient_quota", "type": "insufficient_quota", "message": "too dear"}})
+    head = b"HTTP/1.1 429 Too Many Requests\r\ncontent-type: application/json\r\nretry-after: 86400\r\n"
+    gateway.provider.script(Raw((head + b"content-length: %d\r\n\r\n" % len(error) + error,)), answer())
+    with pytest.raises(AllBackendsFailed) as refused:
+        await gateway.read(small_request("a large one"), tenant(**EXACT))
+    assert (refused.value.status, refused.value.code) == (429, "insufficient_quota")
+    (upper,) = gateway.fleet.backends
+    assert gateway.fleet.state(upper).available
+    await gateway.read(small_request("a small one"), tenant("key_2", "other", **EXACT))
+    assert gateway.record.status == 200
