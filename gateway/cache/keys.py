@@ -111,7 +111,7 @@ class Keys:
         betas = []
         if request.headers:
             betas = sorted(value for name, value in request.headers.items() if name.endswith(b"-beta"))
-        if controls.tier or controls.untouched or betas:
+        if controls.tier or controls.untouched or controls.cache_scope or betas:
             return self._around(request, tenant, what, betas)
         name = (tenant.key.id, request.dialect, what)
         known = self._seeds.get(name)
@@ -126,6 +126,7 @@ class Keys:
         around = (
             *(scope(tenant), epoch(tenant), self._revision, what),
             *(() if tenant.access is None else (tenant.access.mark,)),
+            *(("within", controls.cache_scope) if controls.cache_scope else ()),
             *(request.dialect, controls.tier, controls.untouched, [beta.decode("latin-1") for beta in betas]),
         )
         return sha256(orjson.dumps(around))

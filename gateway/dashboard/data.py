@@ -16,6 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from gateway.dashboard import queries
 from gateway.dashboard.parts import ALL_TEAMS, FEEDBACK, PARTS, Prices, Read, Scope
 from gateway.dashboard.periods import USUAL, Period, parse_period
+from gateway.dashboard.turns import MOST_WAITING, Turns
 from gateway.domain.backend import Backend
 from gateway.domain.money.windows import iso
 from gateway.domain.policy import Policy
@@ -71,7 +72,7 @@ class Figures:
         self._feedback, self._clock = feedback, clock
         self._made: OrderedDict[_Asked, _Made] = OrderedDict()
         self._making: dict[tuple[str, str, tuple[str, ...]], asyncio.Task[bool]] = {}
-        self._turn = asyncio.Lock()
+        self._turns = Turns(1)
         self._tasks = Tasks()
         self.computed = 0
 
@@ -95,6 +96,8 @@ class Figures:
         asked = (team, period, wanted)
         task = self._making.get(asked)
         if task is None:
+            if sum(each[0] == team for each in self._making) >= MOST_WAITING:
+                raise Overloaded("Too many figures of this team are being added up; try again.", retry_after_s=1.0)
             task = self._making[asked] = self._tasks.spawn(self._make(*asked), "dashboard figures")
         try:
             async with asyncio.timeout(WAIT_S):
@@ -152,7 +155,7 @@ class Figures:
         """Compute the parts that are not good any more, all from the same rows, and keep them for a while. Parts that
         took longer to compute are kept longer. Returns False if the database is unavailable."""
         try:
-            async with self._turn:
+            async with self._turns.of(team):
                 missing = [part for part in wanted if self._kept(team, period, [part]) is None]
                 made = await asyncio.to_thread(self._read, team, period, [part for part in missing if part != FEEDBACK])
                 if FEEDBACK in missing:

@@ -20,6 +20,7 @@ from gateway.dashboard.data import ALL, EVERYTHING, Figures
 from gateway.dashboard.one_request import sees_team
 from gateway.dashboard.parts import ALL_TEAMS
 from gateway.dashboard.periods import MOST_DAYS, USUAL, parse_period
+from gateway.dashboard.turns import Turns
 from gateway.domain.protocols import Clock
 from gateway.domain.tenant import Tenant
 from gateway.errors import BadRequest, Forbidden, NotFound
@@ -41,6 +42,9 @@ Health = Callable[[Tenant], list[dict[str, Any]]]
 """The state of the backends that a key may use; for admin keys of all backends."""
 
 PRIVATE = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
+AT_ONCE = 2
+"""Maximum number of the page's queries that use the database at once. The database has a few more threads, which read
+keys and write results."""
 EXPORTED = "day,model,backend,key"
 
 
@@ -52,6 +56,7 @@ class Views:
     ) -> None:
         self._database, self._figures, self._flight = database, figures, flight
         self._health, self._clock = health, clock
+        self._turns = Turns(AT_ONCE)
         self.served = 0
         figured, anyone, admin = needs("usage", "admin"), needs("inference", "usage", "admin"), needs("admin")
         self.routes = [
@@ -129,9 +134,11 @@ class Views:
         if form not in ("json", "csv"):
             raise BadRequest("format must be json or csv.", param="format")
         if form == "csv":
-            return _csv(await self._read(partial(request_log.as_csv, wanted=wanted)), "requests")
+            return _csv(await self._read(tenant, partial(request_log.as_csv, wanted=wanted)), "requests")
         try:
-            found = await self._read(partial(request_log.page, wanted=wanted, sort=sort, after=query.get("after", "")))
+            found = await self._read(
+                tenant, partial(request_log.page, wanted=wanted, sort=sort, after=query.get("after", ""))
+            )
         except ValueError as error:
             raise BadRequest(f"{error}.", param="after") from error
         return _json({"team": wanted.team, "own": bool(wanted.own), **found})
@@ -141,9 +148,9 @@ class Views:
         id = request.path_params["id"][: one_request.MOST_ID]
         team = tenant.team
         if _admin(tenant):
-            found_team: str | None = await self._read(partial(one_request.team_of, id=id))
+            found_team: str | None = await self._read(tenant, partial(one_request.team_of, id=id))
             team = found_team or team
-        rows, facts, names = await self._read(partial(one_request.rows_of, id=id, team=team))
+        rows, facts, names = await self._read(tenant, partial(one_request.rows_of, id=id, team=team))
         found = one_request.as_object(rows, facts, await self._flight(id, team))
         if found is None or not (found["flight"]["key"] == tenant.key.lineage or sees_team(tenant)):
             raise NotFound("No such request of this key; what has ended is known everywhere about a second later.")
@@ -155,7 +162,9 @@ class Views:
         if by not in request_log.GROUPS:
             raise BadRequest(f"by must be one of {', '.join(request_log.GROUPS)}.", param="by")
         wanted = self._wanted(request.query_params, tenant)
-        return _json({"team": wanted.team, **await self._read(partial(request_log.groups, wanted=wanted, by=by))})
+        return _json(
+            {"team": wanted.team, **await self._read(tenant, partial(request_log.groups, wanted=wanted, by=by))}
+        )
 
     async def export(self, request: Request, tenant: Tenant) -> Response:
         """The usage report as CSV. Query parameters: `team`, `period`, and `by` as in /v1/usage."""
@@ -172,7 +181,7 @@ class Views:
             (report,) = read_usage(connection, [by], team=team, since=period.since, until=period.until)
             return as_csv(report)
 
-        return _csv(await self._read(read), "usage")
+        return _csv(await self._read(tenant, read), "usage")
 
     async def backends(self, request: Request, tenant: Tenant) -> Response:
         return _json({"backends": self._health(tenant)})
@@ -187,8 +196,9 @@ class Views:
         self._figures.forget(team, "alerts")
         return _json({"id": id, "team": team, "acknowledged": True})
 
-    async def _read(self, read: Callable[[Connection], _T]) -> _T:
-        return await self._database.run(read, writes=False)
+    async def _read(self, tenant: Tenant, read: Callable[[Connection], _T]) -> _T:
+        async with self._turns.of(tenant.team):
+            return await self._database.run(read, writes=False)
 
 
 def _admin(tenant: Tenant) -> bool:

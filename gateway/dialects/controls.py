@@ -44,6 +44,7 @@ def parse_controls(headers: Mapping[bytes, bytes]) -> Controls:
         untouched=_one_of(found, b"context", ("untouched",)) == "untouched",
         hops=_hops(found.get(b"hops", "")),
         max_usd=_max_usd(found[b"max-usd"]) if b"max-usd" in found else None,
+        cache_scope=_cache_scope(found.get(b"cache-scope", "")),
         priority="batch" if _one_of(found, b"priority", ("batch", "interactive")) == "batch" else "",
     )
 
@@ -111,6 +112,12 @@ def _hops(text: str) -> tuple[str, ...]:
     if len(hops) > MAX_HOPS or not all(map(_TAG.fullmatch, hops)):
         raise _refuse("hops", f"at most {MAX_HOPS} ids of gateways")
     return tuple(hops)
+
+
+def _cache_scope(text: str) -> str:
+    if text and not _TAG.fullmatch(text):
+        raise _refuse("cache-scope", "at most 64 letters, digits and ._:/-")
+    return text
 
 
 def _max_usd(text: str) -> Decimal:

@@ -150,7 +150,7 @@ class Backend(Section):
         None,
         description="local: on the operator's own machines; free if it has no price. hosted: at a provider; teams with "
         "`data.hosted: forbidden` do not reach it. Null: local at a private address, hosted at a public address or a "
-        "name. The address of a known provider is always hosted.",
+        "name, and for another gateway. The address of a known provider is always hosted.",
     )
     prompt_cache: bool | None = Field(
         None,
@@ -306,7 +306,7 @@ class Backend(Section):
             return self.location == "local"
         if self.facts.own_machine:
             return True
-        return self.tier != "hosted" and private(self.base_url)
+        return self.tier != "hosted" and not self.facts.calls_others and private(self.base_url)
 
 
 def _of_preset(given: dict[str, Any]) -> dict[str, Any]:
@@ -340,6 +340,8 @@ def _why_hosted(kind: str, base_url: str, location: str | None, tier: str) -> st
         return "its location is hosted" if location == "hosted" else ""
     if tier:
         return "its tier is hosted and no location is given for it"
+    if kind in KINDS and KINDS[kind].calls_others:
+        return "it may pass prompts on, and no location is given for it"
     if not base_url:
         return ""
     return "" if private(base_url) else "its address is public, or a name that may lead anywhere"

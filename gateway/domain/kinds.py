@@ -51,6 +51,9 @@ class KindFacts:
     why_hosted: str = ""
     """Why prompts to this kind leave the operator's machines, whatever the address is. Empty if that depends on the
     address."""
+    calls_others: bool = False
+    """Whether servers of this kind pass prompts on, so that a private address does not show where prompts end. They
+    count as hosted unless their `location` is `local`."""
     own_machine: bool = False
     """Whether a backend of this kind runs on this machine unless its `location` is set."""
     requires_max_tokens: bool = False
@@ -167,6 +170,7 @@ KINDS: Mapping[str, KindFacts] = {
         needs_base_url=True,
         limits_per_answer=("max_completion_tokens",),
         provider="thriftgate",
+        calls_others=True,
         tells_cost=True,
     ),
     "openrouter": _preset(

@@ -63,6 +63,8 @@ class Controls:
     """`x-thriftgate-hops`: ids of the gateways that the request has passed, the first one first."""
     max_usd: Decimal | None = None
     """`x-thriftgate-max-usd`: maximum cost of the request."""
+    cache_scope: str = ""
+    """`x-thriftgate-cache-scope`: only requests with the same value share answers."""
 
 
 @dataclass(slots=True)

@@ -59,6 +59,21 @@ async def test_sessions_of_other_teams_have_other_pseudonyms(caller_of: CallerOf
     assert len(seen) == 3
 
 
+async def test_only_who_shares_a_cache_here_shares_it_upstream(caller_of: CallerOf, small: Provider) -> None:
+    async def scope(team: str, whose: str = "team", key: str = "k1", before: str = "") -> str:
+        caller, request = upstream(caller_of, small), chat_request("hi")
+        caller.policy = Policy.model_validate({"team": team, "cache": {"scope": whose}})
+        caller.key, request.controls = key, Controls(cache_scope=before)
+        await read(await caller.call(request))
+        return sent(small)["x-thriftgate-cache-scope"]
+
+    first = await scope("search")
+    assert re.fullmatch("[0-9a-f]{24}", first)
+    assert first == await scope("search", key="k2")
+    others = [await scope("chat"), await scope("search", "key"), await scope("search", "key", "k2")]
+    assert len({first, *others, await scope("search", before="a"), await scope("search", before="b")}) == 6
+
+
 @pytest.mark.parametrize("stream", [False, True])
 async def test_the_headers_differ_from_call_to_call(caller_of: CallerOf, small: Provider, stream: bool) -> None:
     caller = upstream(caller_of, small)

@@ -82,7 +82,7 @@ def test_what_has_no_influence_on_the_answer_is_not_in_the_key(fields: dict[str,
     assert digest(request(), tenant(), "") == digest(request(**fields), tenant(), "")
 
 
-@pytest.mark.parametrize("controls", [Controls(tier="large"), Controls(untouched=True)])
+@pytest.mark.parametrize("controls", [Controls(tier="large"), Controls(untouched=True), Controls(cache_scope="a")])
 def test_controls_that_change_the_answer_are_in_the_key(controls: Controls) -> None:
     assert digest(request(), tenant(), "") != digest(request(controls=controls), tenant(), "")
     assert question(request(), tenant(), "", "e") != question(request(controls=controls), tenant(), "", "e")

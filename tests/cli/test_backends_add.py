@@ -101,6 +101,10 @@ def test_a_backend_that_answers_is_added_and_comments_stay(
         (("openai",), "--model gpt-5-mini"),
         (("opnai",), "did you mean openai?"),
         (("openai", "--model", "m", "--key", "sk-secret"), "env:NAME or file:PATH"),
+        (("openai", "--model", "m", "--set", "api_key=sk-secret", "--untested"), "env:NAME or file:PATH"),
+        (("bedrock", "--model", "m", "--set", "region=x", "--key", "sk-secret", "--untested"), "env:NAME or file:PATH"),
+        (("openai", "--model", "m", "--set", "bearer_token=sk-secret", "--untested"), "env:NAME or file:PATH"),
+        (("vllm", "--model", "m", "--base-url", "http://me:sk-secret@10.0.0.1/v1", "--untested"), "no user and"),
         (("openai", "--model", "m", "--set", "regoin=x"), "did you mean region?"),
         (("openai", "--model", "m", "--set", "region"), "must be KEY=VALUE"),
         (("openai", "--model", "m", "--set", "slots=-1", "--untested"), "slots: "),
@@ -112,6 +116,7 @@ def test_what_cannot_be_used_is_refused_and_nothing_is_written(words: tuple[str,
     done = add(*words)
     assert done.exit_code != 0
     assert complaint in done.output
+    assert "sk-secret" not in done.output
     assert Path("gateway.yaml").read_text() == FILE
 
 

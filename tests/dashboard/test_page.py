@@ -18,6 +18,7 @@ from starlette.responses import Response
 
 from gateway.api.auth import Authenticator, error_response
 from gateway.dashboard.page import STATIC, Dashboard
+from gateway.dashboard.turns import MOST_WAITING
 from gateway.errors import MethodNotAllowed, NotFound
 from gateway.learning.feedback import Feedback
 from gateway.ledger.prices.price_book import PriceBook
@@ -299,3 +300,23 @@ def test_every_text_is_translated_with_the_same_places_for_values(language: str)
 
 ALIKE = {"es": {"no", "Total", "Error"}, "pt": {"Cache", "Status"}}
 """Words that are the same in English and the other language."""
+
+
+async def test_a_team_that_asks_for_everything_at_once_delays_no_other_team(visitor: Visitor) -> None:
+    ended: list[tuple[str, int]] = []
+
+    async def ask(key: str, path: str, **query: str) -> None:
+        ended.append((key, (await visitor.get(path, key, **query)).status_code))
+
+    many = 2 * MOST_WAITING
+    for path, queries in (
+        ("data", [{"period": str(days), "parts": "alerts"} for days in range(1, many)]),
+        ("requests", [{"format": "csv"}] * many),
+        ("groups", [{}] * many),
+    ):
+        ended.clear()
+        await asyncio.gather(*(ask("lead", path, **query) for query in queries), ask("chat", path))
+        assert ended.count(("lead", 200)) == MOST_WAITING
+        assert ("lead", 503) in ended
+        served = [key for key, status in ended if status == 200]
+        assert served.index("chat") < 5

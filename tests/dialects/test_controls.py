@@ -81,7 +81,11 @@ def test_hops_and_the_highest_cost_are_read() -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("hops", ",".join("abcdefghi")), ("hops", "a b"), *(("max-usd", text) for text in ("-1", "1e3", "nan", "1" * 20))],
+    [
+        ("hops", ",".join("abcdefghi")),
+        *((name, "a b") for name in ("hops", "cache-scope")),
+        *(("max-usd", text) for text in ("-1", "1e3", "nan", "1" * 20)),
+    ],
 )
 def test_hops_and_costs_that_cannot_be_meant_are_refused(name: str, value: str) -> None:
     with pytest.raises(BadRequest) as caught:

@@ -129,3 +129,12 @@ def test_selectors_keep_their_sets_and_ranks() -> None:
     assert all(each.hosted for each in far)
     assert len(local) + len(far) == len(backends)
     assert RANK == {"small": 0, "large": 1, "hosted": 2}
+
+
+@pytest.mark.parametrize("said", [{}, {"strength": "small"}, {"tier": "small"}])
+def test_prompts_to_another_gateway_leave_unless_its_operator_says_otherwise(said: dict[str, str]) -> None:
+    """A private address of a gateway does not show which providers it calls, nor that they are free."""
+    found = backend(PRIVATE, None, "thriftgate", **said)
+    assert (found.hosted, found.own) == (True, False)
+    found = backend(PRIVATE, "local", "thriftgate", **said)
+    assert (found.hosted, found.own) == (False, True)

@@ -146,6 +146,17 @@ async def test_an_answer_from_the_upper_gateways_cache_costs_nothing(chain: Chai
             assert (lower["cost_pico"] > 0, upper["cost_pico"] > 0) == (bool(expected), bool(expected))
 
 
+async def test_the_upper_cache_gives_no_answer_to_another_team(chain: Chain, provider: Provider) -> None:
+    question: list[Any] = [{"role": "user", "content": "What is the capital of Peru?"}]
+    for team in ("search", "poor"):
+        async with client(chain.lower, chain.keys[team]) as sdk:
+            known = await counts(chain)
+            await sdk.chat.completions.create(model="cheap", temperature=0, messages=question, max_tokens=50)
+            _, upper = await pair(chain, known)
+            assert upper["cache"] == "miss"
+    assert len(provider.exchanges) == 2
+
+
 async def test_a_loop_ends_with_an_error_that_names_it(chain: Chain, provider: Provider) -> None:
     async with client(chain.lower, chain.keys["search"]) as sdk:
         with pytest.raises(openai.APIStatusError) as caught:

@@ -21,8 +21,8 @@ from tests.support.requests import chat_request
 POLICY = Policy(team="search")
 
 
-def record_of(request: CompletionRequest, policy: Policy = POLICY) -> Record:
-    tenant = Tenant(Key("key_1", policy.team), policy)
+def record_of(request: CompletionRequest, policy: Policy = POLICY, key: str = "key_1") -> Record:
+    tenant = Tenant(Key(key, policy.team), policy)
     return Record(request.id, tenant, request.model, request.dialect, request.stream)
 
 
@@ -38,6 +38,7 @@ class Caller:
     tokens: int = 7
     policy: Policy = POLICY
     session: str = ""
+    key: str = "key_1"
     record: Record = field(default_factory=lambda: record_of(chat_request()))
 
     async def plan_for(self, backend: Backend) -> ContextPlan:
@@ -46,7 +47,7 @@ class Caller:
         return ContextPlan(self.tokens, self.tokens)
 
     async def call(self, request: CompletionRequest, route: Route | None = None, *, within_s: float = 30.0) -> Answer:
-        self.record = record_of(request, self.policy)
+        self.record = record_of(request, self.policy, self.key)
         self.record.session = self.session
         return await self.fleet.call(
             route or Route(self.fleet.backends, "test"),

@@ -30,6 +30,7 @@ REQUEST_HEADERS: Mapping[str, tuple[str, Schema]] = {
     "x-thriftgate-context": ("Do not trim; refuse what does not fit.", words("untouched")),
     "x-thriftgate-priority": ("Give way to interactive requests under load.", words("interactive", "batch")),
     "x-thriftgate-max-usd": ("Most that the request may cost, in USD.", TEXT),
+    "x-thriftgate-cache-scope": ("Share answers only with requests that have the same value.", TEXT),
     "x-thriftgate-hops": ("Ids of the gateways that the request has passed.", TEXT),
 }
 """Name → (effect, schema of its values)."""
@@ -47,6 +48,7 @@ RESPONSE_HEADERS: Mapping[str, tuple[str, Schema]] = {
     "x-thriftgate-cached-tokens": ("Input tokens that the backend read from its prompt cache.", whole(1)),
     "x-thriftgate-output-cap": ("Most tokens of the answer, where the budget covers no more.", whole(0)),
     "x-thriftgate-escalated": ("A weak answer was replaced.", words("true")),
+    "x-thriftgate-price": ("Unit prices of the answer, for a gateway that called this one.", TEXT),
     "x-thriftgate-cost-usd": (
         "Exact cost of all attempts in USD.",
         {"type": "string", "pattern": r"^\d+(\.\d+)?$"},

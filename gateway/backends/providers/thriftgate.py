@@ -1,8 +1,9 @@
 """Kind `thriftgate`: another Thriftgate, which calls the providers.
 
 Each call names the gateways that it has passed, so that a loop ends at once; the attempt and the team, as tags of the
-upstream gateway's ledger; the session, as a pseudonym; the time and the money that the request may still take. The
-upstream gateway answers with its cost or its prices (`gateway/ledger/prices/upstream.py`).
+upstream gateway's ledger; pseudonyms of the session and of the scope within which answers may be reused; the time and
+the money that the request may still take. The upstream gateway answers with its cost or its prices
+(`gateway/ledger/prices/upstream.py`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from gateway.backends.providers.base import Call
 from gateway.backends.providers.openai import OpenAI
 from gateway.domain.backend import Backend
 from gateway.domain.record import Record
+from gateway.domain.request import Controls
 from gateway.domain.units import NANO_PER_USD
 
 _LEAST_S = 0.001
@@ -36,11 +38,21 @@ class Thriftgate(OpenAI):
             lines.append(f"x-thriftgate-priority: {controls.priority}")
         if (record := call.record) is not None:
             lines.append(f"x-thriftgate-tags: caller_attempt={call.attempt_id},caller_team={record.tenant.team}")
+            lines.append(f"x-thriftgate-cache-scope: {_cache_scope(record, controls)}")
             if record.session:
                 lines.append(f"x-thriftgate-session: {_pseudonym(record)}")
         if call.hold is not None and (left := call.hold.left_nano()) is not None:
             lines.append(f"x-thriftgate-max-usd: {left / NANO_PER_USD:.9f}")
         return "\r\n".join(lines).encode("ascii", "replace") + b"\r\n"
+
+
+def _cache_scope(record: Record, controls: Controls) -> str:
+    """The scope of answers in the upstream gateway's cache, where all teams share one key: the team, or the key if the
+    team's policy keeps the answers of its keys apart. A scope that the client's gateway has sent is part of it."""
+    tenant = record.tenant
+    key = tenant.key.lineage if tenant.policy.cache.scope == "key" else ""
+    scope = f"{controls.cache_scope}\0{tenant.organisation}\0{tenant.team}\0{key}"
+    return blake2b(scope.encode(), digest_size=12).hexdigest()
 
 
 def _pseudonym(record: Record) -> str:

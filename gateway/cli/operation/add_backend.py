@@ -73,11 +73,10 @@ def add(
     if recipe not in RECIPES:
         near = did_you_mean(recipe, sorted(RECIPES), f"there are {', '.join(RECIPES)}")
         raise click.BadParameter(f"there is no recipe {recipe!r}; {near}", param_hint="RECIPE")
-    if key is not None and not _REFERENCE.fullmatch(key):
-        raise click.BadParameter("must be env:NAME or file:PATH, so that the file has no secret", param_hint="--key")
     given = {"model": model, "name": name, "base_url": base_url, "api_key": key, "strength": strength}
     values = _values(recipe, {each: value for each, value in given.items() if value is not None} | _pairs(more))
     path = context.config or Path("gateway.yaml")
+    _refuse_secrets(values)
     before = _existing(path)
     _refuse_name(before, values["name"])
     reached = _try(values)
@@ -127,6 +126,15 @@ def _pairs(more: Sequence[str]) -> dict[str, Any]:
         except yaml.YAMLError as error:
             raise click.BadParameter(f"{pair!r} has no valid YAML value", param_hint="--set") from error
     return values
+
+
+def _refuse_secrets(values: Mapping[str, Any]) -> None:
+    """Raise BadParameter if a value would write a secret into the file. The message does not contain the value."""
+    for key, option in (("api_key", "--key"), ("bearer_token", "--set bearer_token")):
+        if values.get(key) is not None and not _REFERENCE.fullmatch(str(values[key])):
+            raise click.BadParameter("must be env:NAME or file:PATH, so that the file has no secret", param_hint=option)
+    if "@" in str(values.get("base_url", "")).partition("://")[2].partition("/")[0]:
+        raise click.BadParameter("must have no user and password; give the key with --key", param_hint="--base-url")
 
 
 def _existing(path: Path) -> tuple[str, GatewayConfig] | None:
