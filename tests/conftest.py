@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from blockbuster import BlockBuster, blockbuster_ctx
+from hypothesis import settings
 from sqlalchemy import create_engine
 
 from gateway.state.redis.connection import State
@@ -32,6 +33,9 @@ def pytest_configure(config: pytest.Config) -> None:
     # An HTTP client reads the system's 150 certificates, 20 ms each time; no test needs one of them.
     os.environ.pop("SSL_CERT_FILE", None)
     os.environ["SSL_CERT_DIR"] = str(Path(__file__).parent)
+    # A busy machine may stop a process for longer than the 200 ms that hypothesis allows an example.
+    settings.register_profile("patient", deadline=None)
+    settings.load_profile("patient")
 
 
 LONG = (

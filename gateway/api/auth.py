@@ -68,7 +68,7 @@ class Authenticator:
 
         async def greeted(request: Request) -> Response:
             try:
-                tenant = self._tenants.authenticate(secret(by_name(request.scope["headers"])))
+                tenant = await self._tenants.find(secret(by_name(request.scope["headers"])))
             except GatewayError:
                 tenant = None
             return await endpoint(request, tenant)

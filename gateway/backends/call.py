@@ -44,6 +44,8 @@ from gateway.errors import (
 )
 
 _MOST_PLAIN_BYTES = 64 * 2**20
+_CAP = re.compile(rb"\d{1,9}")
+"""Matches the number of output tokens to which an upper gateway has capped an answer, because of its own budgets."""
 _CONTENT_TYPE = re.compile(rb"[\x20-\x7e]{1,256}")
 """Matches the content types of a backend's answer that may be relayed to the client."""
 OPERATOR_ERRORS = {
@@ -222,6 +224,10 @@ class BackendCall:
         try:
             upstream = await self.kind.send(call)
             attempt.status, attempt.headers = upstream.status, upstream.headers
+            if self.backend.facts.tells_cost and _CAP.fullmatch(
+                cap := upstream.header(b"x-thriftgate-output-cap") or b""
+            ):
+                attempt.output_cap = min(int(cap), attempt.output_cap or int(cap))
             self.health.headroom.see(upstream.headers, self._clock.monotonic(), self._clock.time())
             try:
                 if not 200 <= upstream.status < 300:
@@ -243,7 +249,8 @@ class BackendCall:
     def _report(self, slot: Slot, error: BackendError, call: Call) -> None:
         """Update the backend's health according to an error."""
         if isinstance(error, BackendRateLimited):
-            slot.limited(error.retry_after_s)
+            # An upper gateway's budget may still cover smaller requests, and those of other teams.
+            slot.limited(None if error.no_quota and self.backend.facts.tells_cost else error.retry_after_s)
         elif isinstance(error, BackendRefused | NotSpoken):
             slot.succeeded(answered=False)  # the backend works; the error is in the request
         elif isinstance(error, BackendTimeout) and call.out_of_time:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -360,6 +361,25 @@ async def test_a_limit_of_one_team_cuts_no_answer_of_another(
         await client.end()
     assert [client.record.cache for client in clients] == ["miss", "miss"]
     assert [client.record.finish for client in clients] == ["length", "stop"]
+
+
+async def test_who_needs_another_form_does_not_wait_for_the_end_of_an_answer_that_a_limit_cuts(
+    gateway: InProcessGateway, tasks: Tasks
+) -> None:
+    """Nor does the wait keep the call going when its client has left."""
+    shared = {"cache": {**EXACT["cache"], "scope": "organisation"}}
+    limited = tenant("k1", "limited", max_usd_per_request=str(600 * OUTPUT / 1e12), **shared)
+    gateway.provider.script(Reply(tokens=900, delay_s=0.1, drip_s=0.05), Reply(tokens=20))
+    first = Client(gateway, small_request(stream=True), limited, within_s=60).begin(tasks)
+    await until(lambda: bool(gateway.provider.exchanges))
+    other = Client(gateway, small_request(), tenant("k2", "other", **shared), within_s=60).begin(tasks)
+    await other.end()
+    assert (other.record.cache, other.record.finish, first.over) == ("miss", "stop", False)
+    first.leave()
+    with contextlib.suppress(asyncio.CancelledError):
+        await first.end()
+    assert gateway.provider.exchanges[0].tokens_sent < 500
+    await nothing_is_left(gateway)
 
 
 async def test_a_policy_may_keep_requests_apart(gateway: InProcessGateway, tasks: Tasks) -> None:

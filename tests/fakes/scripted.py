@@ -24,10 +24,11 @@ class Refuse:
 
 @dataclass(frozen=True)
 class Pieces:
-    """A stream of these bytes, then its end. `cut`: the connection breaks instead."""
+    """A stream of these bytes, then its end. `cut`: the connection breaks instead. `every_s`: pause after a piece."""
 
     pieces: tuple[bytes, ...]
     cut: bool = False
+    every_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -56,13 +57,13 @@ class Scripted(HttpServer):
         self, request: web.Request, kind: str, step: Step | None, usual: Iterable[bytes]
     ) -> web.StreamResponse:
         """The pieces of `step`, or the `usual` ones; `kind`: the content type."""
-        pieces, cut = (step.pieces, step.cut) if isinstance(step, Pieces) else (usual, False)
+        script = step if isinstance(step, Pieces) else Pieces(tuple(usual))
         response = web.StreamResponse(headers={"content-type": kind})
         await response.prepare(request)
-        for piece in pieces:
+        for piece in script.pieces:
             await response.write(piece)
-            await asyncio.sleep(0)
-        if cut:
+            await asyncio.sleep(script.every_s)
+        if script.cut:
             await asyncio.sleep(0.05)
             assert request.transport is not None
             request.transport.abort()

@@ -9,10 +9,11 @@ import pytest
 from pydantic import ValidationError
 
 from gateway.domain.access import Access
-from gateway.domain.backend import Backend
+from gateway.domain.backend import Backend, PriceEntry
 from gateway.domain.money.price import Price
 from gateway.domain.policy import DataPolicy
 from gateway.domain.protocols import BackendState
+from gateway.domain.routing.load import Load
 from gateway.domain.routing.route import ContextEstimate, Route
 from gateway.domain.tenant import Tenant
 from gateway.errors import BadRequest, Forbidden
@@ -185,6 +186,30 @@ def test_a_faster_member_is_not_called_for_a_higher_price(grader: Grader, catalo
     fleet = Timed(direct=measured(10), cloud=measured(5000), resold=measured(20))
     router = Router(lambda: grader, catalogue, fleet, GROUP)
     assert names(router.decide(request(model="sonnet"), tenant(), ESTIMATE)) == ["cloud", "resold", "direct"]
+
+
+HOURLY = PriceEntry(machine_hour_usd=Decimal(144), tokens_per_second=2000, billing="reserved")
+RESERVED = backend("cloud", "hosted", kind="azure", api_key="env:AZURE_KEY", model_group="sonnet", slots=4).model_copy(
+    update={"price": HOURLY}
+)
+
+
+@pytest.mark.parametrize(
+    ("state", "order"),
+    [
+        (BackendState(True, load=Load(2, capacity=4)), ["cloud", "resold", "direct"]),
+        (BackendState(True, load=Load(4, capacity=4), wait_s=0.1), ["resold", "direct", "cloud"]),
+        (BackendState(False, "429"), ["resold", "direct"]),
+    ],
+    ids=["free", "full", "refused"],
+)
+def test_reserved_capacity_is_used_first(
+    grader: Grader, catalogue: PriceBook, state: BackendState, order: list[str]
+) -> None:
+    """Its hours, divided by all tokens that it could make, are 20 USD per 1M, above the prices of the others."""
+    fleet = Timed(cloud=state, direct=measured(20), resold=measured(10))
+    router = Router(lambda: grader, catalogue, fleet, [DIRECT, RESERVED, RESOLD])
+    assert names(router.decide(request(model="sonnet"), tenant(), ESTIMATE)) == order
 
 
 @pytest.mark.parametrize("group", ["direct", "hosted", "auto", "a group"])

@@ -92,7 +92,7 @@ class Inference:
         if b"accept-encoding" in headers or b"origin" in headers:
             caller = self._envelope.around(caller, headers)
         if isinstance(dialect, FramedEndpoint):
-            caller = Reframed(caller, dialect.framing())
+            caller = Reframed(caller, dialect, dialect.framing())
             if dialect.may_lack_content_type:
                 headers.setdefault(b"content-type", JSON[0][1])
         try:

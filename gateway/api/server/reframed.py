@@ -4,19 +4,26 @@ from __future__ import annotations
 
 from gateway.api.server.asgi import Headers
 from gateway.api.server.caller import Caller, Wrapped
+from gateway.dialects.client import ClientDialect
 from gateway.dialects.framing import Framing
+from gateway.errors import BackendGarbage
 
 
 class Reframed(Wrapped):
     """A caller whose answers are converted. Errors before an answer's beginning are sent as they are."""
 
-    def __init__(self, caller: Caller, framing: Framing) -> None:
+    def __init__(self, caller: Caller, dialect: ClientDialect, framing: Framing) -> None:
         super().__init__(caller)
-        self._framing = framing
+        self._dialect, self._framing = dialect, framing
 
     async def whole(self, status: int, headers: Headers, body: bytes, *, pause_s: float = 0.0) -> None:
         if 200 <= status < 300:
-            body = self._framing.plain(body)
+            try:
+                body = self._framing.plain(body)
+            except (AttributeError, LookupError, TypeError, ValueError):  # the backend's fields may be of any type
+                error = BackendGarbage("The backend's answer does not fit the form of this API.")
+                status = self._dialect.status(error)
+                body = self._dialect.error_body(error, dict(headers)[b"x-request-id"].decode())
         await self._caller.whole(status, headers, body, pause_s=pause_s)
 
     def begin(self, headers: Headers) -> None:

@@ -134,6 +134,9 @@ class SharedCall:
         if _is_capped(source.answer):
             self.may_be_cut = True
             self._calls.forget(self)
+            for future in self._awaiting_end:  # these requests must not wait for an answer that they will not get
+                _resolve(future, None)
+            self._awaiting_end.clear()
         while await source.pipe_to(self._put):
             await self._wait_for_demand()
         self.ending, self.over = source.ending, True

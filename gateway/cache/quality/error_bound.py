@@ -38,6 +38,9 @@ _HALF_LIFE = 4000.0
 change over time."""
 _MEMORY = 60.0
 """Number of later checks at the same level after which an earlier check counts only about a third."""
+_LEAST_ASSUMED = 0.2
+"""Minimum weight of the assumed share of wrong hits at a level. The weight falls with each check as the weight of an
+earlier check does. The last level keeps its weight."""
 _LONG_HALF_LIFE = 20_000.0
 """Number of look-ups after which a past wrong hit counts only half in `Tally.allowed`. That method allows fewer wrong
 hits if there were too many in the past."""
@@ -54,6 +57,8 @@ class Tally:
     seen: list[float] = field(default_factory=lambda: [0.0] * len(LEVELS))
     checked: list[float] = field(default_factory=lambda: [0.0] * len(LEVELS))
     wrong: list[float] = field(default_factory=lambda: [0.0] * len(LEVELS))
+    assumed: list[float] = field(default_factory=lambda: [1.0] * len(LEVELS))
+    """Weight of the assumed share of wrong hits."""
     long_lookups: float = 0.0
     long_wrong: float = 0.0
     """Estimated number of wrong hits that were served. Each wrong hit that a check found also stands for wrong hits
@@ -78,6 +83,8 @@ class Tally:
         level = level_of(score)
         self.checked[level] = self.checked[level] * (1 - 1 / _MEMORY) + 1
         self.wrong[level] = self.wrong[level] * (1 - 1 / _MEMORY) + wrong
+        if level < len(LEVELS) - 1:
+            self.assumed[level] = max(_LEAST_ASSUMED, self.assumed[level] * (1 - 1 / _MEMORY))
         if given and wrong:
             self.long_wrong += 1 / share
 
@@ -124,7 +131,7 @@ class Tally:
         belief = self._belief
         for each in range(place, len(LEVELS)):
             share = (self.seen[each] + _PRIOR_SEEN[each] * _PRIOR_LOOKUPS) / (self.lookups + _PRIOR_LOOKUPS)
-            expected = _PRIOR_CHECKS[each] * belief
+            expected = _PRIOR_CHECKS[each] * belief * self.assumed[each]
             checks = self.checked[each] + expected
             rate = (self.wrong[each] + _PRIOR_WRONG[each] * expected) / checks
             mean += share * rate

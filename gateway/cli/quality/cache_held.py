@@ -71,7 +71,7 @@ def _which(team: str | None, tag: str | None, prefix: str | None, older_than: st
         raise click.BadParameter(str(error), param_hint="--older-than") from error
 
 
-@click.command()
+@click.command(short_help="Delete cached answers by team, tag and prompt.")
 @common
 @chosen
 @click.option("--all", "everything", is_flag=True, help="All answers of all teams.")
@@ -102,7 +102,7 @@ def flush(
     context.print({"team": team, "answers": count, "flushed": yes}, done if yes else would)
 
 
-@click.command()
+@click.command(short_help="Show the size of the cache and its wrong hits.")
 @common
 @chosen
 def stats(context: Context, team: str | None, tag: str | None, prefix: str | None, older_than: str | None) -> None:

@@ -24,7 +24,7 @@ from gateway.ledger.reports.period import parse_when
 _SHOWN = 20
 
 
-@click.command()
+@click.command(short_help="Show why a provider's cache was missed, and the cost.")
 @common
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path, allow_dash=True))
 @click.option("--session", help="Only this session, as x-thriftgate-session or the coding agent names it.")

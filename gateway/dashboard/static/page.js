@@ -21,10 +21,10 @@ const $ = (id) => document.getElementById(id);
 
 /** The parts of each view: those of the first paint, then those that take longer. */
 const PARTS = {
-  overview: [["spend", "alerts", "wrong_hits"], ["budgets", "savings", "dearest", "simulated"]],
+  overview: [["spend", "alerts", "wrong_hits"], ["budgets", "dearest"], ["savings", "simulated"]],
   budget: [["spend", "alerts", "budgets", "wrong_hits"], ["savings", "answers", "dearest", "feedback"]],
   models: [["spend", "alerts"], ["answers", "latency"]],
-  teams: [["teams"], ["budgets", "savings"]],
+  teams: [["teams"], ["budgets"], ["savings"]],
 };
 const charts = { plot: new Stack($("plot")), plot2: new Stack($("plot2")), plot3: new Stack($("plot3")) };
 const log = new Log($("filters"), $("log"));
@@ -157,6 +157,7 @@ async function showFigures(name, mine) {
     figures = { ...(figures.asked === asked ? figures : {}), ...found, asked, key_names: names };
     next = Math.max(next, found.refresh_s);
     show(name);
+    say("");
   }
   if (name === "models") await showModels(mine.signal);
   return next;

@@ -6,7 +6,9 @@ https://docs.aws.amazon.com/bedrock/latest/userguide/model-parameters-anthropic-
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Mapping
+from typing import Any
 
 import orjson
 
@@ -20,6 +22,9 @@ from gateway.dialects.streams import sse
 from gateway.domain.request import CompletionRequest, Controls
 from gateway.errors import BadRequest, GatewayError
 
+_BETA = re.compile(r"[!-~]{1,128}")
+_MOST_BETAS = 64
+
 
 def parse_invoke(
     body: bytes, request_id: str, controls: Controls, headers: Mapping[bytes, bytes], /, *, model: str, stream: bool
@@ -32,10 +37,19 @@ def parse_invoke(
             "/model/MODEL/converse.",
             param="anthropic_version",
         )
-    beta = fields.pop("anthropic_beta", None)
-    if isinstance(beta, list) and beta:
-        headers = {**headers, b"anthropic-beta": ",".join(map(str, beta)).encode("ascii", "replace")}
+    if betas := _betas(fields.pop("anthropic_beta", None)):
+        headers = {**headers, b"anthropic-beta": ",".join(betas).encode()}
     return parse(orjson.dumps({**fields, "model": model, "stream": stream}), request_id, controls, headers)
+
+
+def _betas(given: Any) -> list[str]:
+    """The names in `anthropic_beta`. Raises BadRequest for names that cannot be in a header."""
+    if given is None:
+        return []
+    valid = isinstance(given, list) and all(isinstance(name, str) and _BETA.fullmatch(name) for name in given)
+    if not valid or len(given) > _MOST_BETAS:
+        raise BadRequest(f"anthropic_beta must be an array of at most {_MOST_BETAS} names.", param="anthropic_beta")
+    return list(given)
 
 
 class InvokeFraming:

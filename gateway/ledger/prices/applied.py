@@ -11,6 +11,7 @@ _CLASSES = (
     *("input", "output", "cached_input", "cache_write_5m", "cache_write_1h", "reasoning", "audio"),
     *("audio_input", "image_input", "image"),
 )
+_NAMES = frozenset(_CLASSES)
 MOST_SOURCE = 200
 """Maximum characters of the column `price_source`."""
 
@@ -25,6 +26,8 @@ def text_of(price: Price) -> str:
 def price_of(prices: str) -> Price:
     """Parse the result of `text_of`. Raises ValueError, TypeError."""
     classes: dict[str, Any] = {name: int(pico) for name, pico in (part.split("=") for part in prices.split())}
+    if not classes.keys() <= _NAMES:
+        raise ValueError(f"unknown classes of tokens: {prices}")
     return Price(**classes)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -117,6 +118,28 @@ async def test_credentials_that_were_replaced_are_found_while_it_runs(
     _, data = await ask(chat_request(stream=True), chain)
     assert b"Claude" in data
     assert len(bedrock.refused) == 1
+
+
+@pytest.mark.parametrize(("model", "frames"), [(CLAUDE, CLAUDES), (NOVA, NOVAS)])
+async def test_a_stream_outlives_its_credentials_and_the_next_call_has_the_new_ones(
+    bedrock: Bedrock, monkeypatch: pytest.MonkeyPatch, model: str, frames: tuple[bytes, ...]
+) -> None:
+    chain = CredentialChain("aws", None)
+    fleet = Fleet([at(bedrock, model=model)], kinds={"bedrock": lambda backend: BedrockProvider(backend, chain)})
+    bedrock.script(Pieces(frames, every_s=0.03))
+    try:
+        answer = await Caller(fleet).call(chat_request(stream=True))
+        bedrock.keys = {"AKIANEW": ("other", "token-2")}
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIANEW")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "other")
+        monkeypatch.setenv("AWS_SESSION_TOKEN", "token-2")
+        async with asyncio.timeout(10):
+            beside = await read(await Caller(fleet).call(chat_request()))
+        assert b"Hello" in beside
+        assert len(bedrock.refused) == 1
+        assert b"[DONE]" in await read(answer)
+    finally:
+        await fleet.aclose()
 
 
 async def test_wrong_credentials_are_the_operators_to_mend(bedrock: Bedrock, ask: Any) -> None:

@@ -129,6 +129,20 @@ async def test_a_token_that_google_no_longer_takes_is_replaced_and_the_call_sent
         await fleet.aclose()
 
 
+async def test_a_stream_outlives_its_token_and_the_next_call_has_a_new_one(google: Google) -> None:
+    tokens = Tokens("vertex", None, metadata=google.url)
+    fleet = Fleet([vertex(google)], kinds={"vertex": lambda each: Vertex(each, tokens)})
+    google.script(Pieces(EVENTS, every_s=0.05))
+    try:
+        answer = await Caller(fleet).call(chat_request(stream=True))
+        google.tokens = set()
+        assert b"Gemini" in await read(await Caller(fleet).call(chat_request()))
+        assert google.granted == ["metadata"] * 2
+        assert b"[DONE]" in await read(answer)
+    finally:
+        await fleet.aclose()
+
+
 async def test_a_key_that_is_wrong_is_the_operators_to_mend(google: Google, ask: Any) -> None:
     wrong = {"code": 400, "message": "API key not valid. Please pass a valid API key.", "status": "INVALID_ARGUMENT"}
     google.script(Refuse(400, {"error": wrong}))
