@@ -99,7 +99,7 @@ class ContextPolicy(Section):
 def _known_zone(value: str) -> str:
     try:
         zone_named(value)
-    except (ZoneInfoNotFoundError, ValueError):
+    except (ZoneInfoNotFoundError, ValueError, OSError):  # OSError: a folder of zones, such as America
         raise ValueError(f"unknown time zone {value!r}; use an IANA name such as Europe/Madrid") from None
     return value
 
