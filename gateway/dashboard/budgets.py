@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, func, select
 
 from gateway.alerts.detect import measure
 from gateway.alerts.detect.standing import standings
@@ -14,9 +16,12 @@ from gateway.domain.money.windows import iso, window_bounds
 from gateway.domain.policy import Budget, Policy
 from gateway.ledger.reports.forecast import Point
 from gateway.ledger.reports.formats import dollars
+from gateway.ledger.store.entries import entries
 
 MOST_POINTS = 120
 """Maximum points of a chart. A small chart can show about this many."""
+EARLY_SHARE, EARLY_CALLS = 0.05, 20
+"""Before this share of a window has passed, or with fewer calls in it, nobody can say whether a budget will hold."""
 
 
 def of(connection: Connection, team: str, policy: Policy, now: float) -> list[dict[str, Any]]:
@@ -47,9 +52,27 @@ def _budget(connection: Connection, team: str, policy: Policy, budget: Budget, n
         "hard": budget.hard,
         "on_exhausted": budget.on_exhausted,
         "alerts": [one if one == "forecast" else f"{one * 100:.4g}%" for one in budget.alerts],
-        "standings": standings(connection, {team: alone}, {}, now),
+        "standings": judged(connection, standings(connection, {team: alone}, {}, now), now),
         "course": [[iso(at), dollars(amount) if usd else str(amount)] for at, amount in course],
     }
+
+
+def judged(connection: Connection, found: Sequence[dict[str, Any]], now: float) -> list[dict[str, Any]]:
+    """The standings `found`, each with `early`: whether it is too early to say if the budget will hold."""
+    return [{**one, "early": _early(connection, one, now)} for one in found]
+
+
+def _early(connection: Connection, one: dict[str, Any], now: float) -> bool:
+    shared = one["subject"] is None
+    if shared and one["forecast"] is None:
+        return True
+    start, end = (datetime.fromisoformat(one[side]).timestamp() if one[side] else None for side in ("start", "end"))
+    if start is not None and end is not None and now - start < EARLY_SHARE * (end - start):
+        return True
+    c = entries.c
+    since = [] if start is None else [c.at >= start]
+    calls = select(c.attempts).where(c.team == one["team"], c.simulated.is_(False), *since).limit(EARLY_CALLS)
+    return int(connection.scalar(select(func.sum(calls.subquery().c.attempts))) or 0) < EARLY_CALLS
 
 
 def cumulated(points: list[Point], window: tuple[float, float]) -> list[Point]:

@@ -59,10 +59,13 @@ def as_object(
 
 def _phases(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """When each call of a backend began, sent its first byte, and ended, in milliseconds since the request's start."""
-    found = []
+    found = list[dict[str, Any]]()
+    before = 0.0
     for row in rows:
         if row.attempt > 0 and row.duration_ms is not None:
-            start = max(0.0, (row.called_at - row.at) * 1000)
+            start = max(0.0, (row.called_at - rows[0].at) * 1000)
+            late = row.kind == "" and start < before  # a next call begins after the one before
+            start = before if late else start
             first = None if row.first_byte_ms is None else round(start + row.first_byte_ms, 1)
             found.append(
                 {
@@ -72,6 +75,8 @@ def _phases(rows: Sequence[Row]) -> list[dict[str, Any]]:
                     "start_ms": round(start, 1),
                     "first_byte_ms": first,
                     "end_ms": round(start + row.duration_ms, 1),
+                    "after_another": late,
                 }
             )
+            before = start + row.duration_ms if row.kind == "" else before
     return found

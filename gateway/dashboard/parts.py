@@ -21,7 +21,7 @@ from gateway.ledger.reports.report import Line, SimulatedCall, read_usage, simul
 from gateway.policy.load import PolicySet
 
 DEAREST = 10
-ALERTS = 8
+ALERTS = 100
 
 
 class Prices(SimulatedCall, PriceList, Protocol):
@@ -140,7 +140,7 @@ def dearest(connection: Connection, scope: Scope) -> dict[str, Any]:
 def alerts(connection: Connection, scope: Scope) -> dict[str, Any]:
     """The latest alerts, and the number of those that were not acknowledged."""
     return {
-        "alerts": queries.latest_alerts(connection, scope.team, ALERTS),
+        "alerts": queries.latest_alerts(connection, scope.team, ALERTS, scope.period.now),
         "open_alerts": queries.open_alerts(connection, scope.period.now).get(scope.team, 0),
     }
 
@@ -178,12 +178,15 @@ def team_savings(connection: Connection, scope: Scope) -> dict[str, Any]:
 
 
 def team_budgets(connection: Connection, scope: Scope) -> dict[str, Any]:
-    """For each team with a shared budget: the budget of which the largest share is used, with its forecast."""
+    """For each team with a budget: the standing of each budget. Of a budget per key, end user or session, only the
+    standing with the highest spend."""
     policies: Mapping[str, Policy] = {team: policy for team, policy in scope.policies.policies.items() if policy.budget}
-    found: dict[str, dict[str, Any]] = {}
+    first: dict[tuple[str, str, str, str], dict[str, Any]] = {}
     for one in standings(connection, policies, {}, scope.period.now):
-        if one["per"] == "team" and (one["team"] not in found or one["used"] > found[one["team"]]["used"]):
-            found[one["team"]] = one
+        first.setdefault((one["team"], one["budget"], one["per"], one["window"]), one)
+    found: dict[str, list[dict[str, Any]]] = {}
+    for one in budgets.judged(connection, list(first.values()), scope.period.now):
+        found.setdefault(one["team"], []).append(one)
     return {"team_budgets": found}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 from sqlalchemy import ColumnElement, Connection, Float, Integer, Row, and_, case, cast, func, or_, select
@@ -22,6 +22,7 @@ _LETTERS = 200
 OPEN_DAYS = 30
 """An alert that nobody acknowledged counts as open for this many days."""
 _DAY_S = 86400
+_SEVERITIES = ("info", "warning", "critical")
 _superseded = select(ledger.c.supersedes).where(ledger.c.supersedes != "")
 
 
@@ -159,6 +160,7 @@ def _attempt(row: Row[Any]) -> dict[str, Any]:
         "error": row.error,
         "cost_usd": None if row.cost_pico is None else dollars(row.cost_pico),
         "price_source": row.price_source,
+        "prices": row.prices,
         "service_tier": row.service_tier,
         "unpriced": row.unpriced,
         "trimmed_tokens": row.trimmed_tokens,
@@ -176,8 +178,9 @@ def _output(row: Row[Any]) -> int:
     return tokens
 
 
-def latest_alerts(connection: Connection, team: str, count: int) -> list[dict[str, Any]]:
-    """The `count` latest alerts, newest first, each with the result of its delivery to each receiver."""
+def latest_alerts(connection: Connection, team: str, count: int, now: float) -> list[dict[str, Any]]:
+    """The `count` latest alerts, open ones first, then the newest, each with the result of its delivery to each
+    receiver. Of the alerts about one budget in one window, only the most severe."""
     found: dict[str, dict[str, Any]] = {}
     for sent in deliveries.latest(connection, team, _LETTERS):
         id = sent.payload["id"]
@@ -185,7 +188,35 @@ def latest_alerts(connection: Connection, team: str, count: int) -> list[dict[st
             found.setdefault(id, _alert(sent))["receivers"].append(_receiver(sent))
         else:  # an escalation's row may come first, and its text says that the alert was not acknowledged
             found[id] = {**_alert(sent), "receivers": found[id]["receivers"] if id in found else []}
-    return sorted(found.values(), key=lambda one: str(one["at"]), reverse=True)[:count]
+    lines = _most_severe((one.pop("payload"), one) for one in found.values())
+    for payload, one in lines:
+        one["open"] = one["acknowledged"] is None and not _ended(payload, now)
+    return sorted((one for _, one in lines), key=lambda one: (one["open"], str(one["at"])), reverse=True)[:count]
+
+
+_T = TypeVar("_T")
+
+
+def _most_severe(found: Iterable[tuple[dict[str, Any], _T]]) -> list[tuple[dict[str, Any], _T]]:
+    """Of all alerts (payload, anything) about one budget, window and subject: the most severe."""
+    kept: dict[tuple[str, ...], tuple[dict[str, Any], _T]] = {}
+    for payload, one in found:
+        fact = tuple(str(payload.get(name)) for name in ("budget", "window_start", "key", "end_users", "sessions"))
+        which = fact if "budget" in payload else (str(payload["id"]),)
+        if which not in kept or _rank(payload) > _rank(kept[which][0]):
+            kept[which] = payload, one
+    return list(kept.values())
+
+
+def _rank(payload: dict[str, Any]) -> tuple[int, str]:
+    severity = payload.get("severity", "")
+    return _SEVERITIES.index(severity) if severity in _SEVERITIES else 0, str(payload.get("at", ""))
+
+
+def _ended(payload: dict[str, Any], now: float) -> bool:
+    """Whether the budget's window of an alert is over, so that nobody needs to act."""
+    end = payload.get("window_end")
+    return end is not None and end <= iso(now)
 
 
 def _alert(sent: deliveries.DeliveryResult) -> dict[str, Any]:
@@ -201,6 +232,7 @@ def _alert(sent: deliveries.DeliveryResult) -> dict[str, Any]:
         "threshold": sent.payload.get("threshold"),
         "acknowledged": acknowledged,
         "receivers": [],
+        "payload": sent.payload,
     }
 
 
@@ -215,11 +247,16 @@ def _receiver(sent: deliveries.DeliveryResult) -> dict[str, Any]:
 
 
 def open_alerts(connection: Connection, now: float) -> dict[str, int]:
-    """Team → number of alerts of the last `OPEN_DAYS` days that were not acknowledged."""
+    """Team → number of open alerts of the last `OPEN_DAYS` days: not acknowledged, in a window that is not over. The
+    alerts about one budget in one window count once."""
     c = alerts.c
-    waiting = and_(c.target == "", c.acknowledged_at.is_(None), c.created_at >= now - OPEN_DAYS * _DAY_S)
-    found = connection.execute(select(c.team, func.count()).where(waiting).group_by(c.team))
-    return {team: int(count) for team, count in found}
+    which = and_(c.target == "", c.created_at >= now - OPEN_DAYS * _DAY_S)
+    rows = connection.execute(select(c.team, c.payload, c.acknowledged_at).where(which)).all()
+    found = Counter[str]()
+    for team in {row.team for row in rows}:
+        lines = _most_severe((orjson.loads(row.payload), row.acknowledged_at) for row in rows if row.team == team)
+        found[team] = sum(at is None and not _ended(payload, now) for payload, at in lines)
+    return {team: count for team, count in found.items() if count}
 
 
 def key_names(connection: Connection, ids: Iterable[str]) -> dict[str, str]:

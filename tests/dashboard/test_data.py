@@ -179,7 +179,8 @@ async def test_a_budget_stands_as_the_usage_report_says(any_database: Database, 
     january = 1_798_758_000.0  # midnight in Madrid
     policy = policies({"search": found}).current.policies["search"]
     told = await any_database.run(lambda connection: standings(connection, {"search": policy}, {}, NOW), writes=False)
-    assert [one for each in (month, day, total) for one in each["standings"]] == told
+    seen = [one for each in (month, day, total) for one in each["standings"]]
+    assert [{**one, "early": True} for one in told] == seen  # fewer than 20 calls
     (standing,) = month["standings"]
     assert (month["start"], month["timezone"], month["limit"]) == (iso(january), "Europe/Madrid", "10")
     spent = as_object(await usage(any_database, team="search", since=january))["total"]["cost_usd"]

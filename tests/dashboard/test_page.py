@@ -276,7 +276,7 @@ def texts() -> set[str]:
     found: set[str] = set()
     for path in STATIC.glob("*.js"):
         script = path.read_text(encoding="utf-8")
-        if path.name not in ("es.js", "pt.js", "i18n.js"):
+        if path.name not in ("texts.js", "i18n.js"):
             found |= set(re.findall(rf"\btn?\(\s*{QUOTED}", script))
             for pair in re.findall(rf"\btn?\([^()\"]*\? {QUOTED} : {QUOTED}", script):
                 found |= set(pair)
@@ -289,8 +289,10 @@ def texts() -> set[str]:
 
 @pytest.mark.parametrize("language", ["es", "pt"])
 def test_every_text_is_translated_with_the_same_places_for_values(language: str) -> None:
-    script = (STATIC / f"{language}.js").read_text(encoding="utf-8")
-    known = dict(re.findall(rf"^  {QUOTED}: {QUOTED},$", script, re.MULTILINE))
+    script = (STATIC / "texts.js").read_text(encoding="utf-8")
+    lines = re.findall(rf"^  {QUOTED}: \[{QUOTED}, {QUOTED}\],$", script, re.MULTILINE)
+    assert len(lines) == len({text for text, *_ in lines}) == script.count("\n  ")
+    known = {text: {"es": spanish, "pt": portuguese}[language] for text, spanish, portuguese in lines}
     same = {"Backend", "Tokens", "Prompt", "{0} tokens", "Backends considered for {0}"}  # alike in all three languages
     missing = {text for text in texts() if text not in known and text not in same}
     assert {text for text in missing if text not in ALIKE[language]} == set()

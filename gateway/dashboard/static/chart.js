@@ -76,7 +76,7 @@ export class Stack extends Drawn {
     const y = grid(svg, width, height, most, axis);
     const each = (width - LEFT) / steps.length;
     const bar = Math.min(56, each * 0.72);
-    const every = Math.ceil(64 / each);
+    const every = Math.ceil(76 / each);
     const said = h("p", { class: "pointed quiet" });
     steps.forEach((step, place) => {
       const x = LEFT + each * place + (each - bar) / 2;
@@ -86,7 +86,8 @@ export class Stack extends Drawn {
         if (value > 0) svg.append(s("rect", { class: `c${number}`, x, width: bar, y: y(base + value), height: Math.max(0.5, y(base) - y(base + value)) }));
         base += value;
       });
-      if (place % every === 0) svg.append(s("text", { class: "mark", x: x + bar / 2, y: height - 6, "text-anchor": "middle" }, write(step.at)));
+      const cut = x + bar / 2 + 36 > width;
+      if (place % every === 0) svg.append(s("text", { class: "mark", x: cut ? width : x + bar / 2, y: height - 6, "text-anchor": cut ? "end" : "middle" }, write(step.at)));
     });
     const line = s("line", { class: "pointer", y1: 8, y2: height - 24, x1: -9, x2: -9 });
     svg.append(line);
@@ -102,7 +103,7 @@ export class Stack extends Drawn {
     svg.addEventListener("pointermove", point);
     svg.addEventListener("pointerdown", point);
     const legend = h("p", { class: "key" }, names.map((name, number) => h("span", {}, h("span", { class: `swatch c${number}`, "aria-hidden": "true" }), named(name))));
-    said.textContent = t("Point at a bar for its figures.");
+    said.textContent = t("Choose a bar to see its figures.");
     this.element.replaceChildren(svg, said, legend);
   }
 }

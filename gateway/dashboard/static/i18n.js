@@ -1,16 +1,16 @@
 // The language of the page. English texts are the keys of the translations.
 
-import { es } from "./es.js";
-import { pt } from "./pt.js";
+import { texts } from "./texts.js";
 
 const KEPT = "thriftgate-language";
-const TEXTS = { en: {}, es, pt };
+const LOCALES = { en: "en", es: "es", pt: "pt-BR" };
+const PLACES = { es: 0, pt: 1 };
 const wanted = sessionStorage.getItem(KEPT) ?? navigator.language.slice(0, 2);
 
-export const language = wanted in TEXTS ? wanted : "en";
-export const locale = { en: "en", es: "es", pt: "pt-BR" }[language];
+export const language = wanted in LOCALES ? wanted : "en";
+export const locale = LOCALES[language];
 
-const translated = (text) => TEXTS[language][text] ?? text;
+const translated = (text) => texts[text]?.[PLACES[language]] ?? text;
 
 /** The text in the page's language. `{0}`, `{1}` … are replaced by `values`. */
 export const t = (text, ...values) => translated(text).replace(/\{(\d)\}/g, (_, place) => values[place]);

@@ -105,17 +105,18 @@ export function latency(rows) {
 }
 
 /** The present state of each backend. Admin keys also see its load. */
-export function health(rows) {
-  if (!rows.length) return quiet(t("No backend is configured for this team."));
+export function health({ rows, gone }) {
+  const note = gone.length ? [quiet(t("Called in this period, but not configured for this key now: {0}.", gone.join(", ")))] : [];
+  if (!rows.length) return [quiet(t("No backend is configured for this team.")), ...note];
   const loaded = rows.some((row) => "in_flight" in row);
-  return wide(t("State of the backends"), table([
+  return [wide(t("State of the backends"), table([
     [t("Backend"), (row) => to(link("requests", { backend: row.backend }), row.backend)],
     [t("State"), (row) => h("span", { class: `badge ${row.state === "ok" ? "fine" : "over"}` }, row.state)],
     [t("Model"), (row) => row.model],
     [t("Tier"), (row) => t(TIERS[row.tier] ?? row.tier)],
     [t("First byte"), (row) => milliseconds(row.first_byte_ms), "number"],
     ...(loaded ? [[t("In progress"), (row) => number(row.in_flight), "number"]] : []),
-  ], rows));
+  ], rows)), ...note];
 }
 
 export function simulated(rows) {

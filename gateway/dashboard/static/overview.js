@@ -4,10 +4,9 @@ import { bar, h, money, number, quiet, table, to, wide } from "./dom.js";
 import { count, date, exactly, month, percent, time } from "./format.js";
 import { t, tn } from "./i18n.js";
 import { link } from "./route.js";
-import { forecast, nameOf, single, stateOf, tooWrong, why } from "./sections.js";
+import { forecast, nameOf, SEVERITIES, single, stateOf, tooWrong, WEIGHED, why, worse } from "./sections.js";
 
-const RANK = ["over", "soon", "near", "fine"];
-const HOLDS = { over: "No: used up", soon: "Probably not", near: "Probably, but nearly used up", fine: "Yes" };
+const HOLDS = { over: "No: used up", soon: "Probably not", near: "Probably, but nearly used up", fine: "Yes", early: "Too early to tell" };
 
 const card = (title, state, value, lines, address, more) => h("article", { class: `card answer ${state}` },
   h("h3", {}, title), h("p", { class: "value" }, value), lines.map((line) => h("p", {}, line)), address ? h("p", {}, to(address, more)) : null);
@@ -36,21 +35,21 @@ function spend(figures) {
 
 const paceOf = (pace) => tn("At the pace of the last {0} days: about {1} by the end of {2}.", String(pace.days), money(pace.usd), month(Date.parse(pace.until) - 1));
 
-function budget({ budgets }) {
+function budget({ budgets, names }) {
   const title = t("Will the budget hold?");
   if (!budgets) return pending(title);
   const standing = budgets.flatMap((one) => one.standings.map((each) => ({ one, each, state: stateOf(each) })));
-  const [worst, ...others] = standing.sort((a, b) => RANK.indexOf(a.state) - RANK.indexOf(b.state) || b.each.used - a.each.used);
+  const [worst, ...others] = standing.sort((a, b) => worse(a.each, b.each));
+  const whose = ({ one, each }) => [nameOf(one), each.subject ? names[each.subject] ?? each.subject : ""].join(" ").trim();
+  const brief = (other) => [h("span", { class: `badge ${other.state}` }, t(HOLDS[other.state])), " ", t("{0}: {1} used", whose(other), percent(other.each.used))];
   if (!worst) return card(title, "", budgets.length ? t("Yes") : t("No budget"), [t(budgets.length ? "No spend yet." : "The policy of this team sets no budget.")], link("budget"), t("Budgets"));
   const { one, each, state } = worst;
   const unit = one.unit;
   const spent = String(each[`spent_${unit}`]);
   const shown = (text) => (unit === "usd" ? money(text) : h("data", { value: text }, t("{0} tokens", count(text))));
   const told = single(one) ? forecast(one, each).map((line) => [...line.childNodes]) : [];
-  return card(title, state, t(HOLDS[state]), [tn("{0}: {1} of {2} used", nameOf(one), shown(spent), shown(one.limit)), ...told, ...others.filter((other) => single(other.one)).slice(0, 2).map(brief)], link("budget"), t("All budgets"));
+  return card(title, state, t(HOLDS[state]), [tn("{0}: {1} of {2} used", whose(worst), shown(spent), shown(one.limit)), ...told, ...others.slice(0, 3).map(brief)], link("budget"), t("All budgets"));
 }
-
-const brief = ({ one, each, state }) => [h("span", { class: `badge ${state}` }, t(HOLDS[state])), " ", t("{0}: {1} used", nameOf(one), percent(each.used))];
 
 function saved({ savings }) {
   const title = t("Saved, and how");
@@ -61,7 +60,7 @@ function saved({ savings }) {
   const share = Number(one.baseline_usd) ? ` (${percent(Number(one.net_saved_usd) / Number(one.baseline_usd))})` : "";
   return card(title, one.net_saved_usd.startsWith("-") ? "near" : "fine", [money(one.net_saved_usd), share], [
     tn("Compared with {0} for everything, which would have cost {1}.", one.reference, money(one.baseline_usd)),
-    tn("{0} by answers from the cache; the rest by cheaper backends, prompt caches and trimmed context.", money(one.by_cache_usd)),
+    tn("{0} by answers from the cache; the rest (cheaper backends, prompt caches, trimmed context) cannot be split: the ledger has one sum for them.", money(one.by_cache_usd)),
   ], link("budget"), t("Statement"));
 }
 
@@ -74,21 +73,29 @@ function dearest({ dearest: rows }) {
   ], link("requests", { sort: "cost" }), t("All requests by cost"));
 }
 
-function wrong({ wrong_hits: found, max_error: limit }) {
+function wrong({ wrong_hits: found, max_error: limit, ...figures }) {
   const title = t("Wrong answers from the cache");
-  if (!found?.hits) return card(title, "", t("none"), [t("No answer came from the semantic cache in this period.")], link("budget"), t("Cache"));
+  if (!found?.hits) return card(title, "", t("no figures yet"), [t("No answer came from the semantic cache in this period.")], link("budget"), t("Cache"));
   if (!found.checked) return card(title, "", t("not measured"), [t("Semantic hits: {0}; none has been checked yet.", count(found.hits))], link("budget"), t("Cache"));
   const over = tooWrong(found, limit);
-  return card(title, over ? "over" : "fine", exactly(found.wrong_of_lookups), [
+  return card(title, over ? "over" : found.interval[1] < limit ? "fine" : "near", exactly(found.wrong_of_lookups), [
     t(over ? "Of semantic look-ups: more than the {0} that the policy allows." : "Of semantic look-ups; the policy allows {0}.", exactly(limit)),
     t("{0} of {1} checked hits were wrong.", count(found.wrong), count(found.checked)),
+    t(WEIGHED), t("This team, {0}.", periodName(figures)),
   ], link("budget"), t("Cache"));
 }
 
 function open({ open_alerts: waiting, alerts }) {
-  const latest = alerts.find((one) => !one.acknowledged);
-  const lines = latest ? [latest.text, quiet(time(latest.at))] : [t("Nobody needs to act.")];
+  const order = Object.keys(SEVERITIES);
+  const [latest] = alerts.filter((one) => one.open).sort((a, b) => order.indexOf(b.severity) - order.indexOf(a.severity));
+  const lines = latest ? [[h("span", { class: `badge ${SEVERITIES[latest.severity]}` }, t(latest.severity)), " ", latest.text], quiet(time(latest.at)), listed()] : [t("Nobody needs to act.")];
   return card(t("Open alerts"), waiting ? "near" : "fine", number(waiting), lines);
+}
+
+function listed() {
+  const button = h("button", { type: "button" }, t("Show the list"));
+  button.addEventListener("click", () => document.getElementById("alerts-title").scrollIntoView());
+  return button;
 }
 
 /** All teams: the highest spend first. */
@@ -111,8 +118,9 @@ export function teams({ rows, savings, budgets, current }) {
 function standing(all, one) {
   if (!all) return "…";
   if (!one) return h("span", { class: "quiet" }, t("none"));
-  const state = stateOf(one);
-  return [h("span", { class: `badge ${state}` }, percent(one.used)), " ", h("span", { class: "quiet" }, t(HOLDS[state]))];
+  const [worst] = [...one].sort(worse);
+  const state = stateOf(worst);
+  return [h("span", { class: `badge ${state}` }, percent(worst.used)), " ", h("span", { class: "quiet" }, t(HOLDS[state]))];
 }
 
 function failures(row) {

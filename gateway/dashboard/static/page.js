@@ -190,7 +190,8 @@ async function showModels(signal) {
   const by = query.by ?? "model";
   const filters = Object.fromEntries(FILTERS.filter((name) => query[name]).map((name) => [name, query[name]]));
   const { backends } = await get("dashboard/backends", {}, signal);
-  paint("health", backends, models.health);
+  const gone = (figures.by?.backend ?? []).map((row) => row.backend).filter((one) => one !== "(cache)" && !backends.some((known) => known.backend === one));
+  paint("health", { rows: backends, gone }, models.health);
   let found;
   if (by === "tag") found = { rows: (await get("dashboard/data", { parts: "tags", team: query.team, period: query.period ?? "month" }, signal)).tags };
   else if (figures.by[by] && !Object.keys(filters).length) found = { rows: figures.by[by] };
@@ -277,8 +278,8 @@ function showTeam(name) {
 const LATER = { savings: "savings", dearest: "dearest", cache: "cache", feedback: "feedback", tiers: "mix", difficulty: "difficulty", latency: "latency" };
 const computing = () => h("p", { class: "quiet" }, t("Computing…"));
 
-function overviewOf({ total, by, pace, budgets, savings, dearest, wrong_hits, max_error, open_alerts, alerts, period, since, days }) {
-  return { total, by: { model: by.model }, pace, budgets, savings, dearest, wrong_hits, max_error, open_alerts, alerts, period, since, days };
+function overviewOf({ key_names: names, total, by, pace, budgets, savings, dearest, wrong_hits, max_error, open_alerts, alerts, period, since, days }) {
+  return { names, total, by: { model: by.model }, pace, budgets, savings, dearest, wrong_hits, max_error, open_alerts, alerts, period, since, days };
 }
 
 function showEmpty() {

@@ -48,7 +48,7 @@ function facts(flight, names) {
   return h("dl", { class: "facts" }, pairs.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
 }
 
-/** One line per call: waiting for its first byte (light), then answering (full). */
+/** One line per call: waiting for its first byte, then answering. */
 function timeline(phases, flight) {
   const end = Math.max(flight.duration_ms ?? 0, ...phases.map((one) => one.end_ms));
   if (!end) return h("p", {}, t(flight.attempts.length ? "Its times are not known." : "It was answered from the cache; no backend was called."));
@@ -66,9 +66,9 @@ function timeline(phases, flight) {
       return h("li", {},
         h("span", { class: "who" }, one.backend, " ", h("span", { class: "quiet" }, words)),
         h("span", { class: "track", "aria-hidden": "true" }, part("waits", one.start_ms, first), part(one.outcome, first, one.end_ms)),
-        h("span", { class: "quiet when" }, one.first_byte_ms === null ? t("{0} to {1}", milliseconds(one.start_ms), milliseconds(one.end_ms)) : t("starts at {0}, first byte {1}, end {2}", milliseconds(one.start_ms), milliseconds(first), milliseconds(one.end_ms))));
+        h("span", { class: "quiet when" }, one.after_another ? `${t("after the call before")}: ` : "", one.first_byte_ms === null ? t("{0} to {1}", milliseconds(one.start_ms), milliseconds(one.end_ms)) : t("starts at {0}, first byte {1}, end {2}", milliseconds(one.start_ms), milliseconds(first), milliseconds(one.end_ms))));
     })),
-    quiet(t("Light: waiting for the first byte. Full: answering. All together {0}.", milliseconds(end))),
+    quiet(h("span", { class: "swatch waits" }), t("waiting for the first byte"), " ", h("span", { class: "swatch ok" }), t("answering")),
   ];
 }
 

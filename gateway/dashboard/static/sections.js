@@ -2,13 +2,13 @@
 
 import { drawable, inWords } from "./chart.js";
 import { amount, bar, h, money, number, quiet, table, to, wide } from "./dom.js";
-import { count, exactly, milliseconds, percent, time, zoned } from "./format.js";
+import { count, exactly, milliseconds, percent, time, usd, zoned } from "./format.js";
 import { t, tn } from "./i18n.js";
 import { link } from "./route.js";
 
 const ADJECTIVES = { hour: "Hourly budget", day: "Daily budget", week: "Weekly budget", month: "Monthly budget", total: "Total budget" };
 const TITLES = { key: "per key", end_user: "per end user", session: "per session" };
-const SAID = { over: "used up", soon: "will not last", near: "nearly used up", fine: "within budget" };
+const SAID = { over: "used up", soon: "will not last", near: "nearly used up", fine: "within budget", early: "too early to tell" };
 export const TIERS = { small: "Small", large: "Large", hosted: "Hosted", idle: "Idle machines" };
 export const details = (title, ...children) => h("details", {}, h("summary", {}, title), ...children);
 
@@ -57,11 +57,16 @@ function shared(budget) {
     quiet(windowOf(budget)));
 }
 
-export function stateOf({ used, forecast: ahead }) {
+/** The state of a budget, from its standing. The overview, the budgets and the table of all teams use it. */
+export function stateOf({ used, forecast: ahead, early }) {
   if (used >= 1) return "over";
-  if (ahead?.exhausted_at) return "soon";
-  return used >= 0.8 ? "near" : "fine";
+  if (ahead?.exhausted_at && !early) return "soon";
+  return used >= 0.8 ? "near" : early ? "early" : "fine";
 }
+
+const RANK = ["over", "soon", "near", "fine", "early"];
+/** Order of standings: the worst first; those with too little history last. */
+export const worse = (a, b) => RANK.indexOf(stateOf(a)) - RANK.indexOf(stateOf(b)) || b.used - a.used;
 
 function meter(budget, used, state) {
   const element = h("div", {
@@ -81,7 +86,7 @@ function each(budget, names) {
   const { unit, standings: rows } = budget;
   return h("article", { class: "card budget" },
     heading(budget),
-    h("p", {}, tn("Each may spend {0}.", amount(budget.limit, unit))),
+    h("p", {}, tn("Limit {0}: {1}", t(TITLES[budget.per]), amount(budget.limit, unit))),
     rows.length ? wide(nameOf(budget), table([
       [t({ key: "Key", end_user: "End user", session: "Session" }[budget.per]), (row) => to(link("requests", { [budget.per]: row.subject }), names[row.subject] ?? row.subject)],
       [t("Spent"), (row) => h("span", { class: "barred" }, bar(row.used, stateOf(row)), amount(String(row[`spent_${unit}`]), unit)), "number"],
@@ -90,7 +95,7 @@ function each(budget, names) {
     quiet(windowOf(budget)));
 }
 
-export function forecast(budget, { used, forecast: ahead }) {
+export function forecast(budget, { used, forecast: ahead, early }) {
   const { unit, timezone } = budget;
   if (used >= 1) return [h("p", {}, t(budget.hard ? EXHAUSTED[budget.on_exhausted] : "The limit is not enforced: the budget only warns."))];
   if (!ahead) return [h("p", {}, t("Forecast: too early to tell."))];
@@ -99,11 +104,11 @@ export function forecast(budget, { used, forecast: ahead }) {
     const three = ["", "_low", "_high"].map((which) => amount(String(ahead[`total_${unit}${which}`]), unit));
     lines.push(h("p", { class: "ahead" }, tn("Forecast: {0} at the end of the period (80% interval: {1} to {2}).", ...three)));
   }
-  if (ahead.exhausted_at) {
+  if (ahead.exhausted_at && !early) {
     const [low, mid, high] = ["_low", "", "_high"].map((which) => ahead[`exhausted_at${which}`] && zoned(ahead[`exhausted_at${which}`], timezone));
-    lines.push(h("p", { class: "warn" }, t("Used up by {0} (80% interval: {1} to {2}).", mid, low ?? mid, high ?? t("after the end of the period"))));
+    lines.push(h("p", { class: "warn" }, t("Will be used up by {0} (80% interval: {1} to {2}).", mid, low ?? mid, high ?? t("after the end of the period"))));
   }
-  return lines.length ? lines : [h("p", {}, t("Forecast: it will not be used up within half a year."))];
+  return lines.length ? lines : [h("p", {}, t(early ? "Forecast: too early to tell." : "Forecast: it will not be used up within half a year."))];
 }
 
 const EXHAUSTED = {
@@ -114,7 +119,7 @@ const EXHAUSTED = {
 };
 
 function windowOf(budget) {
-  const rule = budget.alerts.length ? t("Warns at {0}.", budget.alerts.map((one) => t(one)).join(", ")) : "";
+  const rule = budget.alerts.length ? t("Warns at {0}.", budget.alerts.map((one) => (one.endsWith("%") ? exactly(parseFloat(one) / 100) : t(one))).join(", ")) : "";
   if (!budget.end) return `${t("All time.")} ${rule}`;
   const [start, end] = [budget.start, budget.end].map((at) => zoned(at, budget.timezone));
   return `${t("{0} to {1}", start, end)}, ${budget.timezone}. ${rule}`;
@@ -140,7 +145,7 @@ export function savings({ teams: [one], method }) {
       [t("Statement"), (row) => (row.sum ? h("strong", {}, row.name) : row.name)],
       ["USD", (row) => (row.sum ? h("strong", { class: lost ? "warn" : "good" }, money(row.usd)) : money(row.usd)), "number"],
     ], rows)),
-    h("p", { id: "by-means" }, tn("{0} by answers from the cache; the rest by cheaper backends, prompt caches and trimmed context.", money(one.by_cache_usd))),
+    h("p", { id: "by-means" }, tn("{0} by answers from the cache; the rest (cheaper backends, prompt caches, trimmed context) cannot be split: the ledger has one sum for them.", money(one.by_cache_usd))),
     one.unpriced ? quiet(t("Calls without a price, which are not included: {0}.", count(one.unpriced))) : null,
     how,
   ].filter(Boolean);
@@ -164,6 +169,7 @@ export function cache({ rows, wrong, limit }) {
 
 /** Whether more semantic hits are wrong than the policy allows. */
 export const tooWrong = (found, limit) => Boolean(found?.checked) && found.wrong_of_lookups > limit;
+export const WEIGHED = "A check counts for the hits that it represents; the share is of all look-ups, with and without a hit.";
 
 /** The share of wrong semantic hits, as measured by checks. */
 function wrongHits(found, limit) {
@@ -200,26 +206,32 @@ export function dearest(rows) {
 export function why(row) {
   const called = row.attempts.filter((one) => one.backend);
   const names = [...new Set(called.map((one) => one.backend))].join(" → ");
+  const prices = Object.fromEntries((called.at(-1)?.prices ?? "").split(" ").map((one) => one.split("=")));
+  const perMillion = (name) => usd(String(Number(prices[name]) / 1e6));
   const reasons = [
     names, t("{0} tokens in, {1} out", count(row.input_tokens), count(row.output_tokens)),
-    ...(row.escalated ? [t("a weak answer was replaced")] : called.some((one) => one.outcome === "failed") ? [t("an attempt failed")] : []),
+    ...(row.escalated ? [t("a weak answer was replaced")] : called.some((one) => one.outcome === "failed" && Number(one.cost_usd)) ? [t("an attempt failed")] : []),
+    ...(prices.input && prices.output ? [t("{0} in and {1} out per million tokens", perMillion("input"), perMillion("output"))] : []),
     ...(row.duration_ms === null ? [] : [milliseconds(row.duration_ms)]),
   ];
   return reasons.join(", ");
 }
 
-const SEVERITIES = { info: "fine", warning: "near", critical: "over" };
+const LISTED = 8;
+export const SEVERITIES = { info: "fine", warning: "near", critical: "over" };
 
 /** `acknowledge(id)` is called by a button; without it there are no buttons. */
 export function alerts(rows, acknowledge) {
   if (!rows.length) return quiet(t("There are no alerts."));
-  return h("ul", { class: "alerts" }, rows.map((row) => {
-    const button = acknowledge && !row.acknowledged ? h("button", { type: "button" }, t("Acknowledge")) : null;
+  const list = (some) => h("ul", { class: "alerts" }, some.map((row) => {
+    const button = acknowledge && row.open ? h("button", { type: "button" }, t("Acknowledge")) : null;
     button?.addEventListener("click", () => acknowledge(row.id));
     return h("li", {},
-      h("p", {}, h("span", { class: `badge ${SEVERITIES[row.severity]}` }, t(row.severity)), row.acknowledged ? null : h("span", { class: "badge open" }, t("open")), " ", row.text),
+      h("p", {}, h("span", { class: `badge ${SEVERITIES[row.severity]}` }, t(row.severity)), !row.open ? null : h("span", { class: "badge open" }, t("open")), " ", row.text),
       quiet([time(row.at), ...row.receivers.map(delivery), looked(row)].filter(Boolean).join(" · ")), button);
   }));
+  const more = rows.slice(LISTED);
+  return [list(rows.slice(0, LISTED)), ...(more.length ? [details(t("{0} more alerts", count(more.length)), list(more))] : [])];
 }
 
 const looked = ({ acknowledged }) => acknowledged && t("acknowledged by {0} at {1}", acknowledged.by, time(acknowledged.at));
@@ -227,7 +239,7 @@ const looked = ({ acknowledged }) => acknowledged && t("acknowledged by {0} at {
 function delivery({ target, accepted, given_up: dead, tries, error }) {
   const receiver = target.replace("env:", "");
   if (accepted) return t("sent to {0}", receiver);
-  return t(dead ? "{0} given up after {1} tries" : "{0} not reached after {1} tries", receiver, tries) + (error ? `: ${error}` : "");
+  return t(dead ? "{0} given up after {1} tries" : "{0} not reached after {1} tries", receiver, tries) + (error ? `: ${error.replace(/^answered (\d+)$/, (_, code) => t("answered {0}", code))}` : "");
 }
 
 /** Notices about spend that is missing in the figures, and other limits of them. */
