@@ -189,9 +189,9 @@ def test_a_faster_member_is_not_called_for_a_higher_price(grader: Grader, catalo
 
 
 HOURLY = PriceEntry(machine_hour_usd=Decimal(144), tokens_per_second=2000, billing="reserved")
-RESERVED = backend("cloud", "hosted", kind="azure", api_key="env:AZURE_KEY", model_group="sonnet", slots=4).model_copy(
-    update={"price": HOURLY}
-)
+RESERVED = backend(
+    "cloud", "hosted", kind="azure", api_key="env:AZURE_KEY", model_group="sonnet", slots=4, spill_after=0.001
+).model_copy(update={"price": HOURLY})
 
 
 @pytest.mark.parametrize(
