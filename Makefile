@@ -3,6 +3,9 @@ PYTHON ?= python3
 PORT ?= 8080
 TOUR ?= 1
 DATA ?= .data
+DEMO ?= .demo
+TEAM ?= mine
+BUDGET ?= 200
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Most tests wait more than they compute; a file stays on one process, so that its real servers start once, and files
@@ -12,10 +15,18 @@ PARALLEL ?= -n 4 --dist loadfile --no-loadscope-reorder
 unexport PYTHONDONTWRITEBYTECODE
 GGUF := smollm2-135m-instruct-q4_1.gguf
 
-.PHONY: run test check lint reference test-extras test-page test-clients deploy-check lock lock-clients clean
+.PHONY: run up demo test check lint reference test-extras test-page test-clients deploy-check lock lock-clients clean
 
-run: .venv/run $(DATA)/models/$(GGUF)  ## gateway on 127.0.0.1:$(PORT), with a tour
-	@TOUR=$(TOUR) $(BIN)/thriftgate serve --demo --data-dir $(DATA) --port $(PORT)
+run: .venv/run $(DATA)/models/$(GGUF)  ## gateway on 127.0.0.1:$(PORT), with a tour; TOUR=fast: no pauses, TOUR=0: no tour
+	@trap : INT; TOUR=$(TOUR) $(BIN)/thriftgate serve --demo --data-dir $(DATA) --port $(PORT) || [ $$? -eq 130 ]
+
+up: .venv/run  ## your own gateway; at the first time gateway.yaml and the policy of team $(TEAM) are written
+	@[ -e gateway.yaml ] || $(BIN)/thriftgate init --team $(TEAM) --budget $(BUDGET)
+	@trap : INT; $(BIN)/thriftgate up --port $(PORT) || [ $$? -eq 130 ]
+
+demo: .venv/run  ## 30 days of invented history in $(DEMO), to look around on the page; nothing is sent to a provider
+	@trap : INT; $(BIN)/thriftgate dev history --data-dir $(DEMO) && TOUR=0 $(BIN)/thriftgate serve --demo \
+		--data-dir $(DEMO) --config $(DEMO)/gateway.yaml --policies $(DEMO)/policies --port $(PORT) || [ $$? -eq 130 ]
 
 test: .venv/dev .models/$(GGUF)  ## everything, against real parts
 	$(BIN)/python -m pytest -m "not extras and not deploy and not clients and not page" $(PARALLEL)
@@ -54,9 +65,10 @@ deploy-check: .venv/dev  ## all of deploy/, with a real Prometheus on a gateway 
 	$(BIN)/python -m pytest tests/deploy tests/docs/test_deploy.py
 
 .venv/run: requirements.lock pyproject.toml
-	$(PYTHON) -m venv .venv
-	$(PIP) install --require-hashes --no-deps -r requirements.lock
-	$(PIP) install --no-deps --no-build-isolation -e .
+	@echo "Installing Thriftgate into .venv, which takes one to five minutes …"
+	@$(PYTHON) -m venv .venv
+	@$(PIP) install --quiet --require-hashes --no-deps -r requirements.lock
+	@$(PIP) install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 
 .venv/dev: .venv/run requirements-dev.lock
@@ -84,7 +96,7 @@ deploy-check: .venv/dev  ## all of deploy/, with a real Prometheus on a gateway 
 	@touch $@
 
 $(DATA)/models/$(GGUF): | .venv/run
-	$(BIN)/thriftgate model fetch --data-dir $(DATA)
+	@$(BIN)/thriftgate model fetch --data-dir $(DATA)
 
 .models/$(GGUF): | .venv/dev
 	@mkdir -p .models
@@ -117,4 +129,4 @@ lock-clients:  ## pin the clients anew; Node's by the versions in their package.
 		--omit-lockfile-registry-resolved --no-audit --no-fund
 
 clean:
-	rm -rf .venv .clients .data .models build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
+	rm -rf .venv .clients .data .demo .models build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache

@@ -78,6 +78,7 @@ class Application:
                 idempotency=wiring.idempotency,
                 memory=wiring.memory,
                 decoding=wiring.decoding,
+                instance=wiring.instance,
             )
             limits = wiring.worker.settings.config.requests
             self.sockets = ResponsesSockets(self._inference, limits, wiring.off_loop)
@@ -96,9 +97,8 @@ class Application:
         return allowed(self._service, path, "OPTIONS") or "DELETE, GET, HEAD, OPTIONS, POST"
 
     def endpoint(self, path: bytes) -> Inference | None:
-        """The endpoint that answers a POST to `path`; None if Starlette answers it. The gateway's own HTTP protocol
-        calls the endpoint directly, without ASGI. The result is also None if `path` ends with a slash, because only
-        ASGI requests are served with the slash removed."""
+        """The endpoint that answers a POST to `path`; None if Starlette answers it. None for a final slash, which only
+        ASGI removes."""
         return self._inference if path.isascii() and at(path.decode()) else None
 
     def socket_at(self, path: bytes) -> bool:
@@ -122,8 +122,7 @@ _OPERATORS = ("/admin", "/dashboard", "/metrics")
 
 
 def _without_slash(path: str) -> str:
-    """`path` without the slash that some clients append at the end. The operator's own paths keep it: a proxy in front
-    may have rules for exactly these paths."""
+    """`path` without a final slash, which some clients append. The operator's own paths keep it."""
     return path if path == "/" or path.startswith(_OPERATORS) else path[:-1]
 
 
@@ -232,6 +231,7 @@ def worker_from(description: Mapping[str, Any]) -> Worker:
         int(description.get("worker", 0)),
         int(description.get("workers", 1)),
         description.get("fd"),
+        description.get("litellm_socket"),
     )
 
 

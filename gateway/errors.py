@@ -10,6 +10,7 @@ GatewayError
 ├── LimitExceeded 429
 ├── BudgetExhausted 429
 ├── ToolLoop 400                   an agent repeats the same failing tool call
+├── LoopDetected 508                a backend of kind `thriftgate` leads back to this gateway
 ├── CacheOnlyMiss 504
 ├── NoBackend 503                  nothing is configured; NoAdequateBackend 503: nothing can serve this request
 ├── DeadlineExceeded 504
@@ -41,8 +42,8 @@ _LONGEST_PARAM = 256
 
 
 class GatewayError(Exception):
-    """An error that a client receives, with a status and a code. `message`: the fault and its remedy. `param`: name of
-    the wrong field, if any. `retry_after_s`: seconds after which the client may try again."""
+    """An error that a client receives. `message`: the fault and its remedy. `param`: the wrong field, if any.
+    `retry_after_s`: seconds after which to try again."""
 
     status = 500
     code = "internal_error"
@@ -153,8 +154,7 @@ class BudgetExhausted(GatewayError):
     status, code, kind = 429, "insufficient_quota", "insufficient_quota"
 
     def __init__(self, message: str, *, retry_after_s: float | None = None, truncates: bool = False) -> None:
-        """`truncates`: an answer in progress is cut off as if it had reached its length limit, and the client does not
-        get this error."""
+        """`truncates`: whether the answer in progress ends as at its length limit, without this error."""
         super().__init__(message, retry_after_s=retry_after_s)
         self.truncates = truncates
 
@@ -164,6 +164,12 @@ class ToolLoop(GatewayError):
     retry."""
 
     status, code, kind = 400, "tool_loop", "invalid_request_error"
+
+
+class LoopDetected(GatewayError):
+    """The request has passed this gateway already. Another backend may still serve it."""
+
+    status, code, kind = 508, "loop_detected", "invalid_request_error"
 
 
 class CacheOnlyMiss(GatewayError):
@@ -283,9 +289,8 @@ _ADVICE = {
 
 
 class AllBackendsFailed(GatewayError):
-    """All attempts failed, or no attempt could be made. The status is 429 if every attempt was rate-limited; the code
-    is then `rate_limit_exceeded`, or `insufficient_quota` if no account has quota left. The status is 503 if each
-    attempt was rate-limited or overloaded, or if no attempt was made. In all other cases it is 502."""
+    """All attempts failed, or none could be made. Status 429: all were rate-limited. 503: all rate-limited or
+    overloaded, or no attempt. 502: otherwise."""
 
     code, retryable = "all_backends_failed", True
 

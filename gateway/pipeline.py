@@ -39,11 +39,8 @@ from gateway.telemetry.observe import Telemetry
 
 
 class Pipeline:
-    """The steps of a request. Before the answer: limits → spent budget → cache → grade and route → hold → call. At the
-    end of the answer: price, journal, settle, store, emit.
-
-    Authentication, policy and parsing come before these steps (`gateway/api/routes/inference.py`).
-    """
+    """The steps of a request. Before the answer: limits → spent budget → cache → grade and route → hold → call. At its
+    end: price, journal, settle, store, emit."""
 
     def __init__(
         self,
@@ -72,8 +69,8 @@ class Pipeline:
         self.settlement = Settlement(books, counter, cache, router, contexts, sampler)
 
     async def serve(self, request: CompletionRequest, tenant: Tenant, record: Record, deadline: float) -> Reply:
-        """Get the answer to `request`. Raises a GatewayError if the request is refused or fails before the first byte.
-        `deadline`: loop time at which the whole answer must have arrived."""
+        """Get the answer to `request`. Raises a GatewayError before the first byte. `deadline`: loop time for the whole
+        answer."""
         reply = Reply(self, record, deadline)  # closed here on failure, otherwise by the caller's `async with`
         try:
             self.end_users.note(request.body, record)
@@ -126,11 +123,8 @@ class Pipeline:
     async def ask(
         self, route: Route, request: CompletionRequest, record: Record, hold: Hold, deadline: float
     ) -> Answer:
-        """Get an answer for the gateway's own use, before `deadline` (loop time). Limits and cache are not used.
-
-        When this method returns or raises an error, the answer is closed, and its cost is in the journal and in
-        `record.cost_pico`. The caller settles `hold`. Raises GatewayError.
-        """
+        """Get an answer for the gateway's own use, without limits and cache. It is closed on return; its cost is in
+        `record.cost_pico`. The caller settles `hold`. `deadline`: loop time. Raises GatewayError."""
         answer: Answer | None = None
         try:
             answer = await self._call(route, request, record, hold, deadline)
@@ -211,11 +205,8 @@ class Reply:
         self.outcome.settle()
 
     async def pipe_to(self, take: Sink) -> bool:
-        """Pass the pieces of the answer to `take` as they arrive. Returns True if `take` wants no more for now, and
-        False if only `ending` is left.
-
-        `ending` is set after the answer was settled and journalled. Raises the errors of the answer.
-        """
+        """Pass the pieces of the answer to `take` as they arrive. Returns True if `take` wants no more now, False if
+        only `ending` is left. Raises the answer's errors."""
 
         def hand_on(piece: bytes) -> bool:
             self.last = piece

@@ -89,9 +89,8 @@ class Outcome(Protocol):
         ends."""
 
     def close(self, leave: Callable[[], None]) -> None:
-        """Settle the cost, if this has not been done. Then call `leave`, which gives back the request's share of the
-        rate limits and records the end of the request. If a background task still works for this request, `leave` is
-        called when the task ends. This method does not await."""
+        """Settle the cost, if not done. Then call `leave`, which gives back the request's part of the rate limits.
+        While a background task works for the request, `leave` waits. Does not await."""
 
 
 class Unpaid:
@@ -131,8 +130,7 @@ class StoredAnswer(Unpaid):
 
 
 class JoinedAnswer(Unpaid):
-    """The answer to an identical request in progress. The cost is in the ledger row of that other request; the row of
-    this request has cost 0."""
+    """The answer to an identical request in progress. That request's row has the cost; this one's has 0."""
 
     def __init__(self, settlement: Settlement, record: Record, permit: Permit, join: Join) -> None:
         super().__init__(permit, join.answer)
@@ -269,12 +267,8 @@ class PaidAnswer:
         self._settlement.contexts.learn(self._record)
 
     async def pipe_to(self, take: Sink) -> bool:
-        """Pass the pieces of the answer to `take` as they arrive. Returns True if `take` wants no more for now, and
-        False if only `ending` is left.
-
-        A piece is passed on only when the hold covers its cost. `ending` is set after the answer was settled and
-        journalled. Raises BudgetExhausted and the errors of the answer.
-        """
+        """Pass the pieces of the answer to `take`, once the held money covers them. Returns True if `take` wants no
+        more now, False if only `ending` is left. Raises BudgetExhausted and the answer's errors."""
         answer = self.answer
         assert answer is not None
         if not answer.stream and answer.over:  # a complete plain answer has nothing before its ending

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import platform
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
 from threading import current_thread, main_thread
 from typing import Protocol, TypeVar
@@ -24,10 +26,15 @@ from gateway.admission.tool_loops import ToolLoops
 from gateway.alerts.detect.tool_loops import ToolLoopAlerts
 from gateway.api.auth import Authenticator
 from gateway.api.idempotency.idempotency import Idempotency
+from gateway.api.routes.service import backend_health
 from gateway.api.routes.usage import UsageFigures
 from gateway.api.server.shutdown import ShutdownFlag
-from gateway.backends.fleet import Fleet
+from gateway.backends.fleet import KINDS, Fleet
+from gateway.backends.providers.base import Kind
 from gateway.backends.providers.discover import backends_of, found_text
+from gateway.backends.providers.litellm.process import OwnProcess, Supervised
+from gateway.backends.providers.litellm.provider import ViaLitellm
+from gateway.backends.providers.thriftgate import Thriftgate
 from gateway.backends.resilience.drain import BackendDrains
 from gateway.batches.files import Files
 from gateway.batches.jobs import Jobs
@@ -43,6 +50,7 @@ from gateway.context.plan import Contexts
 from gateway.dashboard.page import Dashboard
 from gateway.domain.backend import Backend
 from gateway.learning.cache_check import FreshAnswers
+from gateway.learning.class_trials import LiveTrials
 from gateway.learning.evidence import Learning
 from gateway.learning.feedback import Feedback
 from gateway.learning.plans.live_plans import PlanTrials
@@ -50,6 +58,7 @@ from gateway.learning.shadow.holdout import Holdout
 from gateway.learning.shadow.shadow import Shadows
 from gateway.learning.spend_cap import SpendCap
 from gateway.ledger.journal.writer import Journal
+from gateway.ledger.prices.model_names import grouped
 from gateway.ledger.prices.price_book import PriceBook
 from gateway.ledger.prices.throughput import follow
 from gateway.ledger.reports.idle import Idle
@@ -91,6 +100,8 @@ class Worker:
     number: int = 0
     workers: int = 1
     fd: int | None = None
+    litellm_socket: str | None = None
+    """The socket of litellm's process. None: no supervisor runs, so the worker starts the process itself."""
 
 
 DECODING_THREADS = 2
@@ -131,8 +142,8 @@ class Watched(Protocol):
 
 
 class Wiring:
-    """All parts of a worker. Each part is opened after the parts that it needs, and is closed before them. If a part
-    cannot be opened, the parts that are already open are closed."""
+    """All parts of a worker. Each is opened after the parts that it needs, and closed before them. If one fails to
+    open, all are closed."""
 
     def __init__(self, worker: Worker) -> None:
         self.worker = worker
@@ -156,8 +167,8 @@ class Wiring:
         self._begin()
 
     def _begin(self) -> None:
-        """Start to load the embedder and the classifier in the background. Each of them is loaded only if a team that
-        has a key uses it by its policy."""
+        """Start to load embedder and classifier in the background. Each is loaded only if a policy of a team with a key
+        uses it."""
         policies = [self.policies.current.find(team)[0] for team in self.ring.teams]
         if any(policy.cache.enabled and policy.cache.semantic.enabled for policy in policies):
             self.cache.begin_by_meaning()
@@ -188,8 +199,8 @@ class Wiring:
         self._watch(state=self.state, keys=self.ring, policies=self.policies, telemetry=self.telemetry)
 
     async def _migrate(self) -> None:
-        """Migrate the database. Called only without a supervisor, because a supervisor migrates the database itself. An
-        error is only logged: the worker starts, but it does not become ready without the database."""
+        """Migrate the database, only without a supervisor. Errors are only logged: the worker then does not become
+        ready."""
         try:
             await asyncio.to_thread(self.database.upgrade)
         except SQLAlchemyError as error:
@@ -212,7 +223,14 @@ class Wiring:
         self._exits.callback(self.off_loop.close)
         self.decoding = OffLoop(DECODING_THREADS, "decoding")
         self._exits.callback(self.decoding.close)
-        self.fleet = await self._enter(Fleet(backends, drains=BackendDrains(self.state), off_loop=self.off_loop))
+        litellm = Supervised(self.worker.litellm_socket) if self.worker.litellm_socket else self._own_litellm()
+        kinds: dict[str, Callable[[Backend], Kind]] = {
+            **KINDS,
+            "litellm": partial(ViaLitellm, process=litellm),
+            "thriftgate": partial(Thriftgate, instance=self.instance),
+        }
+        drains = BackendDrains(self.state)
+        self.fleet = await self._enter(Fleet(backends, kinds=kinds, drains=drains, off_loop=self.off_loop))
         if not backends:
             log.error("no backend is configured, so the gateway is not ready; `thriftgate doctor` shows what to do")
         for each in backends:
@@ -222,6 +240,18 @@ class Wiring:
             if self.worker.settings.config.backends is None and (assumed := found_text(each)):
                 log.info("found %s", assumed)
         self._watch(fleet=self.fleet)
+
+    @property
+    def instance(self) -> str:
+        """The id of this gateway for other gateways: equal for all workers of a data directory."""
+        place = f"{platform.node()}:{self.worker.settings.paths.data.absolute()}"
+        return blake2b(place.encode(), digest_size=6).hexdigest()
+
+    def _own_litellm(self) -> OwnProcess:
+        """Litellm's process of this worker. It is started when it is first needed."""
+        process = OwnProcess()
+        self._exits.push_async_callback(process.aclose)
+        return process
 
     async def _open_admission(self) -> None:
         """Open the journal, budgets and limits. Budgets restore their leases from the journal."""
@@ -265,7 +295,8 @@ class Wiring:
         self.learning = await self._enter(Learning(self.database))
         self.spend_cap = SpendCap(self.database, config.trials)
         holdout = Holdout(config.trials.holdout)
-        self.shadows = Shadows(self.database, self.prices, self.spend_cap, self.learning, holdout)
+        trials = await self._enter(LiveTrials(self.database))
+        self.shadows = Shadows(self.database, self.prices, self.spend_cap, self.learning, holdout, trials)
         self.router = Router(
             packaged,
             self.prices,
@@ -273,13 +304,16 @@ class Wiring:
             self.fleet.backends,
             sampler=self.shadows,
             evidence=self.learning,
+            trials=trials,
             pressures=self.pacer.pressures,
             plan=await asyncio.to_thread(followed, config.routing.artefact),
             continuity=Affinity(
                 self.fleet.backends, self.fleet, overload=config.replicas.overload, on_demand=config.replicas.on_demand
             ),
         )
-        self._watch(learning=self.learning, purse=self.spend_cap, routing=self.router, trials=self.shadows)
+        self._watch(
+            class_trials=trials, learning=self.learning, purse=self.spend_cap, routing=self.router, trials=self.shadows
+        )
 
     async def _open_pipeline(self) -> None:
         """Open the pipeline, and the background parts that make calls through it."""
@@ -329,12 +363,14 @@ class Wiring:
         )
         self.dashboard = await self._enter(
             Dashboard(
-                guard=self.authenticator.needs("usage", "admin"),
+                needs=self.authenticator.needs,
                 database=self.database,
                 policies=self.policies,
                 prices=self.prices,
                 backends=lambda: self.fleet.backends,
                 feedback=self.feedback,
+                flight=self.telemetry.flight,
+                health=lambda tenant: backend_health(tenant, self.fleet),
             )
         )
         self.responses = await self._enter(Responses(self.database))
@@ -377,12 +413,12 @@ class Wiring:
         for name, part in parts.items():
             self.telemetry.watch(name, part.stats)
 
-    async def _backends(self) -> list[Backend]:
+    async def _backends(self) -> Sequence[Backend]:
         """The backends in gateway.yaml. If gateway.yaml has no list of backends, the backends found on this machine.
         Facts that are missing come from the price list."""
         worker = self.worker
         found = await backends_of(worker.settings.config, worker.local_model_url, worker.simulate)
-        return [self.prices.complete(backend) for backend in found]
+        return grouped([self.prices.complete(backend) for backend in found], worker.settings.config.model_groups)
 
     async def aclose(self) -> None:
         await self._exits.aclose()

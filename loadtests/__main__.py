@@ -1,6 +1,6 @@
 """`python -m loadtests` is `thriftgate loadtest`.
 
-Others are `budget`, `bytecodes`, `index`, `drift`, `shortcuts`, `stalls`, `verify` and `--against`.
+Others are `budget`, `bytecodes`, `day`, `index`, `drift`, `shortcuts`, `stalls`, `verify` and `--against`.
 """
 
 import sys
@@ -20,6 +20,10 @@ if __name__ == "__main__":
         from loadtests import bytecodes
 
         sys.exit(bytecodes.main(sys.argv[2:]))
+    if sys.argv[1:2] == ["day"]:
+        from loadtests import day
+
+        sys.exit(day.main(sys.argv[2:]))
     if any(word.split("=")[0] == "--against" for word in sys.argv[1:]):
         from loadtests import against
 

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 
 from gateway.admission import output_bound
 from gateway.admission.call_cost import CallCost
+from gateway.admission.meter import Dollars
 from gateway.admission.money_source import MoneySource
 from gateway.admission.no_hold import EVER
 from gateway.admission.output_forecast import OutputForecasts, least_input_tokens
@@ -53,11 +54,10 @@ _EVER_S = 1e9
 
 class BudgetHold:
     """Implements `Hold` for one counter group, or for the request's own limit. The owner must call `release` at the
-    end, whether or not the hold was settled.
+    end.
 
-    `covers`: a number of tokens; `grow` must be called before `Attempt.seen` exceeds it. `output_limit`: maximum output
-    tokens per answer that the held money pays for; None: no limit. The gateway may not ask a backend for a longer
-    answer.
+    `covers`: number of tokens that the held money pays for. Call `grow` before `Attempt.seen` exceeds it.
+    `output_limit`: maximum output tokens that the gateway may ask a backend for; None: no limit.
     """
 
     __slots__ = (
@@ -108,12 +108,16 @@ class BudgetHold:
         self._over = False
         self._answers = request.parallel if request else 1
 
+    def left_nano(self) -> int | None:
+        group = self._group
+        return max(self.held, group.left) if group.bounds and isinstance(group.meter, Dollars) else None
+
     async def extend(
         self, backend: Backend, input_tokens: int, attached: Attached = NOTHING_ATTACHED, *, marked: bool = False
     ) -> None:
-        """Hold money for a call of `backend`, in addition to the money that is held already. `input_tokens`: input of
-        the call, including `attached` (the tokens of images, sound and documents). `marked`: whether the gateway marks
-        the prompt for the backend's cache. Raises BudgetExhausted."""
+        """Hold additional money for a call of `backend`. Raises BudgetExhausted. `input_tokens`: input of the call,
+        including `attached`. `attached`: tokens of images, sound and documents. `marked`: whether the gateway marks the
+        prompt for the backend's cache."""
         group = self._group
         if self._known or self._call is not None:
             self._begin_anew()
@@ -149,8 +153,8 @@ class BudgetHold:
         self._calls[max(self._parts)] = call
 
     def _price(self, group: MoneySource, backend: Backend) -> Price | None:
-        """The price from which the hold is computed. None if the price is unknown and no hard budget requires a price;
-        then nothing is held. Raises BudgetExhausted if the price is unknown and a hard budget requires a price."""
+        """The price from which the hold is computed; None if the price is unknown. Raises BudgetExhausted if a hard
+        budget requires a price."""
         price = group.price(backend)
         if price is None:
             if not backend.simulated:
@@ -174,8 +178,8 @@ class BudgetHold:
         return held
 
     def _begin_anew(self) -> None:
-        """Prepare for another attempt. The data of the previous attempt are kept, because the client may still get the
-        answer of that attempt."""
+        """Prepare for another attempt. The previous attempt's data stay, because the client may still get its
+        answer."""
         if self._known:
             self._limits[max(self._parts)] = self.covers, self.output_limit
         self.covers, self.output_limit, self._call, self._place, self._known = EVER, None, None, None, False
@@ -263,8 +267,8 @@ class BudgetHold:
             self.covers = tokens * 3 // 4 - 1
 
     async def _resize(self, part: int, patience_s: float) -> None:
-        """Change the money that is held for the request. The new amount is `part` units for the next attempt, plus the
-        cost of earlier attempts, plus what earlier attempts may still cost."""
+        """Change the amount of money that is held for the request. `part`: units for the next attempt. Earlier attempts
+        stay covered."""
         group, attempts = self._group, self._record.attempts
         parts = {len(attempts): part}
         for place, held in self._parts.items():
@@ -289,11 +293,8 @@ class BudgetHold:
             self.held += units
 
     async def grow(self, output_tokens: int, seen: int) -> None:
-        """Hold more money if an answer in progress needs it. Raises BudgetExhausted if the budget does not allow that.
-
-        `output_tokens`: estimate from the delivered text. `seen`: maximum number of tokens that can have arrived so
-        far.
-        """
+        """Hold more money if an answer in progress needs it. Raises BudgetExhausted. `output_tokens`: estimate from the
+        delivered text. `seen`: maximum number of tokens that can have arrived so far."""
         call = self._call
         if seen <= self.covers or call is None or self._over:
             return
@@ -332,8 +333,8 @@ class BudgetHold:
             self.covers = EVER
 
     def settle(self, cost_pico: int, *, learn: bool = True) -> None:
-        """Book the request's total cost (pico-dollars) and end the hold. Synchronous: the shared counters change within
-        the next lease period. `learn`: whether lengths of answers are learned from the attempts."""
+        """Book the request's total cost (pico-dollars) and end the hold. `learn`: whether lengths of answers are
+        learned from the attempts."""
         group, record = self._group, self._record
         if self._over:
             return

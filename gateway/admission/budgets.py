@@ -69,8 +69,8 @@ class Budgets:
         organisations: Mapping[str, tuple[Budget, ...]] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`organisations`: name → budgets of the organisation, which all its teams share. `workers`: number of workers
-        that share the counters. `patience_s`: maximum seconds for which a request waits for other holds to end."""
+        """`organisations`: name → budgets that all teams of the organisation share. `workers`: number of workers that
+        share the counters. `patience_s`: maximum seconds for which a request waits for other holds to end."""
         self._leases = leases or Leases(state, workers=workers)
         self._levels = Levels(self._leases, prices, spending, organisations or {}, clock)
         self._patience_s, self._time, self._prices = patience_s, clock, prices
@@ -97,8 +97,8 @@ class Budgets:
         return {**own, **{f"leases.{name}": value for name, value in self._leases.stats().items()}}
 
     def accounts(self) -> Iterator[tuple[Policy, BudgetWindow]]:
-        """Yield the budget windows in use of each team whose policy paces spend, and of the organisation of such a
-        team. Budgets of keys, end users and sessions are left out."""
+        """Yield the current budget windows of teams whose policy paces spend, and of their organisations. Budgets of
+        keys, end users and sessions are left out."""
         for key_budgets in self._by_lineage.values():
             if key_budgets.policy.pacing.enabled:
                 for group in key_budgets.groups:
@@ -109,8 +109,8 @@ class Budgets:
     async def refuse_exhausted(
         self, tenant: Tenant, end_user: str = "", at: float | None = None, session: str = ""
     ) -> None:
-        """Raise BudgetExhausted if a budget is exhausted whose policy then refuses all requests, even cache hits. The
-        error names the budget. `at`: time at which the request began (Unix seconds); None: now."""
+        """Raise BudgetExhausted if an exhausted budget refuses all requests, even cache hits. `at`: time at which the
+        request began (Unix seconds); None: now."""
         for group in self._groups_of(tenant, end_user, session, self._time() if at is None else at):
             if group.refusing and not group.sound(_FRESH_S) and (account := await self._spent(group)):
                 self._counts["exhausted"] += 1
@@ -134,7 +134,10 @@ class Budgets:
         self._counts["holds"] += 1
         groups: tuple[MoneySource, ...] = self._groups_of(tenant, record.end_user, record.session, record.started_at)
         if (most := tenant.policy.max_usd_per_request) is not None:
-            groups = (RequestLimit(most, tenant.team, self._prices), *groups)
+            place = f"in the policy of team {tenant.team}"
+            groups = (RequestLimit(most, "max_usd_per_request", place, self._prices), *groups)
+        if request is not None and (most := request.controls.max_usd) is not None:
+            groups = (RequestLimit(most, "x-thriftgate-max-usd", "in the request", self._prices), *groups)
         if len(groups) == 1:
             return BudgetHold(groups[0], self._expectations, record, request, self._patience_s)
         if not groups:
@@ -158,9 +161,8 @@ class Budgets:
         return groups
 
     def _of_other_window(self, tenant: Tenant, at: float) -> _KeyBudgets:
-        """The counter groups of the tenant's key in the windows that contain the time `at`. Used if these are not the
-        most recent windows. The groups of earlier windows are kept while requests that began in these windows are in
-        progress."""
+        """The counter groups of the tenant's key in the windows that contain the time `at`. Used for requests that
+        began in an earlier window."""
         lineage = tenant.key.lineage
         last, key_budgets = self._by_lineage.get(lineage), self._earlier.get(lineage)
         if (

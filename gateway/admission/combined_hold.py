@@ -19,12 +19,14 @@ class BudgetHolds:
         self.held = 0
         """Sum of the units of all holds, each in its own unit."""
 
+    def left_nano(self) -> int | None:
+        return min((left for part in self._parts if (left := part.left_nano()) is not None), default=None)
+
     async def extend(
         self, backend: Backend, input_tokens: int, attached: Attached = NOTHING_ATTACHED, *, marked: bool = False
     ) -> None:
-        """Hold money for a call of `backend` in each of the holds. Raises BudgetExhausted if one of the holds cannot
-        grow. The holds that grew before this error keep the additional money until the next call or the end of the
-        request."""
+        """Hold money for a call of `backend` in each of the holds. Raises BudgetExhausted if one hold cannot grow.
+        Holds that have grown already keep their money until the next call or the end."""
         for part in self._parts:
             await part.extend(backend, input_tokens, attached, marked=marked)
         self.output_limit = min(

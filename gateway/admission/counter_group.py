@@ -22,8 +22,7 @@ _LOOK_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class BudgetWindow:
-    """One budget in one window, with its counter. The counter counts in the unit of the budget (dollars or tokens). If
-    the budget is soft, the counter has no limit."""
+    """One budget in one window, with its counter in dollars or tokens. The counter of a soft budget has no limit."""
 
     budget: Budget
     owner: str
@@ -63,9 +62,8 @@ class Settled:
 
 
 class CounterGroup:
-    """A group of budgets and their counters. The counters are valid from the latest start to the earliest end of the
-    budgets' windows. The names of all counters share one hash tag, so that one command of the state server can read
-    them together."""
+    """A group of budgets and their counters, which are read together. The counters are valid from the latest start to
+    the earliest end of the budgets' windows."""
 
     def __init__(
         self,
@@ -108,8 +106,8 @@ class CounterGroup:
 
     @property
     def left(self) -> int:
-        """The number of unspent units in the budget of the group that has the fewest. Units that are only held count as
-        not spent."""
+        """The number of unspent units in the group's budget with the fewest. Units that are only held count as
+        unspent."""
         return min([lease.left for lease in self.leases])
 
     def sound(self, age_s: float) -> bool:
@@ -126,8 +124,7 @@ class CounterGroup:
         await self._leases.refresh(self.leases, max_age_s)
 
     def exhausted(self) -> BudgetWindow | None:
-        """A budget of the group that is exhausted and whose policy then refuses all requests. None if there is no
-        budget of this kind."""
+        """An exhausted budget of the group whose policy then refuses all requests; None if there is none."""
         for account in self.refusing:
             if account.lease.generation and account.lease.left <= 0:
                 return account
@@ -135,7 +132,7 @@ class CounterGroup:
 
     def refuse_unpriced(self, backend: Backend, what: str = "") -> None:
         """Raise BudgetExhausted if a hard budget in dollars forbids calls of unknown price. `what`: the unit without a
-        price; empty if it is the model. The operator's own machines count as free."""
+        price; empty if the model has no price. The operator's own machines count as free."""
         if self._needs_price is not None and (what or not backend.own):
             raise messages.unpriced(self._named(self._needs_price), backend, what)
 
@@ -149,16 +146,15 @@ class CounterGroup:
         return messages.spent(self._named(account), self._time())
 
     def try_take(self, units: int, record: Record) -> bool:
-        """Take `units` from the units that this worker has already leased, that is, reserved at the state server.
-        Returns whether they were enough; if not, nothing was taken."""
+        """Take `units` from those that this worker has reserved at the state server. Returns False if too few are left;
+        then nothing was taken."""
         if self.tag in self._leases.away:
             record.degraded.add("state")
         return self._leases.try_hold(self.leases, units)
 
     async def take(self, units: int, held: int, record: Record, patience_s: float) -> None:
-        """Take `units` for a request that already holds `held` units. This method asks the state server. Call it if the
-        units that this worker has leased (reserved in advance) are not enough. If the units are missing only because
-        other requests hold them, waits up to `patience_s` seconds. Raises BudgetExhausted."""
+        """Take `units` at the state server, for a request that holds `held` units already. Waits up to `patience_s`
+        seconds if other requests hold the missing units. Raises BudgetExhausted."""
         wants = [(lease, units) for lease in self.leases]
         loop = asyncio.get_running_loop()
         deadline = loop.time() + patience_s
@@ -177,11 +173,8 @@ class CounterGroup:
 
     async def stretch(self, units: int, held: int, record: Record) -> BudgetExhausted | None:
         """Take `units` for an answer in progress, without waiting. Returns an error if a budget has too few units left.
-
-        There is one exception: if the budget's rule lets running answers finish, the units are taken although they
-        exceed the budget. If the state server is unavailable, `_without_state` decides, which may raise
-        BudgetExhausted.
-        """
+        A budget that lets answers finish may be exceeded. Raises BudgetExhausted if the state server is unavailable and
+        a budget then refuses."""
         wants, overdrawn = [(lease, units) for lease in self.leases], []
         try:
             while wants and (short := await self._leases.ask(wants)):
@@ -197,8 +190,8 @@ class CounterGroup:
         return None
 
     def _without_state(self, units: int, record: Record) -> None:
-        """Take `units` while the state server is unavailable. Leased units are used first. If they are not enough,
-        `on_state_loss` of each hard budget decides. Raises BudgetExhausted if it says to refuse."""
+        """Take `units` while the state server is unavailable. If this worker has reserved too few units,
+        `on_state_loss` of each hard budget decides. Raises BudgetExhausted."""
         record.degraded.add("state")
         for account in self.accounts:
             budget = account.budget

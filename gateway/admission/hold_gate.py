@@ -17,9 +17,8 @@ class HoldGate:
         self._answer, self._attempt, self._hold, self._record = answer, attempt, hold, record
 
     async def pipe_to(self, take: Sink) -> bool:
-        """Like `Answer.pipe_to`. If the held money does not cover a piece, more money is held before `take` gets the
-        piece. If no more money can be held, the budget's rule decides: either the answer is truncated, or
-        BudgetExhausted is raised."""
+        """Like `Answer.pipe_to`, but hold enough money before `take` gets each piece. Without more money, the budget's
+        rule decides: truncate the answer, or raise BudgetExhausted."""
         answer, attempt, hold = self._answer, self._attempt, self._hold
         uncovered = b""
 

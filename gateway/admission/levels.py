@@ -61,8 +61,8 @@ class Levels:
         self._gatherings: dict[tuple[Subject, str, float, float], _Gathering] = {}
 
     def of_key(self, tenant: Tenant, at: float) -> tuple[CounterGroup, ...]:
-        """The counter groups of a key, without those of end users and sessions. The team's dollars come first, because
-        most teams have no other budget. `at`: Unix time that selects the windows, which may have ended."""
+        """The counter groups of a key, with the team's dollars first. Groups of end users and sessions are left out.
+        `at`: Unix time that selects the windows."""
         team, key, organisation = tenant.team, tenant.key.lineage, tenant.organisation
         budgets, spent = list(enumerate(tenant.policy.budget)), self._spending.spent
         of_team = _Level(
@@ -106,8 +106,8 @@ class Levels:
         return self._groups(tenant, at, [level])
 
     def _groups(self, tenant: Tenant, at: float, levels: Sequence[_Level]) -> tuple[CounterGroup, ...]:
-        """The counter groups of `levels`, one group for each meter (dollars or tokens). All units that a group counts
-        are charged to all budgets of the group. The counters of all `levels` must share one hash tag."""
+        """The counter groups of `levels`, one group for each meter (dollars or tokens). The counters of all `levels`
+        must share one hash tag."""
         tag, rest = levels[0].tag, (self._leases, self._freed, self._time)
         return tuple(
             CounterGroup(tag, tenant.policy, meter, accounts, *rest)
@@ -135,8 +135,8 @@ class Levels:
             yield BudgetWindow(budget, level.owner, level.where, lease, limit, start, end)
 
     async def _spent_by(self, per: Subject, team: str, since: float, until: float, name: str) -> SpentReader:
-        """Read the spend of one end user or session from the ledger. If this method is called again during a read, the
-        new calls wait. One further read then answers all waiting calls."""
+        """A function that reads the spend of one end user or session from the ledger. Calls during a read wait; one
+        further read answers them all."""
         asked = per, team, since, until
         gathering = self._gatherings.get(asked)
         if gathering is None:
@@ -154,8 +154,7 @@ async def _base(known: Known, start: float, end: float, meter: Meter) -> int:
 
 
 class _Gathering:
-    """Combines reads of single values. If a value is requested while a read is in progress, the value is read with the
-    next batch."""
+    """Combines reads of single values. A value requested during a read is read with the next batch."""
 
     def __init__(self, ask: Callable[[Sequence[str]], Awaitable[Mapping[str, SpentReader]]]) -> None:
         self._ask = ask

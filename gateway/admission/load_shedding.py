@@ -31,19 +31,14 @@ _MOST_WAIT_S = 30.0
 
 def refuses(bound: int, most: int, total: int, mine: int, teams: int, *, batch: bool, batches: int) -> Reason:
     """The reason why one more request may not start; empty if it may start. `bound`: the present limit. `most`: the
-    highest limit.
-
-    `total` requests are in progress: `mine` of the same team, and `batches` with priority batch. `teams` is the number
-    of teams with requests, including this one. The share of a team is `bound` divided by `teams`, but at most half of
-    `bound`. Above nine tenths of `bound`, only teams below their share may start a request. These teams may do so even
-    if `total` exceeds `bound`, but not if `total` has reached `most`. Above eight tenths of `bound`, a batch request
-    may start only if fewer than a twentieth of `bound` are batch requests.
-    """
+    highest limit. `total`, `mine`, `batches`: requests in progress of all teams, this team, and priority batch.
+    `teams`: number of teams with requests, including this one."""
     tenth = bound // 10
     if total >= most:
         return "full"
     if batch and total >= bound - 2 * tenth and batches >= max(1, bound // 20):
         return "batch"
+    # A team with fewer than bound / teams requests may exceed `bound`, up to `most`.
     if total >= bound - tenth and mine >= bound // max(2, teams):
         return "share" if teams > 1 else "full"
     return ""
@@ -57,8 +52,8 @@ class LoadShedder:
     """Counts requests in progress. Ten times per second, it measures how late the event loop runs its timers."""
 
     def __init__(self, *, concurrent: int, lag_s: float) -> None:
-        """`concurrent`: the highest limit of requests in progress. `lag_s`: the limit is lowered as long as the event
-        loop stays late by more than this number of seconds."""
+        """`concurrent`: the highest limit of requests in progress. `lag_s`: lateness of the event loop in seconds above
+        which the limit is lowered."""
         self._most, self._most_lag_s = concurrent, lag_s
         self._bound = concurrent
         self._calm = _calm(concurrent)
@@ -118,8 +113,8 @@ class LoadShedder:
             del self._teams[team]
 
     def pause_s(self, refusal: GatewayError) -> float:
-        """Seconds for which the connection of a refused request is not read, so that immediate retries cause no load. 0
-        if the loop is not late."""
+        """Seconds for which a refused request's connection is not read. Immediate retries then cause no load. 0 if the
+        loop is not late."""
         if self._bound == self._most or not isinstance(refusal, Overloaded):
             return 0.0
         return min(refusal.retry_after_s or 0.0, _LONGEST_PAUSE_S)
@@ -153,7 +148,7 @@ class LoadShedder:
         return Overloaded(f"{why}; try again later, or send fewer requests at a time.", retry_after_s=self._wait_s())
 
     def _wait_s(self) -> float:
-        """Seconds after which a refused client should try again. In this time, the worker could serve as many requests
-        as it refuses in one second. The value is randomised, so that not all clients retry at the same time."""
+        """Seconds after which a refused client should try again. The value is random, so that clients do not retry
+        together."""
         needed = self._refused_per_s / max(1.0, self._served_per_s)
         return min(max(1.0, needed), _MOST_WAIT_S) * random.uniform(0.8, 1.4)  # noqa: S311 - spreads retries, no secret

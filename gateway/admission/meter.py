@@ -63,9 +63,8 @@ class Dollars:
 
 
 class Tokens:
-    """Counts input and output tokens of every class. Tokens of simulated backends and of backends with price 0 do not
-    count, so a tenant with an exhausted budget may still use these backends. Tokens of backends with an unknown price
-    count."""
+    """Counts input and output tokens of every class. Tokens of simulated backends and of price 0 do not count. Tokens
+    of unknown price count."""
 
     name = "tokens"
 

@@ -28,12 +28,14 @@ class RequestHold(Hold, Protocol):
 
 
 class NoHold:
-    """Implements `RequestHold` for requests without budgets: it holds nothing and covers every answer. All requests
-    share one instance, because it has no state."""
+    """Implements `RequestHold` for requests without budgets: it holds nothing and covers every answer."""
 
     covers = EVER
     output_limit: int | None = None
     held = 0
+
+    def left_nano(self) -> int | None:
+        return None
 
     async def extend(
         self, backend: Backend, input_tokens: int, attached: Attached = NOTHING_ATTACHED, *, marked: bool = False

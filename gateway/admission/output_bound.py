@@ -26,8 +26,8 @@ _WHOLE_OR_NOTHING = frozenset({"tools", "json_schema"})
 
 
 def most_output(backend: Backend, request: CompletionRequest | None, input_tokens: int) -> int:
-    """Maximum tokens of one answer: the client's own limit, the backend's limit, the rest of the backend's window, or
-    an assumption."""
+    """Maximum tokens of one answer. The lowest of the client's limit (assumed if missing), the backend's limit, and
+    the rest of its window."""
     most, known = None if request is None else request.max_output_tokens, backend.max_output_tokens
     if most is None:
         if request is not None and FACTS[request.dialect].opaque:
@@ -46,8 +46,8 @@ def most_output(backend: Backend, request: CompletionRequest | None, input_token
 
 
 def may_write_cache(price: Price, backend: Backend, request: CompletionRequest | None, *, marked: bool = False) -> bool:
-    """Whether the backend may charge for writing the prompt to its cache. Anthropic charges only if the client or the
-    gateway requests cache writes. Other providers decide by themselves. `marked`: whether the gateway requests them."""
+    """Whether the backend may charge for writing the prompt to its cache. `marked`: whether the gateway requests cache
+    writes."""
     if price.cache_write_5m is None and price.cache_write_1h is None:
         return False
     if request is None or marked or not backend.facts.caches_marked_only:
@@ -56,13 +56,13 @@ def may_write_cache(price: Price, backend: Backend, request: CompletionRequest |
 
 
 def may_be_media(price: Price, request: CompletionRequest | None) -> bool:
-    """Whether the answer may contain sound or images, which cost more than text. A model that generates images may
-    generate them in a chat even if nobody asked for them. A model that generates speech does so only on request."""
+    """Whether the answer may contain sound or images, which cost more than text."""
     if (price.audio is None and price.image is None) or request is None:
         return False
     asked = request.body.get("modalities")
     if asked is not None:
         return bool(asked != ["text"])
+    # A model that generates images may do so unasked; one that generates speech does not.
     return price.image is not None or FACTS[request.dialect].opaque or "audio" in request.body
 
 

@@ -114,8 +114,8 @@ class Forecast:
 
 
 def least_input_tokens(counted: int, attached: int) -> int:
-    """The gateway's own count of the input tokens, times the ratios that are assumed before the gateway has learned any
-    ratio. The decision to refuse a request uses this number, so that a learned ratio alone never causes a refusal."""
+    """`counted` times fixed ratios. `counted`: the gateway's own count of input tokens. `attached`: the tokens of
+    attachments in it. Refusals use this number, so that a learned ratio alone never causes one."""
     return int((counted - attached) * FIRST_INPUT_RATIO + attached * _FIRST_ATTACHED_RATIO) + 1
 
 

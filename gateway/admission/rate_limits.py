@@ -44,8 +44,8 @@ class _Rule:
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """The names of three response headers for one kind of limit (limit, rest, reset time), and the rules (of the team
-    and of the key) from which the values of the headers come. The headers show only one of these rules at a time."""
+    """Names of three response headers (limit, rest, reset time), and the rules behind their values. Of the team's and
+    the key's rule, the headers show one."""
 
     limit: str
     remaining: str
@@ -123,8 +123,8 @@ class RateLimits:
             raise self._refuse(_spent(rule, tokens, short))
 
     def _share(self, wants: Sequence[Want]) -> NotEnough | None:
-        """Take `wants` from this worker's own share of each limit, because the state server is unavailable. Returns
-        None if that succeeded. Otherwise returns the counter whose share is too small."""
+        """Take `wants` from this worker's part of each limit, while the state server is unavailable. Returns a counter
+        whose part is too small; None if all units were taken."""
         step = self._leases.step
         for lease, units in wants:
             share = lease.limit // max(self._leases.workers, lease.workers)
@@ -186,8 +186,8 @@ class Permit:
         self._step = leases.taken_at
 
     def settle(self, tokens: int) -> None:
-        """Replace the estimated tokens by `tokens`, the tokens that were used (input and output; 0 for an answer from
-        the cache). Only the first call has an effect."""
+        """Replace the estimated tokens by `tokens`, the input and output that were used. Only the first call has an
+        effect."""
         charged, self._tokens = self._tokens, None
         if charged is not None and tokens != charged:
             for rule in self._account.tokens:
@@ -202,8 +202,8 @@ class Permit:
 
 
 def _shown(what: What, rules: Sequence[_Rule]) -> _Shown:
-    """The names of the response headers for one kind of limit (`what`), as OpenAI writes them, and the `rules` whose
-    values the headers show."""
+    """The names of three response headers for one kind of limit. `what`: this kind, as OpenAI writes it. `rules`: rules
+    whose values the headers show."""
     names = (f"x-ratelimit-limit-{what}", f"x-ratelimit-remaining-{what}", f"x-ratelimit-reset-{what}")
     return _Shown(*names, tuple(rules), rules[0] if len(rules) == 1 else None)
 
@@ -216,8 +216,8 @@ def _unused(shown: _Shown) -> dict[str, str]:
 
 
 def _headers(account: _Account, short: NotEnough | None = None) -> dict[str, str]:
-    """The values of the response headers. For each kind of limit, they describe the rule of the team or of the key,
-    whichever has less left."""
+    """The values of the response headers. Each kind of limit shows the team's or the key's rule, whichever has less
+    left."""
     headers = account.headers.copy()
     for shown in account.shown:
         rule = shown.only

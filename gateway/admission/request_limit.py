@@ -20,9 +20,10 @@ class RequestLimit:
     known, bounds, truncates = True, True, False
     soft = ()
 
-    def __init__(self, limit_usd: Decimal, team: str, prices: PriceList) -> None:
+    def __init__(self, limit_usd: Decimal, name: str, place: str, prices: PriceList) -> None:
+        """`name`, `place`: the setting or header of the limit and where it is, for messages."""
         self.meter: Meter = Dollars(prices)
-        self._limit, self._team = int(limit_usd * NANO_PER_USD), team
+        self._limit, self._name, self._place = int(limit_usd * NANO_PER_USD), name, place
         self._taken = 0
 
     @property
@@ -46,7 +47,7 @@ class RequestLimit:
 
     @property
     def _rule(self) -> str:
-        return f"max_usd_per_request: {messages.usd(self._limit)} in the policy of team {self._team}"
+        return f"{self._name}: {messages.usd(self._limit)} {self._place}"
 
     def note_soft(self, record: Record) -> None:
         """Does nothing, because this limit is always enforced."""

@@ -21,6 +21,7 @@ Kind = Literal[
     "lost_host",
     "report",
     "tool_loop",
+    "slo",
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 _SEVERITIES: tuple[Severity, ...] = get_args(Severity)

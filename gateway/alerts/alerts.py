@@ -21,6 +21,7 @@ from gateway.alerts.detect.watch import Watch
 from gateway.alerts.detect.weekly_report import References
 from gateway.domain.policy import AlertsPolicy, Budget, Policy
 from gateway.domain.protocols import Clock
+from gateway.ledger.reports.objectives import Objective
 from gateway.ledger.rows import Row
 from gateway.state.sql.database import Database
 
@@ -70,6 +71,10 @@ class Alerts:
     def undrained(self) -> dict[str, int]:
         """Host → number of the host's dead workers for which budgets still held money at the last check."""
         return self._watch.undrained()
+
+    def objectives(self) -> tuple[Objective, ...]:
+        """The teams' objectives for quality, as of the last check."""
+        return self._watch.objectives()
 
     def stats(self) -> dict[str, int | float | str]:
         return dict(self._counts)
@@ -129,8 +134,8 @@ class Alerts:
         log.log(level, "alert %s to %s: %s; %s", delivery.id, delivery.target, answer.said, outcome)
 
     async def escalate_once(self) -> int:
-        """Find the alerts that were not acknowledged in time, and queue them for delivery to the escalation receivers.
-        Returns the number of these alerts. Raises SQLAlchemyError."""
+        """Queue the alerts that were not acknowledged in time for the escalation receivers. Returns their number.
+        Raises SQLAlchemyError."""
         policies = self._policies()
 
         def policy_of(team: str) -> AlertsPolicy | None:

@@ -36,8 +36,8 @@ def json_response(value: Any, status: int = 200) -> Response:
 
 
 def spoken(request: Request) -> ClientDialect:
-    """The client dialect in which an error for this request is written. The path of the request decides. If several
-    vendors use this path, the client's SDK decides."""
+    """The client dialect in which an error for this request is written. It follows from the request's path, or from the
+    client's SDK."""
     path = request.scope["path"]
     if path not in PATHS and "anthropic-version" in request.headers:
         path = "/v1/messages"
@@ -63,12 +63,12 @@ class Authenticator:
     def knows(
         self, endpoint: Callable[[Request, Tenant | None], Awaitable[Response]]
     ) -> Callable[[Request], Awaitable[Response]]:
-        """Wrap a route that needs no key. A caller with a key gets an answer with more details. A request with an
-        unknown key is answered like a request without a key."""
+        """Wrap a route that needs no key. Callers with a known key get more details. An unknown key is treated like no
+        key."""
 
         async def greeted(request: Request) -> Response:
             try:
-                tenant = self._tenants.authenticate(secret(by_name(request.scope["headers"])))
+                tenant = await self._tenants.find(secret(by_name(request.scope["headers"])))
             except GatewayError:
                 tenant = None
             return await endpoint(request, tenant)

@@ -25,8 +25,8 @@ _UNITS_S = (86400.0, 3600.0, 60.0, 1.0, 0.001)
 
 
 def is_bounded(name: bytes, value: bytes) -> bool:
-    """Whether `value` is printable and short. `name`: the header's name in lower case. If the header's value is a
-    number, a duration or a time, it must also be within bounds."""
+    """Whether `value` is printable and short, and its number, duration or time is within bounds. `name`: the header's
+    name in lower case."""
     if len(name) > LONGEST_NAME:
         return False
     if b"ratelimit" not in name:
@@ -37,8 +37,8 @@ def is_bounded(name: bytes, value: bytes) -> bool:
 
 
 def _is_near(value: bytes) -> bool:
-    """Whether `value` is a duration of at most a month (with units, or a number of seconds), or a time at most a month
-    from now (Unix time in s or ms, RFC 3339, HTTP)."""
+    """Whether `value` is a duration of at most a month, or a time at most a month away. A duration has units or is in
+    seconds. A time is Unix time (s or ms), RFC 3339 or HTTP's format."""
     if len(value) > 64:
         return False
     if _MILLISECONDS.fullmatch(value) and float(value) <= LONGEST_RESET_S:

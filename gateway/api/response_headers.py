@@ -56,6 +56,8 @@ def of_record(record: Record) -> list[tuple[bytes, bytes]]:
         found.append((b"x-thriftgate-escalated", b"true"))
     if record.cost_pico is not None:
         found.append((b"x-thriftgate-cost-usd", usd_text(record.cost_pico).encode()))
+    if record.of_gateway and served is not None and served.price_text:
+        found.append((b"x-thriftgate-price", served.price_text.encode()))
     if record.degraded:
         found.append((b"x-thriftgate-degraded", ",".join(sorted(record.degraded)).encode()))
     if record.over_budget:
@@ -68,8 +70,8 @@ def of_record(record: Record) -> list[tuple[bytes, bytes]]:
 
 
 def _may_pass(pair: tuple[bytes, bytes], record: Record, backend: Backend) -> bool:
-    """Whether a header of the backend may be relayed to the client. The backend's rate limits are relayed only if the
-    team has no limits of its own."""
+    """Whether a header of the backend may be relayed to the client. Rate limits are relayed only if the team has none
+    of its own."""
     name, value = pair
     if record.ratelimit if name.startswith(_LIMITS) else name in _WHOSE_ACCOUNT:
         return False
@@ -117,8 +119,7 @@ def _of_backend(name: str, model: str) -> tuple[tuple[bytes, bytes], ...]:
 
 
 def of_error(error: GatewayError) -> list[tuple[bytes, bytes]]:
-    """Headers that tell clients whether and when to retry. An unexpected error has no such headers, so the client's SDK
-    decides about a retry."""
+    """Headers that tell clients whether and when to retry; none for an unexpected error."""
     if error.status == GatewayError.status:
         return []
     found = [(b"x-should-retry", b"true" if error.retryable else b"false")]

@@ -33,6 +33,7 @@ from gateway.errors import (
     DeadlineExceeded,
     GatewayError,
     LedgerUnavailable,
+    LoopDetected,
     NotSpoken,
     Overloaded,
     StreamBroken,
@@ -43,6 +44,8 @@ log = logging.getLogger(__name__)
 
 _TIERED = frozenset(("service_tier", "speed", "inference_geo"))
 """Request fields that choose a service tier, the speed, or the region of the inference."""
+_OF_ONE_BACKEND = (403, LoopDetected.status)
+"""Status codes of refusals that another backend may not share."""
 HEDGE = "hedge"
 """The `kind` of the cancelled attempt when two attempts ran in parallel and the other one began to answer first."""
 
@@ -98,18 +101,12 @@ class Attempts:
         last_resort: bool = True,
     ) -> Relayed | Whole:
         """Call the backends in order and return the first answer that begins. `unsure`: the backend that is asked for
-        log-probabilities; None: no backend is asked for them.
+        log-probabilities; None: no backend. `last_resort`: whether backends with open circuit breakers are called if
+        all breakers are open.
 
-        If a backend refuses the request because the context is too long, and the context can be trimmed for this
-        backend, the backend is called again. A backend whose circuit breaker is open is skipped. If every backend was
-        skipped and `last_resort` is true, the backends are called although their breakers are open, with at most one
-        such call at a time for each backend.
-
-        If a backend refuses the request itself, BackendRefused is raised at once, because another backend would refuse
-        the request too. There are two exceptions, after which the next backend is called: status 403, and a context
-        that is too long for the backend. If no backend could be called, raises BadRequest, ContextTooLong or
-        BudgetExhausted. If all backends were busy, raises Overloaded. Also raises DeadlineExceeded, LedgerUnavailable,
-        and AllBackendsFailed.
+        Raises BackendRefused if the request itself is refused, because other backends would refuse it too. Raises
+        BadRequest, ContextTooLong or BudgetExhausted if no backend could be called, Overloaded if all were busy. Also
+        raises DeadlineExceeded, LedgerUnavailable and AllBackendsFailed.
         """
         errors = _Failures()
         for backend in backends:
@@ -137,11 +134,8 @@ class Attempts:
         logprobs: bool,
         last_resort: bool = False,
     ) -> Relayed | Whole | None:
-        """Call the backend. After a failure that may be temporary, call the backend a second time.
-
-        Returns the answer. Returns None if the next backend should be called instead; the reason is then stored in
-        `errors`.
-        """
+        """Call the backend, and once more after a failure that may be temporary. Returns None if the next backend
+        should be called; the reason is then in `errors`."""
         before = len(call_context.record.attempts)
         for again in (False, True):
             try:
@@ -157,7 +151,7 @@ class Attempts:
                     errors.misfits += (obstacle,)
                 return None
             except BackendRefused as refused:
-                if refused.code != "context_length_exceeded" and refused.status != 403:
+                if refused.code != "context_length_exceeded" and refused.status not in _OF_ONE_BACKEND:
                     raise  # another backend has another window, and other rules for content, models and regions
                 if again or not await self._shorter(backend_call.backend, call_context, refused):
                     errors.misfits += (refused,)
@@ -174,7 +168,11 @@ class Attempts:
         """Whether the request can be sent to `backend` again with less context. `refused`: the error with which the
         backend refused the untrimmed request."""
         request, attempt = call_context.request, call_context.record.attempts[-1]
-        if refused.status == 403 or (attempt.trimmed_tokens and not attempt.frozen) or attempt.backend is not backend:
+        if (
+            refused.status in _OF_ONE_BACKEND
+            or (attempt.trimmed_tokens and not attempt.frozen)
+            or attempt.backend is not backend
+        ):
             return False
         request.too_long_for |= {backend.name}
         try:
@@ -255,11 +253,9 @@ class Attempts:
         now: float,
         written: Written | None,
     ) -> tuple[Call, Attempt]:
-        """Build the call to send at loop time `now`, and open its attempt in the journal. The caller must
-        already have reserved the cost of the attempt in the budget.
-
-        Raises BadRequest if the backend's dialect cannot express the request, and LedgerUnavailable.
-        """
+        """Build the call to send at loop time `now`, and open its attempt in the journal. The caller must have reserved
+        the cost of the attempt. Raises BadRequest if the backend's dialect cannot express the request, and
+        LedgerUnavailable."""
         record = call_context.record
         call = backend_call.call(
             call_context.request,
@@ -272,6 +268,7 @@ class Attempts:
         )
         attempt = record.attempt(backend_call.backend)
         call.attempt_id, attempt.sent_bytes = attempt.id, len(call.body)
+        call.record, call.hold = record, call_context.hold
         attempt.input_tokens, attempt.trimmed_tokens = plan.expected_tokens, plan.trimmed_tokens
         attempt.counted_tokens, attempt.marks, attempt.frozen = plan.counted_tokens, plan.marks, plan.frozen
         attempt.pace = backend_call.paces[call_context.request.stream]
@@ -372,9 +369,8 @@ def _delivered(answer: Relayed | Whole | StreamGate) -> int:
 
 
 class _Failures:
-    """The errors of one request so far. `failures`: errors of backends that failed. `misfits`: errors of backends that
-    cannot take this request. `busy`: errors of backends without an available slot. `asked`: whether at least one failed
-    backend was really called."""
+    """The errors of one request so far. `failures`: of backends that failed. `misfits`: of backends that cannot take
+    this request. `busy`: of backends without an available slot. `asked`: whether a failed backend was called."""
 
     failures: tuple[GatewayError, ...] = ()
     misfits: tuple[GatewayError, ...] = ()
@@ -384,18 +380,14 @@ class _Failures:
     """Backends that were not called, because their circuit breakers are open."""
 
     def verdict(self) -> GatewayError:
-        """The error to raise. Backend failures take precedence over errors that the client can fix, and these errors
-        take precedence over overload.
-
-        NotSpoken means that the backend lacks this endpoint. If all backend failures are NotSpoken, they come last.
-        """
+        """The error to raise. Failures of backends have priority over errors that the client can fix, and these over
+        overload."""
         if any(not isinstance(failure, NotSpoken) for failure in self.failures):
             return AllBackendsFailed(self.failures)
         return next(iter((*self.misfits, *self.busy)), AllBackendsFailed(self.failures or self._known()))
 
     def _known(self) -> list[BackendError]:
-        """The earlier failures of the skipped backends, if none of these backends can work again before the operator
-        has corrected a problem. Otherwise empty."""
+        """The earlier failures of the skipped backends, if each of them needs the operator; otherwise empty."""
         if not all(health.needs_operator for health in self.skipped):
             return []
         return [BackendFailed(health.trouble, backend=health.name).of_operator() for health in self.skipped]

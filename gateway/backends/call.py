@@ -38,6 +38,7 @@ from gateway.errors import (
     BackendTimeout,
     BadRequest,
     BudgetExhausted,
+    LoopDetected,
     NotSpoken,
     UnknownModel,
 )
@@ -110,12 +111,9 @@ class BackendCall:
         paid_output: int | None = None,
         written: Written | None = None,
     ) -> Call:
-        """Build the call to send at `now`. The call must end before `deadline` and generate at most `paid_output`
-        tokens. Both times are loop times in seconds.
-
-        `written`: the result of `write` for the same arguments, if `write` was called before. Raises BadRequest if the
-        backend's dialect cannot express the request, or if the backend's library would download URLs in the request.
-        """
+        """Build the call to send at `now`, to end before `deadline` (loop times). `paid_output`: maximum tokens to
+        generate. `written`: result of `write` for the same arguments. Raises BadRequest if the backend cannot express
+        the request or would download its URLs."""
         backend = self.backend
         if written is None:
             written = self.write(request, plan, now=now, logprobs=logprobs, paid_output=paid_output)
@@ -165,12 +163,8 @@ class BackendCall:
         return translator, body
 
     def _most_output(self, request: CompletionRequest, paid: int | None) -> int | None:
-        """The output limit to send, in tokens; None: the client's own limit is sent unchanged.
-
-        The limit is `paid`, the number of tokens that the budget covers, if the client allows more than that. If the
-        client allows more than the backend can generate, the limit is the backend's own maximum, because many backends
-        refuse a higher limit.
-        """
+        """The output limit to send, in tokens; None: the client's own limit is sent. `paid`: tokens that the budget
+        covers. The limit never exceeds the backend's maximum."""
         most, asked = self.backend.max_output_tokens, request.max_output_tokens
         if paid is not None and (asked is None or paid < asked):
             return paid if most is None else min(paid, most)
@@ -196,8 +190,8 @@ class BackendCall:
         self._relearn_at = asyncio.get_running_loop().time() + _RELEARN_S
 
     def _lacks(self, wire: Translator, error: UpstreamError | None) -> bool:
-        """Whether a refusal with status 404, 405 or 501 means that the server lacks the endpoint. The same status codes
-        may also mean that the model or another resource does not exist."""
+        """Whether a refusal means that the server lacks the endpoint. Status 404, 405 or 501 may also mean that the
+        model is missing."""
         # OpenAI serves some models over Responses only, and its error text names that endpoint
         if wire.backend == self.kind.dialect:
             return error is not None and _OTHER_ENDPOINT in error.message and self._has_other(wire)
@@ -320,8 +314,7 @@ class BackendCall:
         return failure
 
     async def _meaning(self, call: Call, upstream: Upstream) -> BackendError:
-        """Convert a status code to a BackendError. Only the error for a refused request contains the backend's own
-        text, because the client can act on this text."""
+        """Convert a status code to a BackendError. Only a refused request's error contains the backend's text."""
         name, status = self.backend.name, upstream.status
         wait_s = self.kind.retry_after_s(upstream)
         if wait_s is not None:
@@ -344,6 +337,8 @@ class BackendCall:
                 return unspoken
         if status == 403 and upstream_error.about_request(upstream_error.error_in(body := await error_body(upstream))):
             return call.wire.refusal(status, body, name)
+        if status == LoopDetected.status:
+            return call.wire.refusal(status, await error_body(upstream), name)
         if status in OPERATOR_ERRORS or status < 400:
             problem = OPERATOR_ERRORS.get(status, "answers with a redirect; check its `base_url`")
             problem = problem.format(addressed_by=self.backend.facts.addressed_by)

@@ -17,9 +17,10 @@ from gateway.backends.providers.azure import Azure
 from gateway.backends.providers.base import Kind
 from gateway.backends.providers.bedrock.provider import Bedrock
 from gateway.backends.providers.gemini import Gemini
-from gateway.backends.providers.litellm import ViaLitellm
+from gateway.backends.providers.litellm.provider import ViaLitellm
 from gateway.backends.providers.openai import Local, OpenAI
 from gateway.backends.providers.simulated import Simulated
+from gateway.backends.providers.thriftgate import Thriftgate
 from gateway.backends.providers.vertex.provider import Vertex
 from gateway.backends.resilience.breaker import BreakerSettings, Health
 from gateway.backends.resilience.drain import BackendDrains
@@ -42,6 +43,7 @@ KINDS: Mapping[str, Callable[[Backend], Kind]] = {
     "bedrock": Bedrock,
     "gemini": Gemini,
     "vertex": Vertex,
+    "thriftgate": Thriftgate,
 }
 
 
@@ -117,12 +119,9 @@ class Fleet:
         books: AttemptJournal,
         deadline: float,
     ) -> Answer:
-        """Call the backends of `route` and return an answer. The first bytes of a stream have then arrived; a plain
-        answer has arrived completely. The attempt of the returned answer is still open in the journal.
-
-        `deadline` is loop time in seconds. Raises the errors of `Attempts.first_of`. When this function returns, raises
-        or is cancelled, every attempt that is not served has been closed in the journal.
-        """
+        """Call the backends of `route` and return an answer that has begun (stream) or is complete. Its attempt is
+        still open in the journal; all other attempts are closed. `deadline`: loop time in seconds. Raises the errors of
+        `Attempts.first_of`."""
         call_context = CallContext(request, record, plan_for, hold, books, deadline)
         if self._loads.looks:
             self._loads.used(route.backends)
@@ -149,8 +148,8 @@ class Fleet:
         return await backend_call.kind.count_tokens(request, backend.model)
 
     def stats(self) -> dict[str, int | float | str]:
-        """The totals of this worker. Contains for each backend `NAME.in_flight`, `NAME.available`,
-        `NAME.first_byte_ms`, and the figures of the backend's queue and of its server's load."""
+        """This worker's totals for each backend: `NAME.in_flight`, `NAME.available`, `NAME.first_byte_ms`, and figures
+        of queue and server load."""
         figures: dict[str, int | float | str] = dict(asdict(self._attempts.totals))
         for name, backend_call in self._exchanges.items():
             state = backend_call.health.state()  # without the server's load: reading statistics must not cause a scrape

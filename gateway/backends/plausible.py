@@ -36,13 +36,9 @@ class Delivered(Protocol):
 
 
 def checked_usage(reported: Usage | None, attempt: Attempt, answer: Delivered, *, echoed: bool = False) -> Usage | None:
-    """Return the usage `reported` by the backend. If a count in it is clearly smaller than the number of tokens that
-    was sent or delivered, the count is replaced by an estimate, and `Usage.doubt` names the count. Returns None if
-    `reported` is None.
-
-    `echoed`: the model did not generate the text of the answer (the answer is vectors, or repeats the prompt), so the
-    text is not checked.
-    """
+    """The usage `reported` by the backend, with counts that are clearly too small replaced by estimates. `Usage.doubt`
+    names such a count. `echoed`: the model did not generate the answer's text, so the text is not checked. None if
+    `reported` is None."""
     if reported is None or reported.estimated:
         return reported
     found = reported
@@ -70,12 +66,8 @@ def checked_usage(reported: Usage | None, attempt: Attempt, answer: Delivered, *
 
 
 def usage_without_answer(body: bytes, dialect: DialectName, input_tokens: int) -> Usage | None:
-    """The usage of a 2xx response that could not be read as an answer. `body`: the part of the response that arrived;
-    may be empty.
-
-    Returns the usage that `body` reports. If `body` is an answer that was cut off, missing counts are estimated.
-    Returns None if there is no sign that tokens were used.
-    """
+    """The usage of a 2xx response that could not be read as an answer. `body`: the part that arrived; may be empty.
+    Missing counts are estimated. None if nothing shows that tokens were used."""
     reported = reported_in(body, dialect)
     if is_cut(body):
         return interrupted(reported, input_tokens, estimate(characters_in(body)))

@@ -69,11 +69,8 @@ class Relayed:
         return self._reader.ended
 
     async def begin(self) -> None:
-        """Read up to the first event that can be passed on. When this method returns or raises an error, no byte has
-        been sent to the client. Raises BackendError.
-
-        A stream that has sent only keep-alive comments counts as begun only after `first_byte_timeout` has passed.
-        """
+        """Read up to the first event that can be passed on. No byte has been sent to the client when this method
+        returns. Raises BackendError."""
         attempt = self.attempt
         self._comments_until = asyncio.get_running_loop().time() + self._call.first_byte_timeout
         if not await self._upstream.pipe_to(self._begins):
@@ -106,12 +103,8 @@ class Relayed:
             raise misread(self._reader) from error
 
     async def pipe_to(self, take: Sink) -> bool:
-        """Pass each piece to `take` as it arrives, without a task switch, until `take` returns False.
-
-        Returns True if the answer may have more pieces. Returns False if the answer is complete and only `ending`
-        remains to be sent. `attempt.chunks` counts a piece before `take` gets the piece. Raises StreamBroken and
-        DeadlineExceeded.
-        """
+        """Pass each piece to `take` as it arrives, until `take` returns False. Returns True if the answer may have more
+        pieces, False if only `ending` remains. Raises StreamBroken and DeadlineExceeded."""
         if self.complete:
             return False
         first, self._beginning = self._beginning, b""
@@ -207,8 +200,8 @@ class Relayed:
         return self._reader.delivered_characters()
 
     async def cut(self, delivered: Usage) -> bool:
-        """End the answer here with the finish reason `length`. `delivered`: the usage of the part that was delivered.
-        Returns False if the dialect cannot end an answer early."""
+        """End the answer here with the finish reason `length`. `delivered`: usage of the delivered part. Returns False
+        if the dialect cannot end an answer early."""
         ending = self._reader.cut(delivered)
         if ending is None:
             return False
@@ -227,15 +220,14 @@ class Relayed:
         return True
 
     def _count(self, piece: bytes) -> bool:
-        """Count a piece that arrived from the backend after the gateway had ended the answer early. The client does not
-        get this piece. Returns whether more pieces may follow."""
+        """Count a piece that arrived after the gateway had ended the answer early. The client does not get it. Returns
+        whether more pieces may follow."""
         self._read(piece)
         self.attempt.came(len(piece), content_chunks(self._reader))
         return not self._reader.ended
 
     async def aclose(self) -> None:
-        """Close the connection. If the answer is complete, first wait up to `_GRACE_S` seconds for the backend to end
-        the response."""
+        """Close the connection. After a complete answer, first wait up to `_GRACE_S` seconds for the backend's end."""
         if self.attempt.ended_at is None:
             self.attempt.ended_at = self._time()
         self._slot.left()

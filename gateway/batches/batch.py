@@ -26,8 +26,8 @@ MOST_OPEN = 100
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A row of the table `batches`. `status` has one of OpenAI's values, even if the batch belongs to Anthropic's API.
-    The status is `validating` until a runner takes the batch. Times are Unix seconds."""
+    """A row of the table `batches`. `status`: one of OpenAI's values, also for Anthropic's API. Times are Unix
+    seconds."""
 
     id: str
     team: str
@@ -69,8 +69,7 @@ class Batch:
         return self.created_at + KEPT_S
 
     def result_id(self, kind: str) -> str:
-        """Id of one of the batch's result files. `kind`: `output` or `error`. The id is derived from the batch's id, so
-        it is the same after a restart."""
+        """Id of one of the batch's result files, the same after a restart. `kind`: `output` or `error`."""
         return f"file-{self.name}-{kind}"
 
 
@@ -105,17 +104,13 @@ class Ended:
 
 
 def family(endpoint: str) -> ColumnElement[bool]:
-    """The SQL condition for the batches that belong to the same API as `endpoint`: Anthropic's or OpenAI's. Clients of
-    one API do not see the batches of the other."""
+    """The SQL condition for batches of the same API as `endpoint`, Anthropic's or OpenAI's."""
     return batches.c.endpoint == MESSAGES if endpoint == MESSAGES else batches.c.endpoint != MESSAGES
 
 
 def add(connection: Connection, batch: Batch) -> Batch:
-    """Insert the batch and return it. If an earlier request with the same `Idempotency-Key` created a batch, nothing is
-    inserted, and the earlier batch is returned.
-
-    Raises KeyReused, LimitExceeded; NotFound if the batch's input file has been deleted.
-    """
+    """Insert the batch and return it, or an earlier one with the same `Idempotency-Key`. Raises KeyReused,
+    LimitExceeded; NotFound if the input file was deleted."""
     if known := made(connection, BatchFields(batch.idempotency, batch.fingerprint)):
         return known
     if batch.endpoint != MESSAGES:
@@ -128,9 +123,8 @@ def add(connection: Connection, batch: Batch) -> Batch:
 
 
 def made(connection: Connection, once: BatchFields) -> Batch | None:
-    """The batch that an earlier request with the same `Idempotency-Key` created; None if no earlier request has created
-    a batch. `once`: the idempotency fields of the present request. Raises KeyReused if the earlier request was
-    different."""
+    """The batch that an earlier request with the same `Idempotency-Key` created, or None. `once`: fields of the present
+    request. Raises KeyReused if they differ."""
     if once.idempotency is None:
         return None
     row = connection.execute(select(batches).where(batches.c.idempotency == once.idempotency)).first()
@@ -144,8 +138,8 @@ def made(connection: Connection, once: BatchFields) -> Batch | None:
 
 
 async def keep(database: Database, batch: Batch) -> Batch:
-    """Insert the batch as `add` does, in a separate transaction. If two requests with one idempotency key arrive at the
-    same time, both get the same batch."""
+    """Insert the batch as `add` does, in its own transaction. Two simultaneous requests with one idempotency key get
+    one batch."""
     try:
         return await database.run(lambda connection: add(connection, batch))
     except IntegrityError:
@@ -163,8 +157,8 @@ def get(connection: Connection, viewer: Viewer, batch_id: str, endpoint: str = "
 
 
 def cancel(connection: Connection, viewer: Viewer, batch_id: str, now: float, endpoint: str = "") -> Batch:
-    """Cancel a batch. Lines in progress are still answered. A second cancellation has no effect. Raises NotFound;
-    BadRequest if the batch has ended or is `finalizing` (every line has a result)."""
+    """Cancel a batch; lines in progress are still answered. Repeating has no effect. Raises NotFound; BadRequest if the
+    batch has ended or is `finalizing`."""
     batch = get(connection, viewer, batch_id, endpoint)
     if batch.status not in OPEN or batch.status == "finalizing":
         raise BadRequest(f"Cannot cancel a batch with status {batch.status!r}.", param="batch_id")
@@ -174,6 +168,5 @@ def cancel(connection: Connection, viewer: Viewer, batch_id: str, now: float, en
 
 
 def still_open(batch_id: str) -> Any:
-    """The beginning of an SQL update of the batch. The update changes the row only if the batch has not ended, so an
-    ended batch never changes."""
+    """The beginning of an SQL update of the batch. It changes the row only if the batch has not ended."""
     return update(batches).where(batches.c.id == batch_id, batches.c.status.in_(OPEN))

@@ -100,8 +100,7 @@ class Upload:
 
 
 class Files:
-    """Reads and writes files. If a caller may not see a file, the error is the same as for an id that does not
-    exist."""
+    """Reads and writes files. A file that the caller may not see counts as missing."""
 
     def __init__(self, directory: Path, database: Database) -> None:
         self.directory, self._database = directory, database
@@ -187,8 +186,8 @@ class Files:
         await asyncio.to_thread(self.path(file_id).unlink, missing_ok=True)
 
     async def forget(self, file_ids: Sequence[str]) -> None:
-        """Delete files and their rows. Unknown ids are ignored. Unlike `delete`, this method does not check who owns a
-        file, or whether a batch still needs it."""
+        """Delete files and their rows; unknown ids are ignored. Does not check owners, or whether a batch needs a
+        file."""
         gone = delete(files).where(files.c.id.in_(file_ids))
         await self._database.run(lambda connection: connection.execute(gone))
         await asyncio.to_thread(self._unlink, file_ids)

@@ -21,11 +21,8 @@ _LIST, _REQUEST = 2, 3
 
 
 class Requests:
-    """Splits a body that arrives in pieces. Each object in the body's list `requests` is passed to `sink` as one line.
-
-    The class only finds where each object begins and ends, and replaces line breaks. Mistakes inside the objects are
-    found later, when the lines are read.
-    """
+    """Splits a body that arrives in pieces: each object in its list `requests` becomes one line for `sink`. Mistakes
+    inside the objects are found later."""
 
     def __init__(self, sink: Callable[[bytes], object], longest: int, most: int) -> None:
         """`longest`: maximum bytes of one request. `most`: maximum number of requests."""
@@ -53,8 +50,7 @@ class Requests:
         self._keep(data[kept : len(data) - len(self._held)])
 
     def close(self) -> None:
-        """End the body. Raises BadRequest if the body was not an object with a list `requests`, if this list was empty,
-        or if it contained anything but objects."""
+        """End the body. Raises BadRequest unless it was an object with a list `requests` of objects, not empty."""
         try:
             rest = orjson.loads(self._rest)
         except orjson.JSONDecodeError as error:
@@ -80,8 +76,8 @@ class Requests:
         return end + 1
 
     def _step(self, data: bytes, kept: int, at: int) -> int:
-        """Process the quote or bracket at the position `at`. `kept`: the position up to which `data` has already been
-        stored. Returns the position up to which `data` has been stored now."""
+        """Process the quote or bracket at position `at`. `kept`: position up to which `data` was stored before. Returns
+        the position up to which it is stored now."""
         sign = data[at]
         if sign == _QUOTE:
             self._quoted = True

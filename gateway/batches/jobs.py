@@ -24,8 +24,7 @@ from gateway.state.sql.tables import batches
 
 
 class Jobs:
-    """Creates, lists and cancels batches. If a caller may not see a batch, the error is the same as for an id that does
-    not exist."""
+    """Creates, lists and cancels batches. A batch that the caller may not see counts as missing."""
 
     def __init__(self, database: Database, files: Files, *, max_line_bytes: int, max_line_items: int) -> None:
         self._database, self._files = database, files
@@ -38,12 +37,9 @@ class Jobs:
         headers: Mapping[str, str] | None = None,
         once: BatchFields = EACH_TIME,
     ) -> Batch:
-        """Validate all lines of a file and create a batch. If a line is invalid, the batch is `failed` and lists the
-        mistakes. Raises BadRequest, NotFound, LimitExceeded, KeyReused.
-
-        `asked`: the body of OpenAI's request. `headers`: the client's headers that are sent with every line. `once`:
-        the idempotency fields.
-        """
+        """Validate all lines of a file and create a batch; an invalid line makes it `failed`. `asked`: body of OpenAI's
+        request. `headers`: headers for every line. `once`: idempotency fields. Raises BadRequest, NotFound,
+        LimitExceeded, KeyReused."""
         if known := await self._database.run(lambda connection: rows.made(connection, once), writes=False):
             return known
         wish = options.read(asked)

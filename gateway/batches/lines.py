@@ -33,11 +33,8 @@ class Checked:
 
 
 def numbered(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield the number and the bytes of each line of the file. Blocks. Raises OSError.
-
-    The generator pauses after every few lines. A long computation in its thread would hold the interpreter lock and so
-    delay the event loop.
-    """
+    """Yield (number, bytes) of each line of the file. Blocks, with pauses that let the event loop work. Raises
+    OSError."""
     with path.open("rb") as file:
         for number, raw in enumerate(file, 1):
             yield number, raw

@@ -34,12 +34,8 @@ class MessageJobs:
     async def create(
         self, tenant: Tenant, upload: Upload, headers: Mapping[str, str], once: BatchFields = EACH_TIME
     ) -> Batch:
-        """Create a batch from an upload with one request per line. Raises BadRequest, BodyTooLarge, LimitExceeded,
-        KeyReused.
-
-        BadRequest is raised for the format of a line, for example a repeated `custom_id`. A mistake in a request's
-        `params` is reported in the result of this request.
-        """
+        """Create a batch from an upload with one request per line. A mistake in `params` appears in that request's
+        result. Raises BadRequest for the format of a line, BodyTooLarge, LimitExceeded, KeyReused."""
         upload.close()
         checked = await asyncio.to_thread(check, upload.path, FORMS[MESSAGES], *self._max_line)
         if checked.problems:
@@ -102,8 +98,8 @@ class MessageJobs:
         await self._files.forget([file_id for file_id in files if file_id])
 
     async def results(self, viewer: Viewer, batch_id: str) -> Iterator[bytes]:
-        """An iterator over the bytes of all results, in pieces. Iterate in a thread, because reading blocks. Raises
-        NotFound if the results do not exist yet, were deleted, or are on another host."""
+        """An iterator over the bytes of all results. Iterate in a thread: it blocks. Raises NotFound if they do not
+        exist yet, were deleted, or are on another host."""
         batch = await self.get(viewer, batch_id)
         if batch.finished_at is None:
             raise NotFound(f"{batch_id} has not ended yet, so it has no results.", param="message_batch_id")

@@ -46,8 +46,8 @@ def read(asked: Mapping[str, Any]) -> BatchOptions:
 
 
 def seconds(anchor: object, length: object, param: str) -> float:
-    """The seconds until a file expires, from the fields `anchor` and `seconds` of a request. `param`: the name of a
-    field in errors, with `{}` for `anchor` or `seconds`. Raises BadRequest."""
+    """The seconds until a file expires, from the fields `anchor` and `seconds`. `param`: field name in errors, with
+    `{}` for either. Raises BadRequest."""
     if anchor != "created_at":
         raise BadRequest(f"{param.format('anchor')} must be created_at.", param=param.format("anchor"))
     if type(length) is str and length.isascii() and length.isdigit():  # a form field is a string

@@ -42,8 +42,8 @@ class QueuedLine:
 
 
 def placed(path: Path, form: Form, done: set[str]) -> list[QueuedLine]:
-    """The lines without a result, in the order in which they are sent: by model, then by the beginning of the prompt.
-    `done`: ids of the lines with a result. Blocks."""
+    """The lines without a result, by model, then by the beginning of the prompt. `done`: ids of lines with a result.
+    Blocks."""
     found: list[tuple[str, bytes, QueuedLine]] = []
     start = 0
     for number, raw in numbered(path):
@@ -58,8 +58,8 @@ def placed(path: Path, form: Form, done: set[str]) -> list[QueuedLine]:
 
 
 def beginning(fields: dict[str, Any], prompt: tuple[str, ...]) -> bytes:
-    """The digests of all whole blocks of a prompt, one after the other. `prompt`: names of the fields that make up the
-    prompt. If prompts are sorted by this value, prompts with equal beginnings are next to each other."""
+    """The digests of all whole blocks of a prompt, in order. Sorted by it, prompts with equal beginnings are
+    neighbours. `prompt`: names of the prompt's fields."""
     if not prompt:
         return b""
     try:
@@ -79,9 +79,8 @@ def _group(model: str, begins: bytes) -> bytes:
 
 
 class Queue:
-    """Returns the lines of a file in the order of `placed`. A group consists of all lines whose prompts have the same
-    beginning. While the first line of a group is in progress, the other lines of the group wait, and lines of other
-    groups are returned. When the first line is done, the provider's cache has the common beginning."""
+    """Returns the lines of a file in the order of `placed`. Lines with equal prompt beginnings wait until the first of
+    them is done. The provider's cache then has the beginning."""
 
     def __init__(self, path: Path, form: Form, done: set[str]) -> None:
         """Read and order the lines of the file. `done`: ids of the lines with a result. Blocks. Raises OSError."""

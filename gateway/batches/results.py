@@ -16,8 +16,8 @@ from gateway.batches.lines import numbered
 
 
 class Results:
-    """Appends results to the files of one batch. A killed process leaves no partial result: the next run removes an
-    incomplete line. All methods block and may raise OSError."""
+    """Appends results to the files of one batch. Incomplete lines of a killed process are removed. Methods block and
+    may raise OSError."""
 
     def __init__(self, output: Path, errors: Path, form: Form) -> None:
         self.done: set[str] = set()
@@ -33,8 +33,8 @@ class Results:
             raise
 
     def add(self, custom_id: str, result: bytes, *, failed: bool, unsent: bool = False) -> None:
-        """Append `result`, one line with its newline, to the error file if `failed`, else to the output file. If
-        writing fails, `add` can be called again. `unsent`: the line was never sent."""
+        """Append `result`, one line with its newline. If writing fails, call `add` again. `failed`: whether it goes to
+        the error file. `unsent`: whether the line was never sent."""
         with self._lock:
             (self.errors if failed else self.output).append(result)
             self.done.add(custom_id)
@@ -47,8 +47,7 @@ class Results:
         self.unsent += self._form.unsent(result)
 
     def close(self) -> None:
-        """Close the files and forget their descriptors, so that later calls of `add` fail. Otherwise `add` could write
-        to another file that got the same descriptor."""
+        """Close the files. Later calls of `add` fail, because the descriptors may belong to other files then."""
         with self._lock:
             self.output.close()
             self.errors.close()

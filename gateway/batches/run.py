@@ -129,8 +129,8 @@ class Run:
             self._stop.set()
 
     async def go(self) -> None:
-        """Send lines until every line has a result, or until `stop` was called and the lines in progress have ended. In
-        a cancelled or expired batch, each line that was not sent gets a result too. Raises OSError."""
+        """Send lines until every line has a result, or `stop` was called. Unsent lines of a cancelled or expired batch
+        get a result too. Raises OSError."""
         results = self._results = await asyncio.to_thread(Results, *self._paths, self._form)
         await self._send_all(results)
         self.stop("completed")
@@ -225,9 +225,8 @@ class Run:
 
 
 def passes(error: GatewayError) -> bool:
-    """Whether the same line can succeed later, because the cause of `error` will pass. This is so if a limit is
-    reached, or if the gateway, its ledger or all backends are overloaded or unavailable for now. A failure of this kind
-    does not count toward `TRIES`, the maximum number of attempts."""
+    """Whether the same line can succeed later. True for limits, overload and temporary failures; these do not count
+    toward `TRIES`."""
     if isinstance(error, LimitExceeded):
         return error.retry_after_s is not None  # otherwise the line by itself exceeds the limit
     if isinstance(error, AllBackendsFailed):

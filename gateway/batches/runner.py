@@ -125,8 +125,8 @@ class Runner:
             run.stored_counts = counts
 
     async def _take(self, batch: Batch) -> Run | None:
-        """Start to run the batch and return its run. None: its team already has a running batch, too many batches run,
-        or the batch's input file is on another host."""
+        """Start to run the batch and return its `Run`. None: its team has one, too many run, or the file is on another
+        host."""
         if len(self._runs) >= BATCHES or any(run.batch.team == batch.team for run in self._runs.values()):
             return None
         if not await asyncio.to_thread(self._files.path(batch.input_file_id).exists):

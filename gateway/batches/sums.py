@@ -38,6 +38,6 @@ def _details(usage: dict[str, Any], *names: str) -> dict[str, Any]:
 
 
 def _count(usage: dict[str, Any], *names: str) -> int:
-    """The value of the first field of `names` that is a whole number; 0 if there is none. The Responses API and the
-    chat API have different names for the same count."""
+    """The value of the first field of `names` that is a whole number; 0 if there is none. APIs name a count
+    differently."""
     return next((value for name in names if type(value := usage.get(name)) is int), 0)

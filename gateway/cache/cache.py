@@ -51,8 +51,7 @@ CLOSE_S = 1.0
 
 
 class Cache:
-    """The cache of one worker. All workers read the same index log, so an answer that one worker stores is soon known
-    to all workers."""
+    """The cache of one worker. An answer that one worker stores is soon known to all workers."""
 
     def __init__(
         self,
@@ -69,13 +68,10 @@ class Cache:
         off_loop: OffLoop | None = None,
         unsent: Bounds | None = None,
     ) -> None:
-        """`revision`: part of every key. Pass a new value when the same backend names begin to mean other models.
-
-        `peers`: the folder in which the workers of this host find each other's answers in progress; None: there is only
-        one worker. `checks`: the share of semantic hits that are compared with fresh answers, after `check_with` was
-        called. `unsent`: the limit for stored answers that wait to be sent to the state server. `keep`: the snapshot of
-        the index; None: there is no snapshot, so the whole log is read at the start.
-        """
+        """`revision`: part of every key; change it when backend names begin to mean other models. `peers`: folder
+        through which this host's workers find each other; None: one worker. `checks`: part of the semantic hits (0 to
+        1) that are compared with fresh answers. `keep`: snapshot of the index; None: none. `unsent`: limit for answers
+        that wait for the state server."""
         self._state, self._log, self._off_loop = state, log, off_loop or OffLoop()
         self._keys = Keys(revision)
         self._bodies = Bodies(state)
@@ -139,11 +135,9 @@ class Cache:
     async def lookup(
         self, request: CompletionRequest, tenant: Tenant, record: Record, deadline: float = float("inf")
     ) -> Hit | Join | Miss:
-        """Look up the answer to a request. Sets `record.cache` and, on a hit, the saved cost. If the result is a Join,
-        the first bytes of the answer have arrived.
-
-        `deadline` is loop time. Raises CacheOnlyMiss if the client accepts only a cached answer and none is stored.
-        """
+        """Look up the answer to a request. Sets `record.cache` and, on a hit, the saved cost. A Join is returned once
+        its first bytes have arrived. `deadline`: loop time. Raises CacheOnlyMiss if the client accepts only stored
+        answers."""
         control = request.controls.cache
         if not tenant.policy.cache.enabled or request.parallel != 1:
             return self._miss(record, "off", None, control)
@@ -180,12 +174,9 @@ class Cache:
         purchase: Purchase,
         buy: Callable[[], Awaitable[None]],
     ) -> None:
-        """Call `buy` once for this miss. Identical requests that arrive while the call is in progress share its answer.
-
-        `purchase`: the answer that `buy` fetches. `deadline` is loop time. Returns when the first bytes of the answer
-        have arrived. Raises what `buy` raises. Call this method right after `lookup`, because an identical request that
-        arrives between the two calls makes a backend call of its own.
-        """
+        """Call `buy` once for all requests that are identical during the call. Returns when the first bytes have
+        arrived. `purchase`: the answer that `buy` fetches. `deadline`: loop time. Raises what `buy` raises. Call this
+        method right after `lookup`."""
         if not miss.shared:
             await buy()
             return
@@ -228,21 +219,21 @@ class Cache:
             return None
         if self._semantic.failed:
             record.degraded.add("embedder")
-        look, ticket.near = await self._hit_checker.find(question, tenant, ticket.asker)
+        look, ticket.near = await self._hit_checker.find(question, tenant, ticket.asker, record.traffic_class)
         ticket.vector = request.vector = look.vector
         if look.found is None:
             return None
         record.cache_score = round(look.found.score, 4)
         hit = await self._recall(look.found.digest, "semantic", request, record)
         if hit is not None:
-            self._hit_checker.gave(look.found, hit.stored, request, tenant)
+            self._hit_checker.gave(look.found, hit.stored, request, tenant, record.traffic_class)
         return hit
 
     async def _recall(
         self, digest: bytes, result: CacheResult, request: CompletionRequest, record: Record
     ) -> Hit | None:
-        """The stored answer with this digest. If the state server has evicted the answer, removes the answer's entry
-        from the index and returns None."""
+        """The stored answer with this digest. If the state server has evicted it, removes its entry and returns
+        None."""
         try:
             stored = await self._find(digest)
         except StateUnavailable:
@@ -288,11 +279,8 @@ class Cache:
     # -- store -----------------------------------------------------------------------------------------------------
 
     def store(self, miss: Miss, answer: Answer, record: Record) -> None:
-        """Store an answer that is complete and ended without an error. This worker can use the answer at once, other
-        workers soon after. Does not wait.
-
-        An answer that must not be stored is ignored and causes no error.
-        """
+        """Store a complete answer that ended without an error. Does not wait. An answer that must not be stored is
+        ignored."""
         ticket, attempt = miss.ticket, answer.attempt
         if ticket is None or attempt is None or attempt.usage is None:
             return
@@ -336,8 +324,8 @@ class Cache:
             self._write_behind.add_vector(meant)
 
     def _learn(self, entry: Entry, policy: CachePolicy) -> bool:
-        """Add an entry to the index. Returns False if a flush has covered the entry in the meantime, or if the answer
-        is too large. Deletes the answers that are evicted for the new entry."""
+        """Add an entry to the index, and delete the answers evicted for it. Returns False if a flush covers the entry,
+        or its answer is too large."""
         gone = self._exact.put(entry, time.time(), Quota(policy.quota_answers, policy.quota_bytes))
         if gone is None:
             return False
@@ -362,12 +350,11 @@ class Cache:
         dry_run: bool = False,
         prefix: str | None = None,
     ) -> int:
-        """Delete the answers that `team` has stored, in every worker. An empty `team` means all teams. Returns the
-        number of deleted answers.
+        """Delete the answers that `team` has stored, in every worker; an empty `team`: all teams. Returns the number of
+        deleted answers. Raises StateUnavailable.
 
-        `tag`: delete only answers with this tag. `prefix`: delete only answers with a tag that begins with this text.
-        `older_than_s`: delete only answers that were requested at least this number of seconds ago. `dry_run`: count
-        the answers, but delete nothing. Raises StateUnavailable.
+        `tag`, `prefix`: delete only answers with this tag, or with a tag that begins with `prefix`. `older_than_s`:
+        minimum age in seconds. `dry_run`: count, but delete nothing.
         """
         flush = Flush(team, time.time() - (older_than_s or 0.0), tag, prefix)
         return len(await self._invalidation.flush(flush, dry_run=dry_run))

@@ -13,8 +13,7 @@ from gateway.cache.packing import BYTES_PER_DIMENSION
 
 
 class Entry(NamedTuple):
-    """The metadata of a stored answer. It is a tuple, because a tuple needs less memory. Two entries are equal only if
-    they are the same object."""
+    """The metadata of a stored answer. Two entries are equal only if they are the same object."""
 
     digest: bytes
     team: str
@@ -64,9 +63,8 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Flush:
-    """Deletes answers of `team`; an empty `team` means all teams. An answer is deleted if the look-up before it was at
-    or before `before` (Unix seconds). `tag`: delete only answers with this tag. `prefix`: delete only answers with a
-    tag that begins with this text."""
+    """Deletes answers of `team`; empty: of all teams. `before`: only answers looked up before this time (Unix seconds).
+    `tag`, `prefix`: only answers with this tag, or with a tag that begins with `prefix`."""
 
     team: str
     before: float
@@ -84,8 +82,8 @@ class Flush:
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """Reports that a worker has deleted answers that it had stored. Each answer is named by its digest and its place.
-    If the same answer is stored again, it gets another place."""
+    """Reports that a worker has deleted answers that it had stored. Each answer is named by its digest and its
+    place."""
 
     entries: Sequence[tuple[bytes, str]]
 
@@ -100,7 +98,7 @@ class Wrong:
 
 
 class Check(NamedTuple):
-    """The result of checking one hit: the hit was compared with a fresh answer, or a client reported it as wrong."""
+    """The result of checking one hit, by a fresh answer or by a client's report that it is wrong."""
 
     scope: str
     score: float

@@ -35,8 +35,8 @@ class Evaluator:
     model is damaged."""
 
     def __init__(self, mode: str = "default", *, lists: bool = True, embedder: Path | None = None) -> None:
-        """`mode`: default or strict; raises KeyError for any other mode. `lists`: whether the verifier uses its word
-        lists. `embedder`: a folder that `embedder build` made; None: the packaged embedder."""
+        """`mode`: default or strict; others raise KeyError. `lists`: whether the verifier uses its word lists.
+        `embedder`: folder from `embedder build`; None: the packaged embedder."""
         self._max_error = MAX_ERROR[mode]
         self._keys = Keys("")
         facts = read_facts(embedder) if embedder is not None else None
@@ -48,11 +48,8 @@ class Evaluator:
         self._verifier = Verifier(words if lists else words.without_lists(), Scorer.load())
 
     def evaluate(self, rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-        """Read rows `{"id", "stored", "asked"}` and yield `{"id", "hit", "score"}` for each row. `stored` and `asked`
-        are each a text or a list of messages.
-
-        `score` is the verifier's score, from 0 to 1. A miss has a score too. The score is 0 if a rule refuses the pair.
-        """
+        """Read rows `{"id", "stored", "asked"}` and yield `{"id", "hit", "score"}` for each row. `stored`, `asked`: a
+        text or a list of messages. `score`: the verifier's score (0 to 1), 0 if a rule refuses."""
         for row in rows:
             semantic_index = self._empty()
             known: dict[bytes, str] = {}
@@ -61,9 +58,8 @@ class Evaluator:
             yield {"id": row["id"], "hit": match is not None, "score": score}
 
     def replay(self, rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-        """Read rows `{"id", "asked"}` in order, and yield `{"id", "hit", "match", "score"}` for each row. If the row is
-        a miss, its question is stored for the rows after it. `match` is the id of the earlier row whose answer would be
-        served; None for a miss."""
+        """Read rows `{"id", "asked"}` in order, and yield `{"id", "hit", "match", "score"}` for each. `match`: id of
+        the earlier row whose answer would be served; None for a miss. Questions of misses are stored."""
         semantic_index = self._empty()
         known: dict[bytes, str] = {}
         for row in rows:
@@ -76,12 +72,8 @@ class Evaluator:
     def _ask(
         self, semantic_index: SemanticIndex, known: dict[bytes, str], name: str, asked: str | list[dict[str, Any]]
     ) -> tuple[str | None, float]:
-        """Look up the question `asked`, a text or a list of messages. `known` contains the digest and the name of every
-        stored question. Returns (match, score).
-
-        For a hit, `match` is the name of the stored question whose answer would be served. For a miss, `match` is None,
-        `score` is the score of the best candidate, and `asked` is stored under `name`.
-        """
+        """Look up the question `asked`, and store it under `name` if it is a miss. Returns (name of the stored
+        question, score); (None, best candidate's score) for a miss. `known`: digest → name of stored questions."""
         request = _request(asked)
         digest = self._keys.digest(request, _TENANT)
         if digest in known:

@@ -34,8 +34,7 @@ _SHAPING = ("models", "cache", "context", "data", "mode", "share")
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """The last user message, and a hash of everything else that must be equal before a stored answer may be used
-    again."""
+    """The last user message, and a hash of everything else that must be equal for a hit."""
 
     partition: bytes
     text: str
@@ -56,20 +55,15 @@ def scope(tenant: Tenant) -> str:
 
 
 def asker(request: CompletionRequest, tenant: Tenant) -> str:
-    """A hash that identifies the sender of a question. It is made of the API key and the end user that the request
-    names. If the request names no end user, its session is used instead. If it has no session either, the result is
-    empty.
-
-    The cache uses this hash to recognise a sender who asks the same question again in other words. The first answer did
-    not help this sender, so the cache must not return it again.
-    """
+    """A hash of the API key and the request's end user, or else its session. Empty if the request names neither. A
+    sender who asks the same again must get another answer."""
     who = named(request.body) or request.controls.session
     return blake2b(f"{tenant.key.lineage}/{who}".encode(errors="replace"), digest_size=8).hexdigest() if who else ""
 
 
 def epoch(tenant: Tenant) -> str:
-    """A value that changes when the tenant's policy changes. If several teams share answers, the value changes only
-    with those sections of the policy that influence answers."""
+    """A value that changes with the tenant's policy. If teams share answers, only sections that influence answers
+    count."""
     if tenant.policy.cache.scope in ("key", "team"):
         return tenant.epoch
     shaping = tenant.policy.model_dump(
@@ -79,12 +73,7 @@ def epoch(tenant: Tenant) -> str:
 
 
 class Keys:
-    """Computes the keys of requests for one `revision`. The part of the key that is equal for all requests of a tenant
-    is hashed only once.
-
-    The hash is SHA-256, cut to 16 bytes. Processors have instructions for SHA-256, so hashing a long body takes half as
-    long as with BLAKE2.
-    """
+    """Computes the keys of requests for one `revision`. The hash is SHA-256, cut to 16 bytes."""
 
     def __init__(self, revision: str) -> None:
         self._revision = revision

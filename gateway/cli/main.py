@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import signal
 import sys
 from difflib import get_close_matches
 
@@ -22,13 +23,14 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "status": ("run.status", "Show the running gateways and whether they answer."),
         "check": ("diagnosis.check", "Validate gateway.yaml and the policies, as start-up does."),
         "doctor": ("diagnosis.doctor", "Check files, machine and backends, with remedies."),
-        "backends": ("diagnosis.backends", "List the backends, and test whether they answer."),
+        "backends": ("diagnosis.backends", "List, test and add backends."),
+        "drain": ("operation.drain", "Send a backend no new requests, or end a gateway gently."),
         "backup": ("run.backup", "Copy ledger, keys and journal, and verify the copy."),
         "restore": ("run.backup", "Copy a backup into an empty directory, and verify it."),
     },
     "Teams": {
         "team": ("operation.init", "Write policies of teams."),
-        "policy": ("teams.policy", "Show the rules of a team, and which file sets each."),
+        "policy": ("teams.policy", "Show the rules of a team; price past requests under other rules."),
         "keys": ("teams.keys", "Create, list, rotate and revoke API keys."),
         "connect": ("teams.connect", "Make a key and print or write a client's settings."),
     },
@@ -67,6 +69,8 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
 COMMANDS = {name: command for group in GROUPS.values() for name, command in group.items()}
 OLD = {"chaos": ("develop.chaos", "Old name of `dev chaos`.")}
 """Former commands. They work, but are not listed."""
+INTERRUPTED = 130
+"""Exit status after Ctrl-C."""
 
 
 class Lazy(click.Group):
@@ -88,6 +92,8 @@ class Lazy(click.Group):
     def invoke(self, ctx: click.Context) -> object:
         try:
             return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise SystemExit(INTERRUPTED) from None
         except click.UsageError:
             raise  # shows only what was typed
         except click.ClickException as error:  # the message may contain stored text
@@ -125,6 +131,7 @@ def cli() -> None:
 
 def main() -> None:
     """Entry point. Mistakes in files are printed one per line, without a traceback."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         cli()
     except ConfigError as error:

@@ -33,13 +33,8 @@ class Context:
         return load_settings(self.config, self.data_dir, self.policies, keys=keys)
 
     def of_running(self, *, keys: bool = False, writes: bool = False) -> Settings:
-        """Like `settings`, for commands about a running gateway.
-
-        If no data directory is given, and this user has exactly one running gateway, the directory and configuration of
-        this gateway are used, even if its directory is not the default one. In all other cases, the settings of the
-        command itself are used. If no gateway uses their data directory, and the command changes data (`writes`), a
-        warning lists the running gateways. Raises ConfigError.
-        """
+        """Like `settings`, for commands about a running gateway. Without a data directory, this user's only running
+        gateway is used. `writes`: warn if other gateways run. Raises ConfigError."""
         directory = self.data_dir or default_data_dir()
         gateways = [] if running_on(directory.absolute()) else running()
         if not gateways:

@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.console import Console, ConsoleOptions, OverflowMethod, RenderableType, RenderResult
 from rich.segment import Segment
+from rich.status import Status
 from rich.table import Table as RichTable
 from rich.text import Text
 
@@ -55,3 +56,8 @@ def console(*, highlight: bool = True, stderr: bool = False) -> Console:
     if not paper.is_terminal and not variable("COLUMNS"):
         paper.width = WIDE
     return paper
+
+
+def working(text: str) -> Status:
+    """A context manager that shows `text` with a spinner on standard error, if that is a terminal."""
+    return console(stderr=True).status(text)

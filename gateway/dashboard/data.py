@@ -1,4 +1,4 @@
-"""Data for the page: the figures of one team at one moment, as JSON. Amounts are exact decimal text."""
+"""Data for the page: the figures of one team or of all teams at one moment, as JSON. Amounts are exact decimal text."""
 
 from __future__ import annotations
 
@@ -7,24 +7,21 @@ import logging
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
-from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
-from gateway.cache.quality import counters
-from gateway.dashboard import budgets, mix, queries
+from gateway.dashboard import queries
+from gateway.dashboard.parts import ALL_TEAMS, FEEDBACK, PARTS, Prices, Read, Scope
+from gateway.dashboard.periods import USUAL, Period, parse_period
 from gateway.domain.backend import Backend
 from gateway.domain.money.windows import iso
 from gateway.domain.policy import Policy
-from gateway.domain.protocols import Clock, PriceList
+from gateway.domain.protocols import Clock
 from gateway.errors import LedgerUnavailable, Overloaded
 from gateway.learning.feedback import Feedback
-from gateway.ledger.reports import savings
-from gateway.ledger.reports.formats import as_object
-from gateway.ledger.reports.report import Report, SimulatedCall, read_usage
 from gateway.ledger.store.sums import snapshot
 from gateway.policy.load import DEFAULT, Policies
 from gateway.runtime.tasks import Tasks
@@ -32,12 +29,9 @@ from gateway.state.sql.database import Database
 
 log = logging.getLogger(__name__)
 
-MOST_DAYS = 366
-DEAREST = 10
-ALERTS = 8
-GROUPINGS = ("day", "backend", "model", "key", "tag")
-HOURLY_DAYS = 2
-"""Maximum days of a period for which hourly figures are computed as well."""
+EVERYTHING = (*PARTS, FEEDBACK)
+ALL = ""
+"""In place of a team's name: all teams."""
 REFRESH_S = 5.0
 """Minimum seconds between two reloads of the data while the page is visible."""
 KEEP_FACTOR = 20
@@ -45,23 +39,23 @@ KEEP_FACTOR = 20
 seconds."""
 LONGEST_REST_S = 300.0
 WAIT_S = 30.0
-_KEPT = 64
-_DAY_S = 86400
+_KEPT = 512
 
-
-class Prices(SimulatedCall, PriceList, Protocol):
-    """The price list, and the prices that calls of simulated backends would have if these backends were real."""
+_Asked = tuple[str, str, str]
+"""Team, period, part."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    figures: dict[str, Any]
+    values: dict[str, Any]
+    period: Period
+    rest_s: float
     good_until: float
 
 
 class Figures:
-    """Computes the figures of teams and keeps them for a while. Only one team's figures are computed at a time, so that
-    the page does not delay the ledger's writers."""
+    """Computes the parts of teams' figures and keeps each for a while. Only one team's figures are computed at a time,
+    so that the page does not delay the ledger's writers."""
 
     def __init__(
         self,
@@ -75,8 +69,8 @@ class Figures:
     ) -> None:
         self._database, self._policies, self._prices, self._backends = database, policies, prices, backends
         self._feedback, self._clock = feedback, clock
-        self._made: OrderedDict[tuple[str, int], _Made] = OrderedDict()
-        self._making: dict[tuple[str, int], asyncio.Task[dict[str, Any] | None]] = {}
+        self._made: OrderedDict[_Asked, _Made] = OrderedDict()
+        self._making: dict[tuple[str, str, tuple[str, ...]], asyncio.Task[bool]] = {}
         self._turn = asyncio.Lock()
         self._tasks = Tasks()
         self.computed = 0
@@ -84,26 +78,66 @@ class Figures:
     async def aclose(self) -> None:
         await self._tasks.aclose()
 
-    async def of(self, team: str, days: int) -> dict[str, Any]:
-        """The figures of a team for the last `days` days (UTC), including today. Raises LedgerUnavailable,
-        Overloaded."""
-        asked = (team, days)
-        made = self._made.get(asked)
-        if made is not None and self._clock.monotonic() < made.good_until:
-            return made.figures
+    async def of(self, team: str, period: str = USUAL, parts: Sequence[str] = EVERYTHING) -> dict[str, Any]:
+        """The figures of `team` (`ALL`: of all teams) for `period` (see `parse_period`), limited to `parts`. Raises
+        ValueError for an unknown period or part, LedgerUnavailable, Overloaded."""
+        parse_period(period, self._clock.time())
+        known = ALL_TEAMS if team == ALL else dict.fromkeys(EVERYTHING)
+        wanted = tuple(dict.fromkeys(parts))
+        if unknown := [part for part in wanted if part not in known]:
+            raise ValueError(f"there is no part {unknown[0]!r}; parts are {', '.join(known)}")
+        found = self._kept(team, period, wanted)
+        if found is None:
+            found = await self._computed(team, period, wanted)
+        return self._joined(team, found)
+
+    async def _computed(self, team: str, period: str, wanted: tuple[str, ...]) -> list[_Made]:
+        asked = (team, period, wanted)
         task = self._making.get(asked)
         if task is None:
-            task = self._making[asked] = self._tasks.spawn(self._make(asked), "dashboard figures")
+            task = self._making[asked] = self._tasks.spawn(self._make(*asked), "dashboard figures")
         try:
             async with asyncio.timeout(WAIT_S):
-                figures = await asyncio.shield(task)
+                done = await asyncio.shield(task)
         except TimeoutError:
             raise Overloaded(
                 "The figures are still being added up; ask again or for fewer days.", retry_after_s=WAIT_S
             ) from None
-        if figures is None:
+        if not done:
             raise LedgerUnavailable("The ledger cannot be read; check that its database is up.", retry_after_s=5.0)
-        return figures
+        return [self._made[team, period, part] for part in wanted]
+
+    def _kept(self, team: str, period: str, wanted: Sequence[str]) -> list[_Made] | None:
+        """The parts if all of them are still good, otherwise None."""
+        found = [self._made.get((team, period, part)) for part in wanted]
+        good = [one for one in found if one is not None and self._clock.monotonic() < one.good_until]
+        return good if len(good) == len(wanted) else None
+
+    def _joined(self, team: str, found: Sequence[_Made]) -> dict[str, Any]:
+        period = found[0].period if found else parse_period(USUAL, self._clock.time())
+        figures: dict[str, Any] = {
+            "team": team,
+            "mode": self._policy(team).mode,
+            "period": period.text,
+            "at": iso(period.now),
+            "since": iso(period.since),
+            "until": iso(period.until),
+            "days": period.days,
+            "refresh_s": max(REFRESH_S, math.ceil(max((one.rest_s for one in found), default=0.0))),
+        }
+        names: dict[str, str] = {}
+        for one in found:
+            figures |= one.values
+            names |= one.values.get("key_names", {})
+        return figures | {"key_names": names}
+
+    def forget(self, team: str, part: str) -> None:
+        """Compute a part anew when it is asked for the next time: of this team, and of all teams."""
+        for asked in [one for one in self._made if (one[0] == team and one[2] == part) or one[0] == ALL]:
+            del self._made[asked]
+
+    def _policy(self, team: str) -> Policy:
+        return self._policies.current.find(team)[0]
 
     async def teams(self) -> list[str]:
         """All teams that have a key or a separate policy, sorted. An admin can choose one of them on the page. Raises
@@ -114,89 +148,54 @@ class Figures:
             raise LedgerUnavailable("The teams cannot be read from the database.", retry_after_s=5.0) from error
         return sorted(known | (self._policies.current.policies.keys() - {DEFAULT}))
 
-    async def _make(self, asked: tuple[str, int]) -> dict[str, Any] | None:
-        """Compute the figures for `asked` (team, number of days) and keep them for a while. The longer the computation
-        took, the longer the figures are kept. None if the database is unavailable."""
-        team, days = asked
+    async def _make(self, team: str, period: str, wanted: tuple[str, ...]) -> bool:
+        """Compute the parts that are not good any more, all from the same rows, and keep them for a while. Parts that
+        took longer to compute are kept longer. Returns False if the database is unavailable."""
         try:
             async with self._turn:
-                began = self._clock.monotonic()
-                figures = await asyncio.to_thread(self._read, team, days)
-                figures["feedback"] = await self._feedback.quality(team)
-                ended = self._clock.monotonic()
+                missing = [part for part in wanted if self._kept(team, period, [part]) is None]
+                made = await asyncio.to_thread(self._read, team, period, [part for part in missing if part != FEEDBACK])
+                if FEEDBACK in missing:
+                    began = self._clock.monotonic()
+                    quality = await self._feedback.quality(team)
+                    made[FEEDBACK] = self._rested({"feedback": quality}, period, began)
         except SQLAlchemyError as error:
             log.warning("the dashboard's figures cannot be read: %s", error)
-            return None
+            return False
         finally:
-            del self._making[asked]
-        rest_s = min(KEEP_FACTOR * (ended - began), LONGEST_REST_S)
-        figures["refresh_s"] = max(REFRESH_S, math.ceil(rest_s))
-        self._made[asked] = _Made(figures, ended + rest_s)
-        self._made.move_to_end(asked)
-        if len(self._made) > _KEPT:
+            del self._making[team, period, wanted]
+        for part, values in made.items():
+            self._made[team, period, part] = values
+            self._made.move_to_end((team, period, part))
+        while len(self._made) > _KEPT:
             self._made.popitem(last=False)
         self.computed += 1
-        return figures
+        return True
 
-    def _read(self, team: str, days: int) -> dict[str, Any]:
-        now = self._clock.time()
-        since = (now // _DAY_S - days + 1) * _DAY_S
-        policy, _ = self._policies.current.find(team)
-        groupings = [(by,) for by in GROUPINGS] + ([("hour",)] if days <= HOURLY_DAYS else [])
-        single = queries.raw(team, since, now)
+    def _read(self, team: str, text: str, missing: Sequence[str]) -> dict[str, _Made]:
+        readers: Mapping[str, Read] = ALL_TEAMS if team == ALL else PARTS
+        found: dict[str, _Made] = {}
         with snapshot(self._database) as connection:
-            reports = read_usage(connection, groupings, team=team, since=since, until=now, prices=self._prices)
-            cells = mix.cells(connection, team, since, now)
-            figures = {
-                **_usage(reports),
-                "team": team,
-                "mode": policy.mode,
-                "at": iso(now),
-                "since": iso(since),
-                "days": days,
-                "budgets": budgets.of(connection, team, policy, now),
-                "savings": self._savings(connection, team, policy, since, now),
-                "tiers": mix.tiers(cells),
-                "difficulty": mix.difficulty(cells),
-                "cache": mix.cache(cells),
-                "wrong_hits": _wrong_hits(connection, team, since, now),
-                "latency": queries.latency(connection, single),
-                "dearest": queries.dearest(connection, single, DEAREST),
-                "alerts": queries.latest_alerts(connection, team, ALERTS),
-            }
-            figures["key_names"] = queries.key_names(connection, _keys(figures))
-        return figures
+            period = parse_period(text, self._clock.time())
+            scope = Scope(team, period, self._policies.current, self._prices, self._backends())
+            for part in missing:
+                began = self._clock.monotonic()
+                values = readers[part](connection, scope)
+                if ids := _keys(values):
+                    values["key_names"] = queries.key_names(connection, ids)
+                found[part] = self._rested(values, text, began)
+        return found
 
-    def _savings(self, connection: Connection, team: str, policy: Policy, since: float, until: float) -> dict[str, Any]:
-        """The savings of a team, with the same figures as in `usage --savings`."""
-        reference = savings.reference_of(policy, self._backends(), self._prices)
-        price = None if reference is None else self._prices.price(reference)
-        against = None if reference is None or price is None else (reference, price)
-        return savings.as_object(savings.statements(connection, {team: against}, since=since, until=until))
+    def _rested(self, values: dict[str, Any], text: str, began: float) -> _Made:
+        ended = self._clock.monotonic()
+        rest_s = min(KEEP_FACTOR * (ended - began), LONGEST_REST_S)
+        return _Made(values, parse_period(text, self._clock.time()), rest_s, ended + rest_s)
 
 
-def _wrong_hits(connection: Connection, team: str, since: float, until: float) -> dict[str, Any] | None:
-    """The rate of wrong semantic cache hits, measured on the team's own look-ups; None if the team had no semantic
-    look-up."""
-    counts = counters.read(connection, team=team, since=since, until=until).get(team)
-    return None if counts is None else counts.as_object()
-
-
-def _keys(figures: dict[str, Any]) -> set[str]:
-    """The ids of all keys that the figures contain."""
+def _keys(values: Mapping[str, Any]) -> set[str]:
+    """The ids of all keys in a part."""
     subjects = {
-        one["subject"] for budget in figures["budgets"] for one in budget["standings"] if budget["per"] == "key"
+        one["subject"] for budget in values.get("budgets", ()) for one in budget["standings"] if budget["per"] == "key"
     }
-    return subjects | {row["key"] for row in figures["by"]["key"]} | {row["key"] for row in figures["dearest"]}
-
-
-def _usage(reports: Sequence[Report]) -> dict[str, Any]:
-    """The usage report in the page's form: the rows of each report in `reports` are under `by` and its grouping. Totals
-    are equal in all reports."""
-    written = [as_object(report) for report in reports]
-    return {
-        "currency": written[0]["currency"],
-        "total": written[0]["total"],
-        "simulated": written[0]["simulated"],
-        "by": {report.by[0]: one["rows"] for report, one in zip(reports, written, strict=True)},
-    }
+    rows = [*values.get("by", {}).get("key", ()), *values.get("dearest", ())]
+    return subjects | {row["key"] for row in rows}

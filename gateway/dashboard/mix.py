@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Connection, Integer, and_, case, cast, fun
 from gateway.domain.backend import RANK
 from gateway.ledger.reports.dimensions import CACHE
 from gateway.ledger.reports.formats import dollars
-from gateway.ledger.store.entries import IDLE, entries, within
+from gateway.ledger.store.entries import IDLE, of, within
 from gateway.ledger.store.sums import pico_sum, whole
 
 _ANSWERS = ("ok", "interrupted")
@@ -45,17 +45,18 @@ class Cell:
 def cells(connection: Connection, team: str, since: float, until: float) -> list[Cell]:
     """The team's ledger entries in `[since, until)` (Unix seconds), grouped into cells. Simulated entries are
     excluded."""
-    c: Any = entries.c
+    table = of(connection)
+    c: Any = table.c
     tier = case((c.kind == IDLE, IDLE), (c.attempt == 0, CACHE), else_=c.tier)
-    by = (tier, case((c.attempt == 0, c.cache), else_=""), c.kind, c.outcome, _tenths(connection))
+    by = (tier, case((c.attempt == 0, c.cache), else_=""), c.kind, c.outcome, _tenths(connection, c))
     inputs = c.input_tokens + c.cached_tokens + c.cache_write_5m_tokens + c.cache_write_1h_tokens
     others = c.audio_input_tokens + c.image_input_tokens + c.audio_tokens + c.image_tokens
     bought = and_(c.attempt > 0, inputs + others + c.output_tokens + c.reasoning_tokens > 0)
     labelled = [column.label(f"g{place}") for place, column in enumerate(by)]
     found = connection.execute(
-        select(*labelled, func.sum(c.attempts), _sum(and_(bought, c.cost_pico.is_(None))), _sum(c.saved_pico.is_(None)))
-        .add_columns(*pico_sum(c.cost_pico), *pico_sum(c.saved_pico))
-        .where(c.simulated.is_(False), *within(since, until, team))
+        select(*labelled, func.sum(c.attempts), _sum(c, and_(bought, c.cost_pico.is_(None))))
+        .add_columns(_sum(c, c.saved_pico.is_(None)), *pico_sum(c.cost_pico), *pico_sum(c.saved_pico))
+        .where(c.simulated.is_(False), *within(since, until, team, table))
         .group_by(*(column.name for column in labelled))
     ).all()
     return [_cell(*row) for row in found]
@@ -66,14 +67,14 @@ def _cell(tier: str, cache: str, kind: str, outcome: str, tenths: int | None, *s
     return Cell(tier, cache, kind, outcome, tenths, attempts, unpriced, unknown, whole(*sums[3:5]), whole(*sums[5:]))
 
 
-def _tenths(connection: Connection) -> ColumnElement[int]:
-    rounded = entries.c.difficulty * STEPS + 0.5
+def _tenths(connection: Connection, c: Any) -> ColumnElement[int]:
+    rounded = c.difficulty * STEPS + 0.5
     # SQLite may lack FLOOR, PostgreSQL's CAST rounds.
     return cast(rounded if connection.dialect.name == "sqlite" else func.floor(rounded), Integer)
 
 
-def _sum(condition: ColumnElement[bool]) -> ColumnElement[Any]:
-    return func.sum(case((condition, entries.c.attempts), else_=0))
+def _sum(c: Any, condition: ColumnElement[bool]) -> ColumnElement[Any]:
+    return func.sum(case((condition, c.attempts), else_=0))
 
 
 def tiers(found: list[Cell]) -> list[dict[str, Any]]:

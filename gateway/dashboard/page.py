@@ -6,21 +6,20 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import orjson
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from gateway.dashboard.data import MOST_DAYS, Figures, Prices
+from gateway.dashboard.data import Figures
+from gateway.dashboard.parts import Prices
+from gateway.dashboard.views import Flight, Health, Needs, Views
 from gateway.domain.backend import Backend
 from gateway.domain.protocols import Clock
-from gateway.domain.tenant import Tenant
-from gateway.errors import BadRequest, Forbidden
 from gateway.learning.feedback import Feedback
 from gateway.policy.load import Policies
 from gateway.state.sql.database import Database
@@ -40,12 +39,6 @@ SECURITY = {
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
 }
-DAYS = "30"
-
-Endpoint = Callable[[Request, Tenant], Awaitable[Response]]
-Guard = Callable[[Endpoint], Callable[[Request], Awaitable[Response]]]
-"""A function that wraps an endpoint. The wrapped endpoint requires a key with the right scope and turns a GatewayError
-into a response."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,23 +54,27 @@ class Dashboard:
     def __init__(
         self,
         *,
-        guard: Guard,
+        needs: Needs,
         database: Database,
         policies: Policies,
         prices: Prices,
         backends: Callable[[], Sequence[Backend]],
         feedback: Feedback,
+        flight: Flight,
+        health: Health,
         clock: Clock = time,
     ) -> None:
         self._figures = Figures(
             database=database, policies=policies, prices=prices, backends=backends, feedback=feedback, clock=clock
         )
+        self._views = Views(
+            needs=needs, database=database, figures=self._figures, flight=flight, health=health, clock=clock
+        )
         self._files: dict[str, _File] = {}
-        self._served = 0
         self.routes = [
             Route("/dashboard", self.page),
             Route("/dashboard/static/{path:path}", self.static),
-            Route("/dashboard/data", guard(self.data)),
+            *self._views.routes,
         ]
 
     async def open(self) -> None:
@@ -103,35 +100,8 @@ class Dashboard:
             return Response(status_code=304, headers=headers)
         return Response(file.body, headers=headers, media_type=file.media_type)
 
-    async def data(self, request: Request, tenant: Tenant) -> Response:
-        """The data of the page. Query parameters: `days=1..366` (default 30), and `team=` with an admin's key."""
-        admin = "admin" in tenant.key.scopes
-        team = request.query_params.get("team", tenant.team)
-        if team != tenant.team and not admin:
-            raise Forbidden(
-                f"This key sees team {tenant.team} only; another team's figures need a key with the scope admin."
-            )
-        figures = await self._figures.of(team, _days(request.query_params.get("days", DAYS)))
-        viewer = {
-            "team": tenant.team,
-            "scopes": sorted(tenant.key.scopes),
-            "teams": await self._figures.teams() if admin else [tenant.team],
-        }
-        self._served += 1
-        return Response(
-            orjson.dumps({**figures, "viewer": viewer}),
-            headers={"cache-control": "no-store", "x-content-type-options": "nosniff"},
-            media_type="application/json",
-        )
-
     def stats(self) -> dict[str, int | float | str]:
-        return {"served": self._served, "computed": self._figures.computed}
-
-
-def _days(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 4 and 1 <= int(text) <= MOST_DAYS):
-        raise BadRequest(f"days must be a whole number from 1 to {MOST_DAYS}.", param="days")
-    return int(text)
+        return {"served": self._views.served, "computed": self._figures.computed}
 
 
 def _read(folder: Path) -> dict[str, _File]:

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import orjson
-from sqlalchemy import ColumnElement, Connection, Float, Integer, Row, and_, cast, func, select
+from sqlalchemy import ColumnElement, Connection, Float, Integer, Row, and_, case, cast, func, or_, select
 
 from gateway.alerts.delivery import deliveries
 from gateway.domain.money.windows import iso
 from gateway.ledger.reports.formats import dollars
-from gateway.ledger.store.entries import CHECK
-from gateway.state.sql.tables import keys, ledger
+from gateway.ledger.store.entries import CHECK, IDLE, of, within
+from gateway.ledger.store.sums import pico_sum, whole
+from gateway.state.sql.tables import alerts, keys, ledger
 
 _LETTERS = 200
 """Number of rows that are read to find the latest alerts. One alert has a row of its own and a row per receiver."""
+OPEN_DAYS = 30
+"""An alert that nobody acknowledged counts as open for this many days."""
+_DAY_S = 86400
 _superseded = select(ledger.c.supersedes).where(ledger.c.supersedes != "")
 
 
@@ -90,6 +94,29 @@ def dearest(connection: Connection, which: ColumnElement[bool], count: int) -> l
     return [_request(id, [row for row in rows if row.request_id == id]) for id in ids]
 
 
+def beside_savings(connection: Connection, since: float, until: float, team: str | None) -> dict[str, tuple[int, int]]:
+    """Team → (pico-dollars that answers from the cache saved, idle cost of machines), for entries that began in
+    `[since, until)` (Unix seconds)."""
+    table = of(connection)
+    c = table.c
+    which = and_(c.simulated.is_(False), *within(since, until, team, table), or_(c.attempt == 0, c.kind == IDLE))
+    idle = case((c.kind == IDLE, c.cost_pico))
+    query = select(c.team, *pico_sum(c.saved_pico), *pico_sum(idle)).where(which).group_by(c.team)
+    return {row[0]: (whole(*row[1:3]), whole(*row[3:5])) for row in connection.execute(query)}
+
+
+def requests(connection: Connection, team: str, ids: Sequence[str]) -> list[dict[str, Any]]:
+    """The requests of `team` with these ids, in the order of `ids`. Ids of other teams are left out."""
+    c = ledger.c
+    # Without the team in SQL, the index on request_id is used, and not the larger part of the index on teams.
+    which = and_(c.request_id.in_(ids), c.id.not_in(_superseded))
+    found: dict[str, list[Row[Any]]] = {}
+    for row in connection.execute(select(ledger).where(which).order_by(c.attempt)):
+        if row.team == team:
+            found.setdefault(row.request_id, []).append(row)
+    return [_request(id, found[id]) for id in ids if id in found]
+
+
 def _request(id: str, rows: list[Row[Any]]) -> dict[str, Any]:
     own = [row for row in rows if row.kind != CHECK] or rows
     first, last = own[0], own[-1]
@@ -107,6 +134,16 @@ def _request(id: str, rows: list[Row[Any]]) -> dict[str, Any]:
         "output_tokens": sum(_output(row) for row in rows),
         "duration_ms": round((max(ends) - first.at) * 1000) if ends else None,
         "outcome": last.outcome,
+        "error": last.error,
+        "cache": last.cache,
+        "saved_usd": None if last.saved_pico is None else dollars(last.saved_pico),
+        "unpriced": all(row.cost_pico is None for row in rows),
+        "escalated": any(row.outcome == "escalated" for row in own),
+        "trimmed_tokens": max(row.trimmed_tokens for row in own),
+        "session": first.session,
+        "end_user": first.end_user,
+        "agent": first.agent,
+        "simulated": first.simulated,
         "attempts": [_attempt(row) for row in rows],
     }
 
@@ -156,6 +193,7 @@ def _alert(sent: deliveries.DeliveryResult) -> dict[str, Any]:
     if sent.acknowledged_at is not None:
         acknowledged = {"at": iso(sent.acknowledged_at), "by": sent.acknowledged_by}
     return {
+        "id": sent.payload["id"],
         "at": iso(sent.created_at),
         "text": sent.payload["text"],
         "kind": sent.kind,
@@ -174,6 +212,14 @@ def _receiver(sent: deliveries.DeliveryResult) -> dict[str, Any]:
         "tries": sent.tries,
         "error": sent.last_error,
     }
+
+
+def open_alerts(connection: Connection, now: float) -> dict[str, int]:
+    """Team → number of alerts of the last `OPEN_DAYS` days that were not acknowledged."""
+    c = alerts.c
+    waiting = and_(c.target == "", c.acknowledged_at.is_(None), c.created_at >= now - OPEN_DAYS * _DAY_S)
+    found = connection.execute(select(c.team, func.count()).where(waiting).group_by(c.team))
+    return {team: int(count) for team, count in found}
 
 
 def key_names(connection: Connection, ids: Iterable[str]) -> dict[str, str]:

@@ -15,11 +15,10 @@ __all__ = ["Plain", "StreamReader", "Translator"]
 
 
 class StreamReader(Protocol):
-    """Reads one streamed answer. Takes the bytes from the backend and returns the bytes for the client.
+    """Reads one streamed answer: bytes from the backend in, bytes for the client out.
 
-    Call `feed` with each piece of the answer and send the result to the client. Stop when `ended` is true or the
-    backend closes the connection. Then always call `eof`. If the backend fails, an exception is raised after everything
-    before the failure has been returned.
+    Call `feed` with each piece until `ended` is true or the backend closes. Then always call `eof`. A failure is raised
+    after everything before it was returned.
     """
 
     @property
@@ -52,8 +51,7 @@ class StreamReader(Protocol):
 
     @property
     def silent(self) -> int:
-        """Number of the events counted by `chunks` that have no content, such as the event with the role and the event
-        with the finish reason."""
+        """Number of events in `chunks` without content, such as those with role or finish reason."""
         ...
 
     @property
@@ -72,11 +70,8 @@ class StreamReader(Protocol):
         ...
 
     def cut(self, delivered: Usage) -> bytes | None:
-        """The events that end the answer at this point as if its length limit was reached. The caller sends these
-        events last. `delivered`: the usage of the delivered part. None if the dialect has no such end.
-
-        Data that is passed to `feed` later is counted, but not sent.
-        """
+        """The events that end the answer here as if its length limit was reached. None if the dialect has no such end.
+        The caller sends them last. `delivered`: usage of the delivered part. Later data is only counted."""
         ...
 
     def completion(self) -> bytes | None:
@@ -109,12 +104,9 @@ class Translator(Protocol):
         logprobs: bool = False,
         max_output_tokens: int | None = None,
     ) -> bytes:
-        """The request body for the backend. `plan`: the turns to remove or shorten. `logprobs`: whether the body asks
-        for log-probabilities (only for requests that are not streamed). `max_output_tokens`: output limit that the
-        gateway sets.
-
-        Raises BadRequest, with the name of the field, if the backend's dialect cannot express the request.
-        """
+        """The request body for the backend. `plan`: turns to remove or shorten. `logprobs`: whether to ask for
+        log-probabilities; not for streams. `max_output_tokens`: the gateway's output limit. Raises BadRequest with a
+        field that the dialect cannot express."""
         ...
 
     def headers(self, request: CompletionRequest) -> list[tuple[bytes, bytes]]:

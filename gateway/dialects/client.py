@@ -19,8 +19,7 @@ class ClientDialect(Protocol):
     def parse(
         self, body: bytes, request_id: str, controls: Controls, headers: Mapping[bytes, bytes], /
     ) -> CompletionRequest:
-        """Parse a request. Raises BadRequest, with the name of the field that caused the error, if the gateway cannot
-        process the request."""
+        """Parse a request. Raises BadRequest with the wrong field if the gateway cannot process it."""
         ...
 
     def status(self, error: GatewayError, /) -> int:
@@ -81,7 +80,7 @@ class VisibleModel:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A route whose answer follows from the models that the caller's key may use, such as a list of models."""
+    """A route whose answer follows from the caller's models, such as a list of models."""
 
     method: str
     path: str

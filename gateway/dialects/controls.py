@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import cast
 
 from gateway.domain.backend import RANK
@@ -14,11 +15,13 @@ from gateway.errors import BadRequest, Forbidden
 
 MAX_TAGS = 16
 MAX_DEADLINE_S = 86400.0
+MAX_HOPS = 8
 
 _PREFIX = b"x-thriftgate-"
 _TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,63}")
 _VALUE = re.compile(r"[ -~]{1,128}")
 _SESSION = re.compile(r"[!-~]{1,256}")
+_USD = re.compile(r"\d{1,9}(?:\.\d{1,12})?")
 _NONE = Controls()
 
 
@@ -39,6 +42,8 @@ def parse_controls(headers: Mapping[bytes, bytes]) -> Controls:
         tags=_tags(found.get(b"tags", "")),
         session=_session(found.get(b"session", "")),
         untouched=_one_of(found, b"context", ("untouched",)) == "untouched",
+        hops=_hops(found.get(b"hops", "")),
+        max_usd=_max_usd(found[b"max-usd"]) if b"max-usd" in found else None,
         priority="batch" if _one_of(found, b"priority", ("batch", "interactive")) == "batch" else "",
     )
 
@@ -99,6 +104,19 @@ def _tags(text: str) -> dict[str, str]:
     if len(pairs) > MAX_TAGS or not valid:
         raise _refuse("tags", f"at most {MAX_TAGS} pairs such as team=search,feature=answers")
     return tags
+
+
+def _hops(text: str) -> tuple[str, ...]:
+    hops = _list(text)
+    if len(hops) > MAX_HOPS or not all(map(_TAG.fullmatch, hops)):
+        raise _refuse("hops", f"at most {MAX_HOPS} ids of gateways")
+    return tuple(hops)
+
+
+def _max_usd(text: str) -> Decimal:
+    if not _USD.fullmatch(text):
+        raise _refuse("max-usd", "US dollars, such as 0.05")
+    return Decimal(text)
 
 
 def _session(text: str) -> str:

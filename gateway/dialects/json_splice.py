@@ -92,12 +92,8 @@ def elements(raw: bytes, start: int) -> Iterator[Span]:
 
 
 def find(raw: bytes, key: str) -> list[Span]:
-    """The spans of the values of the top-level key `key`. There are several spans if the key is duplicated. `key` may
-    contain only lower-case letters and `_`, and must be in the parsed object.
-
-    If the quoted key occurs only once in `raw`, and `raw` has no escape sequence that could spell one of its letters,
-    this occurrence must be the top-level key. The rest of `raw` is then not scanned.
-    """
+    """The spans of the values of the top-level key `key`; several if it is duplicated. `key` must be in the parsed
+    object, and may contain only lower-case letters and `_`."""
     quoted, escapes = _spellings(key)
     at = raw.rfind(quoted)  # `rfind` is several times as fast as `find` if the text has more than one character
     if at >= 0 and raw.find(quoted, 0, at + len(quoted) - 1) < 0 and not _escaped(raw, escapes):
@@ -108,8 +104,7 @@ def find(raw: bytes, key: str) -> list[Span]:
 
 @cache
 def _spellings(key: str) -> tuple[bytes, tuple[bytes, ...]]:
-    """The quoted key, and the beginnings of the escape sequences that could spell one of its letters. Example:
-    `\\u006`, the beginning of `\\u006d` for the letter m."""
+    r"""The quoted key, and beginnings of escape sequences for its letters. Example: `\u006`, for the letter m."""
     return b'"%s"' % key.encode(), tuple({(b"\\u%04x" % ord(letter))[:5] for letter in key})
 
 
@@ -135,12 +130,8 @@ def replace(raw: bytes, changes: Iterable[tuple[Span, bytes]]) -> bytes:
 
 
 def splice(raw: bytes, body: Mapping[str, object], changes: Mapping[str, bytes], scan: BodyScan | None = None) -> bytes:
-    """Set top-level keys of `raw` to the JSON in `changes`. `body`: the parsed `raw`, which must not be empty. `scan`:
-    the scan of `raw`; None if `raw` was not scanned.
-
-    Missing keys are added at the front. If a key occurs several times, all its values are replaced, so that all parsers
-    read the same value.
-    """
+    """Set top-level keys of `raw` to the JSON in `changes`. `body`: the parsed `raw`, not empty. `scan`: the scan of
+    `raw`, or None. All values of a duplicate key are replaced, so that all parsers agree."""
     if scan is not None and scan.models == 1 and not scan.escaped_letter and changes.keys() == {"model"} <= body.keys():
         at = _skip(raw, raw.index(b":", raw.index(MODEL) + len(MODEL)) + 1)
         return b"%b%b%b" % (raw[:at], changes["model"], raw[value_end(raw, at) :])

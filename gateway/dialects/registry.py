@@ -57,14 +57,9 @@ def translators(
     strict: bool = False,
     leaves_out: frozenset[str] = frozenset(),
 ) -> tuple[Translator, ...]:
-    """The translators from `client` to a backend, best translator first. Empty if there is no translator. `spoken`: the
-    dialects of the backend, as a hashable collection.
-
-    `thinks`: the backend accepts a reasoning effort; if not, the field is dropped. `limits`: those names in `LIMITS`
-    that the backend knows; when the gateway lowers the limit of a request, it sends all of these fields. `strict`: the
-    backend rejects fields of messages and tools that only Anthropic's API has. `leaves_out`: names of fields of chat
-    requests that the backend rejects.
-    """
+    """The translators from `client` to a backend, best first; may be empty. `spoken`: the backend's dialects, hashable.
+    `thinks`: whether it accepts a reasoning effort. `limits`: limit fields that it knows. `strict`: whether it rejects
+    Anthropic's fields of messages and tools. `leaves_out`: other fields that it rejects."""
     wires = _table(thinks, limits, strict, leaves_out)
     order = (client, *(dialect for dialect in _ORDER if dialect != client))
     return tuple(wires[client, dialect] for dialect in order if dialect in spoken and (client, dialect) in wires)

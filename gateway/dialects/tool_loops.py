@@ -21,8 +21,8 @@ _ENDS = 2000
 
 
 class Repetition(NamedTuple):
-    """A repetition at the end of a conversation. `rounds`: number of rounds with the same calls and the same errors.
-    `tool`: name of one of the called tools."""
+    """A repetition at the end of a conversation. `rounds`: number of rounds with equal calls and errors. `tool`: one of
+    the called tools."""
 
     rounds: int
     tool: str
@@ -38,12 +38,8 @@ class _Round(NamedTuple):
 
 
 def repetition(request: CompletionRequest, most: int) -> Repetition | None:
-    """The repetition at the end of the conversation: how often its last round (tool calls with their results) occurs in
-    a row. At most `most` rounds are counted. None if the conversation does not end with a failed call.
-
-    Nothing is stored between requests, because an agent sends its whole conversation with each request. Therefore every
-    worker counts the same number.
-    """
+    """How often the conversation's last round occurs in a row. A round is tool calls with their results. `most`:
+    maximum number of rounds to count. None if the conversation does not end with a failed call."""
     rounds = _rounds(request)
     last = next(rounds, None)
     if last is None or not last.failed:
@@ -116,8 +112,8 @@ def _results(item: Mapping[str, Any]) -> Iterator[tuple[bytes, bool]]:
 
 
 def _result(content: Any, *, failed: Any) -> tuple[bytes, bool]:
-    """The text of a result, and whether the call failed. `failed`: whether the client marked the result as failed;
-    None: the client did not mark it, so words that mean an error decide."""
+    """The text of a result, and whether the call failed. `failed`: the client's own mark; None: words that mean an
+    error decide."""
     text = content if isinstance(content, str) else orjson.dumps(content).decode()
     known = failed if isinstance(failed, bool) else _ERROR.search(text[:_ENDS] + text[-_ENDS:]) is not None
     return text.encode("utf-8", "surrogatepass"), known

@@ -39,8 +39,7 @@ class Writer(Protocol):
         ...
 
     def whole(self) -> bytes | None:
-        """The plain body of the whole answer, if the last event of the dialect contains the whole answer. Otherwise
-        None. Called after `end`."""
+        """The plain body, if the dialect's last event contains the whole answer; else None. Call it after `end`."""
         ...
 
 
@@ -53,10 +52,8 @@ class Translation(Protocol):
     """Name of a chat field → name of the client's field, for error messages."""
 
     def chat(self, request: CompletionRequest, plan: ContextPlan | None) -> dict[str, Any]:
-        """The whole chat body, without stream options. `plan`: the turns to remove or shorten, named by their `index`.
-
-        Raises BadRequest, with the name of the client's field, for content that chat cannot express.
-        """
+        """The whole chat body, without stream options. `plan`: turns to remove or shorten, by their `index`. Raises
+        BadRequest with a client's field that chat cannot express."""
         ...
 
     def plain(self, request: CompletionRequest, completion: dict[str, Any], usage: Usage | None) -> bytes:
@@ -229,8 +226,7 @@ class Translated:
         return written
 
     def eof(self) -> None:
-        """End the stream. The last events are written here, because before the end of the stream it is not certain that
-        the answer is complete."""
+        """End the stream, and write the last events. Earlier, it is not certain that the answer is complete."""
         if self._failure:
             raise self._failure
         self._inner.eof()

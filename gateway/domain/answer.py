@@ -22,9 +22,8 @@ chunks have several tokens."""
 
 
 def delivered_tokens(chunks: int, characters: Callable[[], int], count: Callable[[int], int]) -> int:
-    """The number of output tokens of an answer whose backend reported no usage. `chunks`: number of stream events with
-    content. Most backends send one token per chunk. If the chunks have too many characters for that, `count` estimates
-    the tokens from the number of delivered characters."""
+    """The number of output tokens of an answer without reported usage. `chunks`: stream events with content, usually
+    one token each. `count`: estimates the tokens of longer chunks from the number of characters."""
     try:
         character_count = characters()
         return chunks if character_count <= chunks * MOST_PER_CHUNK else count(character_count)
@@ -34,9 +33,8 @@ def delivered_tokens(chunks: int, characters: Callable[[], int], count: Callable
 
 
 def delivered_at_most(answer: Answer, attempt: Attempt) -> int:
-    """An upper estimate of the output tokens that an answer in progress has delivered so far. It is the larger of two
-    numbers: the number of chunks, and a quarter of the number of characters (most texts have at least four characters
-    per token)."""
+    """An upper estimate of the output tokens that an answer in progress has delivered. It is the number of chunks, or a
+    quarter of the characters if that is larger."""
     try:
         return max(attempt.chunks, -(-answer.delivered_characters() // _CHARACTERS_PER_TOKEN))
     except Exception:  # text that cannot be read must not prevent the hold from being extended
@@ -57,12 +55,11 @@ async def pieces(pipe_to: Callable[[Sink], Awaitable[bool]]) -> AsyncIterator[by
 
 
 class Answer(Protocol):
-    """An answer in the client's dialect. Iterating over it yields everything except the terminating event. `ending` is
-    the terminating event (for example `data: [DONE]`); it is known when the iteration has stopped. If the answer is not
-    a stream, the iteration yields nothing, and `ending` is the whole body.
+    """An answer in the client's dialect. Iterating yields all but the terminating event. `ending`: this event, or the
+    whole body of a plain answer; known after the iteration.
 
-    Because `ending` is separate, the cost can be booked before the client gets the end of the answer. If the backend's
-    stream breaks, the iteration raises a `GatewayError`.
+    The cost can be booked before `ending` is sent. If the backend's stream breaks, the iteration raises a
+    `GatewayError`.
     """
 
     stream: bool
@@ -96,8 +93,8 @@ class Answer(Protocol):
     def __aiter__(self) -> AsyncIterator[bytes]: ...
 
     async def pipe_to(self, take: Sink) -> bool:
-        """Pass each piece to `take` as it arrives, without a task switch. `attempt.chunks` counts the piece before
-        `take` is called. Returns True if `take` wants no more pieces now, False at the end of the answer."""
+        """Pass each piece to `take` as it arrives. `attempt.chunks` counts the piece before. Returns True if `take`
+        wants no more pieces now, False at the end."""
         ...
 
     def completion(self) -> bytes | None:
@@ -120,10 +117,8 @@ class Answer(Protocol):
         ...
 
     async def cut(self, delivered: Usage) -> bool:
-        """End the answer here as if it had reached its length limit: disconnect from the backend at once, and set
-        `ending` to what the client still needs. `delivered`: the usage of the part that was delivered. Until the
-        backend notices the disconnection, it generates further tokens; they are added to the attempt on the record.
-        Returns False if this kind of answer cannot be ended early."""
+        """Disconnect from the backend and end the answer as if at its length limit. `ending` is set to what the client
+        still needs. `delivered`: usage of the delivered part. Returns False if this answer cannot be ended early."""
         ...
 
     async def aclose(self) -> None:

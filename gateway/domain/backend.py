@@ -42,9 +42,15 @@ class TierEntry(Section):
     """The prices of one service tier, in USD per 1M tokens."""
 
     input: TokenUsd = Field(description="USD per 1M input tokens at this tier.")
-    cached_input: TokenUsd | None = Field(None, description="Likewise, read from the provider's cache.")
-    cache_write_5m: TokenUsd | None = Field(None, description="Likewise, written to a 5-minute cache.")
-    cache_write_1h: TokenUsd | None = Field(None, description="Likewise, written to a 1-hour cache.")
+    cached_input: TokenUsd | None = Field(
+        None, description="USD per 1M input tokens read from the provider's cache at this tier."
+    )
+    cache_write_5m: TokenUsd | None = Field(
+        None, description="USD per 1M tokens written to a 5-minute cache at this tier."
+    )
+    cache_write_1h: TokenUsd | None = Field(
+        None, description="USD per 1M tokens written to a 1-hour cache at this tier."
+    )
     output: TokenUsd = Field(description="USD per 1M output tokens at this tier.")
     reasoning: TokenUsd | None = Field(None, description="USD per 1M reasoning tokens at this tier.")
 
@@ -61,16 +67,18 @@ class PriceEntry(Section):
     reasoning: TokenUsd | None = Field(None, description="USD per 1M reasoning tokens.")
     service_tiers: dict[TierKey, Factor | TierEntry] = Field(
         default_factory=dict,
-        description="Per service tier (priority, flex, fast, us): a factor on these prices, or the tier's own.",
+        description="Service tier (priority, flex, fast, us) → a factor on these prices, or the prices of the tier.",
     )
-    machine_hour_usd: Usd | None = Field(None, description="USD per hour of the machine it runs on.")
+    machine_hour_usd: Usd | None = Field(None, description="USD per hour of the machine on which the model runs.")
     tokens_per_second: float | None = Field(
-        None, gt=0, description="Throughput that a machine's price is divided by, until its own has been measured."
+        None,
+        gt=0,
+        description="Assumed throughput, by which the machine's price is divided until the throughput is measured.",
     )
     billing: Billing | Literal["busy"] = Field(
         "on_demand",
-        description="Which hours the machine costs: on_demand, spot or reserved; busy: only the time in which it "
-        "answers, as a machine on one's own desk.",
+        description="Hours of the machine that are charged. on_demand: those in which the gateway runs; spot: those in "
+        "which the machine answers; reserved: all; busy: only the time in which it answers.",
     )
 
     @model_validator(mode="after")
@@ -87,32 +95,34 @@ class PriceEntry(Section):
 class Backend(Section):
     """One entry of `backends:` in gateway.yaml."""
 
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/-]*$", description="How policies and figures call it.")
-    kind: Kind = Field(description="The dialect it speaks, or how it is reached.")
-    base_url: str = Field("", description="For example http://127.0.0.1:9001/v1.")
-    api_key: SecretStr | None = Field(None, description="env:NAME or file:PATH; resolved at start.")
+    name: str = Field(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/-]*$", description="Name of the backend in policies, requests and reports."
+    )
+    kind: Kind = Field(description="Vendor, cloud or API of the backend.")
+    base_url: str = Field("", description="Address of the API, such as http://127.0.0.1:9001/v1.")
+    api_key: SecretStr | None = Field(None, description="API key, as env:NAME or file:PATH. It is read at the start.")
     bearer_token: str | None = Field(
         None,
         pattern="^(env|file):.+",
         description="Azure: a bearer token (Entra ID) instead of api_key; env:NAME, or file:PATH, which is read again "
         "when it changes.",
     )
-    model: str = Field(description="The model's name there.")
+    model: str = Field(description="Name of the model at the provider or server.")
     model_group: str = Field(
         "",
         pattern=r"^([A-Za-z0-9][A-Za-z0-9._:/-]*)?$",
-        description="A common name for backends that serve the same model; the cheapest that can serve is called.",
+        description="Common name of backends with the same model. The cheapest of them that can serve is called.",
     )
     deployment: str | None = Field(
-        None, min_length=1, description="Azure: the deployment's name, where it is not the model's."
+        None, min_length=1, description="Azure: name of the deployment, if it differs from the name of the model."
     )
     api_version: str | None = Field(
         None,
         pattern=r"^[A-Za-z0-9-]+$",
-        description="Azure: such as 2024-10-21, for the addresses /openai/deployments/…; null: /openai/v1/….",
+        description="Azure: version of the API, such as 2024-10-21, for /openai/deployments/…; null: /openai/v1/….",
     )
     aws_profile: str | None = Field(
-        None, min_length=1, description="Bedrock: the profile of AWS's shared files whose keys it uses."
+        None, min_length=1, description="Bedrock: profile in AWS's shared files whose credentials are used."
     )
     project: str | None = Field(None, pattern=r"^[a-z0-9:.-]+$", description="Vertex AI: the id of the project.")
     google_credentials: str | None = Field(
@@ -123,53 +133,59 @@ class Backend(Section):
     )
     strength: Strength | None = Field(
         None,
-        description="small or large: the selector that a local backend belongs to. A hosted one belongs to hosted, "
-        "whatever its strength, and so does one whose strength is not given.",
+        description="small or large: the tier of a local backend. A backend that is hosted, or has no strength, is in "
+        "the tier hosted.",
     )
-    tier: TierName = Field("hosted", description="small, large or hosted.")
-    window_tokens: int | None = Field(None, gt=0, description="Context window; optional when the catalogue knows it.")
-    max_output_tokens: int | None = Field(None, gt=0, description="Most tokens of one answer.")
-    capabilities: frozenset[Capability] = Field(frozenset(), description="What it can do beyond text.")
-    price: PriceEntry | None = Field(None, description="Null: from the catalogue; unknown stays unknown.")
+    tier: TierName = Field("hosted", description="Former key; use strength and location.")
+    window_tokens: int | None = Field(
+        None, gt=0, description="Context window in tokens. Null: from the packaged price list, else unknown."
+    )
+    max_output_tokens: int | None = Field(None, gt=0, description="Maximum tokens of one answer.")
+    capabilities: frozenset[Capability] = Field(frozenset(), description="Capabilities of the model beyond text.")
+    price: PriceEntry | None = Field(None, description="Prices. Null: from the packaged price list, else unknown.")
     dialects: tuple[BackendDialectName, ...] = Field(
-        (), description="The dialects that it speaks; empty: its kind's, as far as the server turns out to know them."
+        (), description="Dialects of the backend's API. Empty: those of its kind that its server accepts."
     )
     location: Location | None = Field(
         None,
-        description="Whose machines it runs on: local (the operator's own) or hosted, to which no prompt goes under "
-        "`data.hosted: forbidden`. Null: local at a private address, hosted at a public one or a name; a known "
-        "provider's address is always hosted. A local one without a price counts as free.",
+        description="local: on the operator's own machines; free if it has no price. hosted: at a provider; teams with "
+        "`data.hosted: forbidden` do not reach it. Null: local at a private address, hosted at a public address or a "
+        "name. The address of a known provider is always hosted.",
     )
     prompt_cache: bool | None = Field(
         None,
         description="May the gateway add fields for the provider's prompt cache: marks for kind anthropic, "
         "prompt_cache_key for kinds openai and azure? Null: only at Anthropic's and OpenAI's own addresses.",
     )
-    teams: tuple[str, ...] | None = Field(None, description="Only these teams may use it; null: all.")
-    region: str = Field("", description="Where it runs, for the data rule.")
-    spot: bool = Field(False, description="May disappear at short notice; see `replicas.on_demand`.")
+    teams: tuple[str, ...] | None = Field(None, description="Teams that may use the backend. Null: all teams.")
+    only_named: bool = Field(
+        False, description="Leave it out of `auto` and of tiers; only its own name, model or group leads to it."
+    )
+    region: str = Field("", description="Region of the machines, for `data.regions` in policies.")
+    spot: bool = Field(
+        False, description="Whether the machine may disappear at short notice; see `replicas.on_demand`."
+    )
     spot_notice: str | None = Field(
         None,
         pattern=r"^/[^\s?#]*$",
-        description="Path on its server that is 404 until its machine's end is announced, then 200.",
+        description="Path on the backend's server that answers 404, and 200 once the end of the machine is announced.",
     )
     metrics: bool | None = Field(
-        None, description="Ask its server's /metrics how busy it is; null: where it is local or costs by the hour."
+        None,
+        description="Whether to read /metrics of its server for its load. Null: if it is local or costs by the hour.",
     )
-    slots: int | None = Field(
-        None, gt=0, description="Requests that its server works on at a time; null: as it turns out."
-    )
+    slots: int | None = Field(None, gt=0, description="Requests that its server processes at a time. Null: measured.")
     spill_after: DurationS = Field(
-        2.0, description="Where a request would wait longer than this for its turn there, others are preferred."
+        2.0, description="Expected wait at this backend above which other backends are preferred."
     )
-    timeout: DurationS = Field(600.0, description="Longest whole call.")
+    timeout: DurationS = Field(600.0, description="Maximum duration of a call.")
     first_byte_timeout: DurationS = Field(
-        60.0, description="Longest wait for a stream to begin; for a plain answer too if this is set."
+        60.0, description="Maximum wait for the first byte of a stream; also of a plain answer, if this key is set."
     )
-    stall_timeout: DurationS = Field(120.0, description="Longest silence in the middle of a stream.")
-    concurrent: int = Field(1024, gt=0, description="Most calls at a time.")
-    queue: int = Field(256, ge=0, description="Most requests that wait for one of them.")
-    queue_timeout: DurationS = Field(5.0, description="Longest wait for one of them.")
+    stall_timeout: DurationS = Field(120.0, description="Maximum pause within a stream.")
+    concurrent: int = Field(1024, gt=0, description="Maximum calls in progress.")
+    queue: int = Field(256, ge=0, description="Maximum requests that wait for a free call.")
+    queue_timeout: DurationS = Field(5.0, description="Maximum wait for a free call.")
 
     @model_validator(mode="before")
     @classmethod
@@ -218,8 +234,7 @@ class Backend(Section):
             raise ValueError("kind azure needs either api_key or bearer_token")
 
     def same_model(self, other: Backend) -> bool:
-        """Whether both backends serve the same model: their model names are equal, or the operator has put them into
-        the same `model_group`."""
+        """Whether both backends serve the same model: equal model names, or the same `model_group`."""
         return self.model == other.model or (bool(self.model_group) and self.model_group == other.model_group)
 
     @property
@@ -270,9 +285,8 @@ class Backend(Section):
 
     @property
     def why_hosted(self) -> str:
-        """The reason why prompts to the backend leave the operator's machines; empty if the prompts stay there. If
-        gateway.yaml sets the tier `hosted`, prompts to this backend count as leaving. An operator sets this tier, for
-        example, for a proxy at a private address."""
+        """The reason why prompts to the backend leave the operator's machines; empty if they stay. The tier `hosted` in
+        gateway.yaml counts as leaving."""
         written = self.tier == "hosted" and self.strength is None and "tier" in self.model_fields_set
         explicit = "hosted" if written else ""
         return _why_hosted(self.kind, self.base_url, self.location, explicit)
@@ -284,8 +298,8 @@ class Backend(Section):
 
     @property
     def own(self) -> bool:
-        """Whether the backend runs on the operator's own machines, so that no provider sends a bill. This follows from
-        its location, kind and address. Host names are not resolved."""
+        """Whether the backend runs on the operator's own machines, so that no provider sends a bill. Host names are not
+        resolved."""
         if providers_own(self.base_url) or self.facts.why_hosted:
             return False
         if self.location is not None:
@@ -296,8 +310,8 @@ class Backend(Section):
 
 
 def _of_preset(given: dict[str, Any]) -> dict[str, Any]:
-    """The entry `given` of a backend, completed by the usual address and key of its kind. `given` is returned unchanged
-    if it has an address, or if its kind has no usual address."""
+    """The entry `given` of a backend, with the usual address and key of its kind. Unchanged if it has an address, or
+    its kind has none."""
     facts = KINDS.get(str(given.get("kind")))
     if facts is None or not facts.base_url or given.get("base_url"):
         return given

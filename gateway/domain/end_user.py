@@ -14,12 +14,8 @@ _DIGEST_BYTES = 14
 
 
 def named(body: dict[str, Any]) -> str:
-    """The name of the end user in a request. It is `safety_identifier` or `user` in OpenAI's dialects, and
-    `metadata.user_id` in Anthropic's dialect. Empty if there is none.
-
-    Claude Code appends `_session_…` to the name. This part is removed. Otherwise each session would count as another
-    end user.
-    """
+    """The name of the end user in a request; empty if there is none. Claude Code's suffix `_session_…` is removed,
+    because each session would count as another user."""
     name = body.get("safety_identifier") or body.get("user")
     if name is None and type(metadata := body.get("metadata")) is dict:
         name = metadata.get("user_id")

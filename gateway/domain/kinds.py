@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, Literal
 
-Own = Literal["openai", "anthropic", "azure", "local", "litellm", "simulated", "bedrock", "gemini", "vertex"]
+Own = Literal[
+    "openai", "anthropic", "azure", "local", "litellm", "simulated", "bedrock", "gemini", "vertex", "thriftgate"
+]  # fmt: skip
 """Kinds that have a module in `backends/providers/`."""
 Preset = Literal["openrouter", "mistral", "groq", "deepseek", "xai", "together", "cohere", "gemini_openai", "ollama"]
 """Kinds of backends that have OpenAI's API at another address. They are rows of `KINDS` below and have no module."""
@@ -60,8 +62,6 @@ class KindFacts:
     strict: bool = False
     """Whether the API refuses fields of chat messages that only Anthropic's API has. If False, the address determines
     this."""
-    resumable: bool = True
-    """Whether the rest of a stream can be read after a read was interrupted."""
     addressed_by: str = "`base_url` and `model`"
     """The settings to check when the server answers 404, because path or model is unknown."""
     prefix_names_provider: bool = False
@@ -86,6 +86,8 @@ class KindFacts:
     """Factor on all prices if neither `region` nor model says `global`. None if prices do not depend on the region."""
     settings: tuple[str, ...] = ()
     """The settings of a backend that only backends of this kind have."""
+    tells_cost: bool = False
+    """Whether answers name their cost or their prices, which replace this gateway's own prices in the ledger."""
     of_claude: KindFacts | None = None
     """The facts for models of Anthropic, if these facts differ. Otherwise None."""
 
@@ -134,7 +136,7 @@ KINDS: Mapping[str, KindFacts] = {
     "anthropic": KindFacts(
         ("anthropic_messages",), needs_base_url=True, requires_max_tokens=True, caches_marked_only=True
     ),
-    "litellm": KindFacts(("openai_chat",), resumable=False, prefix_names_provider=True),
+    "litellm": KindFacts(("openai_chat", "openai_embeddings"), prefix_names_provider=True),
     "simulated": KindFacts(("openai_chat",), own_machine=True),
     "bedrock": replace(
         _BEDROCK,
@@ -159,6 +161,13 @@ KINDS: Mapping[str, KindFacts] = {
             caches_marked_only=True,
             regional_factor=_REGIONAL,
         ),
+    ),
+    "thriftgate": KindFacts(
+        (*_OPENAIS, "anthropic_messages"),
+        needs_base_url=True,
+        limits_per_answer=("max_completion_tokens",),
+        provider="thriftgate",
+        tells_cost=True,
     ),
     "openrouter": _preset(
         "https://openrouter.ai/api/v1",

@@ -18,11 +18,8 @@ VARIABLE = r"^env:[A-Z][A-Z0-9_]*$"
 
 
 def keyed_by_kind(kinds: Sequence[str], reference: Any, written: str, others: Sequence[str] = ()) -> Any:
-    """The type of a section with one optional key for each of `kinds`.
-
-    `reference`: type of the values. `written`: how a value looks, for descriptions. `others`: further keys that a
-    derived section has.
-    """
+    """The type of a section with one optional key for each of `kinds`. `reference`: type of the values. `written`:
+    example of a value. `others`: further keys of a derived section."""
     elsewhere = [kind for kind in KINDS if kind not in kinds]
 
     def refuse(value: object) -> None:
@@ -62,8 +59,7 @@ else:
 
 
 class Notify(_ByVariable):
-    """A receiver of alerts. Its address comes from a variable in the operator's environment, and never from the file
-    that names the receiver."""
+    """A receiver of alerts. Its address must come from the operator's environment, never from a policy file."""
 
     receiver: Annotated[str, Field(pattern=RECEIVER_NAME, max_length=64)] | None = Field(
         None, description="Instead: one of the operator's `receivers`; where there are any, only those may be named."

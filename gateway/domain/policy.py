@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Annotated, Literal
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from typing import Annotated, Any, Literal
+from zoneinfo import ZoneInfoNotFoundError
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
+from gateway.domain.money.windows import zone_named
 from gateway.domain.notify import Notify
 from gateway.domain.section import Section
+from gateway.domain.slo import Slo, SloPolicy
 from gateway.domain.units import DelayS, DurationS, Share, Size, Usd
 
 TEAM_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
@@ -94,6 +96,17 @@ class ContextPolicy(Section):
     )
 
 
+def _known_zone(value: str) -> str:
+    try:
+        zone_named(value)
+    except (ZoneInfoNotFoundError, ValueError):
+        raise ValueError(f"unknown time zone {value!r}; use an IANA name such as Europe/Madrid") from None
+    return value
+
+
+Timezone = Annotated[str, AfterValidator(_known_zone)]
+
+
 class Budget(Section):
     """The most that may be spent in a window. The limit is in US dollars, or in tokens of calls that cost money."""
 
@@ -112,7 +125,7 @@ class Budget(Section):
         description="Instead: tokens per window, input and output, of backends that are not free.",
     )
     window: Literal["hour", "day", "week", "month", "total"] = Field("month", description="Calendar window.")
-    timezone: str = Field("UTC", description="IANA zone in which windows begin.")
+    timezone: Timezone = Field("UTC", description="IANA zone in which windows begin.")
     hard: bool = Field(True, description="false: it is never enforced; alerts and a header tell that it is spent.")
     alerts: tuple[Literal["forecast"] | Share, ...] = Field(
         (0.5, 0.8, 1.0), description="Shares of the limit, and forecast."
@@ -140,15 +153,6 @@ class Budget(Section):
             raise ValueError("must be above 0")
         return value
 
-    @field_validator("timezone")
-    @classmethod
-    def _known_zone(cls, value: str) -> str:
-        try:
-            ZoneInfo(value)
-        except (ZoneInfoNotFoundError, ValueError):
-            raise ValueError(f"unknown time zone {value!r}; use an IANA name such as Europe/Madrid") from None
-        return value
-
     @model_validator(mode="after")
     def _one_limit(self) -> Budget:
         if (self.limit_usd is None) == (self.limit_tokens is None):
@@ -157,8 +161,7 @@ class Budget(Section):
 
     @property
     def title(self) -> str:
-        """The name of the budget. If it has none, the properties that distinguish it from other budgets, such as
-        `month` or `day per key`."""
+        """The name of the budget, or else its distinguishing properties, such as `month` or `day per key`."""
         return self.name or (self.window if self.per == "team" else f"{self.window} per {self.per.replace('_', ' ')}")
 
 
@@ -233,6 +236,11 @@ class TrialsPolicy(Section):
     share: Share = Field(
         0.0, description="Share of answers that are compared with another backend's in the background."
     )
+    classes: Share = Field(
+        0.0,
+        description="Share of requests outside the grader's domain (tools, images, other languages) that are compared "
+        "until their traffic class is opened for a cheaper backend, or refused; 0: the reference answers them all.",
+    )
     cap_usd: Usd = Field(
         "1",
         description="Most USD that comparing may cost the team per `learning.period` of gateway.yaml.",
@@ -287,7 +295,8 @@ class DataPolicy(Section):
     )
     share: Literal["key", "team"] = Field(
         "key",
-        description="Who may see stored files, batches and responses: the key that made them, or all of the team.",
+        description="Who may see stored files, batches, responses, and requests in the dashboard's log: the key that "
+        "made them, or all of the team.",
     )
     forward: tuple[Forwarded, ...] = Field(
         (),
@@ -314,6 +323,9 @@ class Policy(Section):
     team: str = Field(min_length=1, max_length=TEAM_NAME_LENGTH, pattern=f"^{TEAM_NAME}$", description="Who pays.")
     organisation: str = Field("default", min_length=1, max_length=64, description="Whose team it is.")
     cost_centre: str = Field("", max_length=64, description="Written beside each of the team's attempts.")
+    timezone: Timezone = Field(
+        "UTC", description="IANA zone in which the team's times are shown, and its budgets' windows and weeks begin."
+    )
     mode: Literal["observe", "route"] = Field("route", description="observe: serve as asked, record the decision.")
     share: Share = Field(1.0, description="Share of requests that the decision applies to.")
     models: dict[str, ModelEntry] = Field(
@@ -333,6 +345,7 @@ class Policy(Section):
     hedging: HedgingPolicy = HedgingPolicy()
     agents: AgentsPolicy = AgentsPolicy()
     trials: TrialsPolicy = TrialsPolicy()
+    slo: Slo = SloPolicy()
     limits: LimitsPolicy = LimitsPolicy()
     data: DataPolicy = DataPolicy()
     max_usd_per_request: Usd | None = Field(
@@ -349,6 +362,19 @@ class Policy(Section):
         (), description="Other endpoints that the team may use: audio, images, moderations, rerank."
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _zone_of_budgets(cls, given: Any) -> Any:
+        """Complete raw values: budgets without a time zone get the team's."""
+        if not isinstance(given, dict) or "timezone" not in given or "budget" not in given:
+            return given
+        zone, budget = {"timezone": given["timezone"]}, given["budget"]
+        if isinstance(budget, dict):
+            return {**given, "budget": zone | budget}
+        if not isinstance(budget, list):
+            return given
+        return {**given, "budget": [zone | each if isinstance(each, dict) else each for each in budget]}
+
     @field_validator("budget")
     @classmethod
     def _not_of_others(cls, budgets: tuple[Budget, ...]) -> tuple[Budget, ...]:
@@ -363,13 +389,8 @@ class Policy(Section):
         return self
 
     def rule(self, model: str) -> ModelRule | str | None:
-        """The rule for the model name `model`. An alias is followed: the result can be the name of a backend. None if
-        the policy does not mention the name.
-
-        If the policy has no entry for the name, the entry of the longest pattern that fits the name is used (such as
-        `claude-opus-*`). Patterns are used only for the name that the client sent, not for a name to which an alias
-        leads. `auto` always has a rule. Raises ValueError for a circular alias.
-        """
+        """The rule for the model name `model`; None if the policy does not mention it. An alias is followed, even to a
+        backend's name. Without an entry, the longest fitting pattern counts. Raises ValueError for a circular alias."""
         name = model if model in self.models or model == "auto" else self._pattern(model)
         seen = {name}
         while True:
@@ -392,9 +413,8 @@ class Policy(Section):
 
 
 def fits(pattern: str, name: str) -> bool:
-    """Whether `name` fits `pattern`, in which each `*` stands for any characters. The time is linear in the lengths of
-    both, so that neither a team (by its pattern) nor a client (by its name) can block the worker, which other teams use
-    too."""
+    """Whether `name` fits `pattern`, in which each `*` stands for any characters. The time must be linear: neither a
+    pattern nor a name may block the worker."""
     first, *parts = pattern.split("*")
     if not parts:
         return name == pattern

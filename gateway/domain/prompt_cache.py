@@ -70,11 +70,9 @@ def rules_of(model: str) -> CacheRules:
 
 @dataclass(slots=True)
 class CacheMarks:
-    """The cache marks for a prompt to Anthropic. If there are too many marks, those of `fixed` are omitted first, and
-    then the last marks in `earlier`.
+    """The cache marks for a prompt to Anthropic. If there are too many, `fixed` goes first, then the end of `earlier`.
 
-    A position in the conversation is a number of content blocks, counted from the first message on. A text is one
-    block. Thinking blocks are not counted, so that positions stay the same if thinking blocks are left out.
+    A position is a number of content blocks from the first message on. Thinking blocks are not counted.
     """
 
     newest: Lifetime | None = None

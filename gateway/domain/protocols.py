@@ -12,6 +12,7 @@ from gateway.domain.money.price import Price
 from gateway.domain.money.usage import Usage
 from gateway.domain.record import Attempt, Outcome, Record
 from gateway.domain.request import CompletionRequest
+from gateway.domain.routing.class_trial import ClassTrial, TrialKey
 from gateway.domain.routing.learned import NOTHING, Learned
 from gateway.domain.routing.load import Load
 from gateway.domain.routing.route import NOTHING_ATTACHED, Attached, ContextEstimate, ContextPlan, Prefix
@@ -49,8 +50,8 @@ class Embedder(Protocol):
         ...
 
     async def embed(self, text: str, owner: str = "") -> Any | None:
-        """The vector of `text`; None if the text is too long for the model. A vector that is cached for one `owner` is
-        not used for another owner."""
+        """The vector of `text`, shape (dimensions,); None if it is too long. `owner`: scope within which a cached
+        vector is reused."""
         ...
 
 
@@ -90,6 +91,9 @@ class BackendState:
     reason: str = ""
     in_flight: int = 0
     first_byte_ms: float | None = None
+    """Moving average of the milliseconds to the first byte of a stream. None if this worker has seen no stream."""
+    measured_s: float = 0.0
+    """Seconds since the last measurement of `first_byte_ms`."""
     load: Load | None = None
     """The load of the backend's server. None if only the requests of this worker are known."""
     wait_s: float = 0.0
@@ -108,8 +112,7 @@ class FleetView(Protocol):
 
 
 class SessionView(Protocol):
-    """Estimates how much of a conversation each backend still has in its prompt cache, so that it need not be billed in
-    full."""
+    """Estimates how much of a conversation each backend has in its prompt cache."""
 
     def warm_tokens(self, prefix: Prefix, backend: Backend, input_tokens: int) -> int:
         """The number of `input_tokens` that `backend` is expected to read from its cache."""
@@ -144,17 +147,20 @@ class Hold(Protocol):
     """Maximum output tokens that may be requested of the backend, because the held money pays for no more; None: no
     limit."""
 
+    def left_nano(self) -> int | None:
+        """The nano-dollars that the request may cost. None if no limit in dollars bounds it."""
+        ...
+
     async def extend(
         self, backend: Backend, input_tokens: int, attached: Attached = NOTHING_ATTACHED, *, marked: bool = False
     ) -> None:
-        """Hold money for a call of `backend`, in addition to what is held already. `input_tokens`: input of the call,
-        including `attached`. `marked`: whether the gateway marks the prompt for the backend's cache. Raises
-        BudgetExhausted."""
+        """Hold additional money for a call of `backend`. Raises BudgetExhausted. `input_tokens`: input of the call,
+        including `attached`. `marked`: whether the gateway marks the prompt for the backend's cache."""
         ...
 
     async def grow(self, output_tokens: int, seen: int) -> None:
-        """Hold more money if an answer in progress needs it. `output_tokens`: estimate from the delivered text. `seen`:
-        maximum number of tokens that can have arrived so far. Raises BudgetExhausted."""
+        """Hold more money if an answer in progress needs it. Raises BudgetExhausted. `output_tokens`: estimate from the
+        delivered text. `seen`: maximum number of tokens that can have arrived."""
         ...
 
     def follow(self, attempt: Attempt) -> None:
@@ -170,8 +176,7 @@ is also the name of a column of the ledger."""
 
 @dataclass(frozen=True, slots=True)
 class BudgetChecker:
-    """Names the owner of a budget, so that the owner's spend can be read: an organisation, a team or a key. Empty
-    fields are ignored."""
+    """Names the owner of a budget: an organisation, a team or a key. Empty fields are ignored."""
 
     organisation: str = ""
     team: str = ""
@@ -180,8 +185,8 @@ class BudgetChecker:
 
 @dataclass(frozen=True, slots=True)
 class SpentReader:
-    """Spend in the units of budgets. Simulated attempts do not count. An attempt without a price counts as 0 US
-    dollars. The tokens of an attempt that cost nothing do not count."""
+    """Spend in the units of budgets. Simulated attempts do not count. Attempts without a price count as 0 dollars;
+    tokens of free attempts do not count."""
 
     pico: int = 0
     tokens: int = 0
@@ -201,14 +206,14 @@ class Spending(Protocol):
 
     def spent(self, payer: BudgetChecker, since: float, until: float) -> Awaitable[SpentReader]:
         """Spend by attempts of requests that began in `[since, until)` (Unix seconds; `until` may be infinite).
-        Attempts in progress are not included, but attempts that a dead worker left open are."""
+        Attempts in progress are left out. Attempts that a dead worker left open are included."""
         ...
 
     def spent_by_each(
         self, by: Subject, team: str, since: float, until: float, names: Collection[str]
     ) -> Awaitable[Mapping[str, SpentReader]]:
-        """Like `spent`, for each of the `names` in one team. `by`: whether `names` are pseudonyms of end users or ids
-        of sessions. Names without spend are omitted."""
+        """Like `spent`, for each of the `names` in one team. `by`: kind of the names (pseudonyms of end users, or
+        session ids). Names without spend are omitted."""
         ...
 
 
@@ -225,8 +230,8 @@ class AttemptJournal(Protocol):
         ...
 
     def cached(self, record: Record, usage: Usage, saved_pico: int | None, outcome: Outcome = "ok") -> None:
-        """Record in the journal an answer that costs this request nothing, because the answer was stored, or shared
-        with another request. `saved_pico`: the cost that was saved."""
+        """Record in the journal an answer that costs this request nothing: a stored or shared one. `saved_pico`: the
+        saved cost."""
         ...
 
 
@@ -243,14 +248,12 @@ class Sampler(Protocol):
     """The part of the package `learning` that lower layers need."""
 
     def holdout(self, request: CompletionRequest) -> bool:
-        """Whether the reference must serve this request, because the request belongs to the group that is used for
-        comparison (the holdout)."""
+        """Whether the reference must serve this request, for comparison (the holdout group)."""
         ...
 
     def offer(self, request: CompletionRequest, record: Record, answer: Answer) -> None:
-        """Offer a served request for comparison, before its answer is closed. The call is fast and never raises an
-        error. Requests that can be compared go to a queue of limited length. If the queue is full, the request is
-        dropped."""
+        """Offer a served request for comparison, before its answer is closed. Fast; never raises. A full queue drops
+        the request."""
         ...
 
 
@@ -261,6 +264,21 @@ class Evidence(Protocol):
         """What is known about a backend from a team's judged answers, read from memory. `NOTHING` if no answer of the
         backend has been judged."""
         ...
+
+
+class ClassTrials(Protocol):
+    """How far traffic classes are open for cheaper backends."""
+
+    def find(self, key: TrialKey) -> ClassTrial | None:
+        """The trial, read from memory. None if there is none, or if the stored trials cannot be read."""
+        ...
+
+
+class NoTrials:
+    """Implements `ClassTrials` without any trial."""
+
+    def find(self, key: TrialKey) -> ClassTrial | None:
+        return None
 
 
 class NoEvidence:
@@ -283,6 +301,6 @@ class FreshAnswerSource(Protocol):
     """Requests answers for comparison. Their cost counts in the tenant's budget and in a separate cap."""
 
     async def ask(self, request: CompletionRequest, tenant: Tenant) -> FreshAnswer | None:
-        """A new answer to `request` from a backend; the ledger records the call as `shadow`. None if a budget does not
-        allow the call or no backend answers."""
+        """A new answer to `request` from a backend; None if no budget allows it or no backend answers. The ledger
+        records the call as `shadow`."""
         ...

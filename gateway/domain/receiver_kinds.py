@@ -10,8 +10,7 @@ from urllib.parse import urlsplit
 
 
 class AddressForm(NamedTuple):
-    """The form that an address must have. The gateway sends no alert to a text of another form, and does not pass this
-    text on."""
+    """The form that an address must have. Texts of another form get no alert and are not passed on."""
 
     called: str
     fits: Callable[[str], bool]
@@ -29,6 +28,9 @@ class ReceiverKind:
     """Module and class below `gateway/alerts/delivery/` that deliver alerts. They are loaded at the first delivery."""
     in_policies: bool = True
     """Whether policies may name the variable with the address. If False, only `receivers` in gateway.yaml may."""
+    named: str = ""
+    """A word that the variable's name must contain in policies, because other secrets may have the form of the address.
+    """
     extra: str = ""
     """The optional dependency that this kind needs. It is the name of the extra and of its module."""
 
@@ -63,7 +65,9 @@ KINDS: Mapping[str, ReceiverKind] = {
     "slack": ReceiverKind("the URL of a Slack webhook or of a compatible one", _URL, "slack.Slack"),
     "email": ReceiverKind("mail addresses, separated by commas", _MAIL, "smtp.Smtp"),
     "msteams": ReceiverKind("the URL of a Microsoft Teams workflow", _URL, "msteams.MsTeams"),
-    "pagerduty": ReceiverKind("a PagerDuty integration key (Events API v2)", _INTEGRATION_KEY, "pagerduty.PagerDuty"),
+    "pagerduty": ReceiverKind(
+        "a PagerDuty integration key (Events API v2)", _INTEGRATION_KEY, "pagerduty.PagerDuty", named="PAGERDUTY"
+    ),
     "apprise": ReceiverKind("a URL of Apprise", _APPRISE_URL, "apprise.ViaApprise", in_policies=False, extra="apprise"),
 }
 """Name → kind."""

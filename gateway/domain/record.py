@@ -38,8 +38,8 @@ def new_request_id() -> str:
 
 
 class RequestIds:
-    """Creates request ids like `new_request_id` does. It is faster, because it reads the random bytes for many ids in
-    one system call. A process that was forked needs an object of its own, because a copy would create the same ids."""
+    """Creates request ids like `new_request_id`, but faster. A forked process needs a new object, because a copy would
+    repeat ids."""
 
     def __init__(self) -> None:
         self._random: list[str] = []
@@ -84,6 +84,8 @@ class Attempt:
     cost_pico: int | None = None
     """The cost in pico-dollars; None if the price is unknown."""
     price_source: str = ""
+    price_text: str = ""
+    """The unit prices, for a client that is a gateway. Empty for other clients."""
     first_byte_at: float | None = None
     ended_at: float | None = None
     trimmed_tokens: int = 0
@@ -144,11 +146,8 @@ class Attempt:
         return self.pace.tokens((self.spoke_at or now) - self.started_at)
 
     def bound(self, asked: int | None, answers: int, *, one_context: bool) -> None:
-        """Set `most_output` from all limits that are known: of the client, the budget, the backend and its window.
-        `asked`: the client's limit of one answer. `answers`: number of answers.
-
-        `one_context`: whether each answer has the whole input in its window.
-        """
+        """Set `most_output` from the limits of client, budget, backend and window. `asked`: the client's limit for one
+        answer. `answers`: number of answers. `one_context`: whether each answer has the whole input in its window."""
         backend, cap = self.backend, self.output_cap
         most, known, window = asked, backend.max_output_tokens, backend.window_tokens
         if cap is not None and (most is None or cap < most):
@@ -199,13 +198,13 @@ class Attempt:
 
     @property
     def seen(self) -> int:
-        """Maximum number of output tokens that can have arrived: one token for every four bytes of the stream, but at
-        least one token per chunk. Hardly any token takes fewer than four bytes."""
+        """Maximum number of output tokens that can have arrived. One for every four bytes of the stream, at least one
+        per chunk."""
         return max(self.chunks, self.output_bytes // _LEAST_BYTES)
 
     def came(self, size: int, chunks: int) -> None:
-        """Record that `size` further bytes have arrived, and that `chunks` chunks with content have arrived in total.
-        Must be called before the bytes are passed on."""
+        """Record the arrival of `size` further bytes; `chunks`: chunks with content in total. Call it before passing
+        bytes on."""
         self.output_bytes += size
         self.chunks = chunks
         if self.spoke_at is None and chunks:
@@ -248,6 +247,8 @@ class Record:
     tags: dict[str, str] = field(default_factory=dict)
     session: str = ""
     """The session that the client named with `x-thriftgate-session`, or else the session id of the coding agent."""
+    of_gateway: bool = False
+    """Whether another gateway sent the request, which reads the prices."""
     agent: str = ""
     """The coding agent that sent the request; empty if no agent was recognised."""
     traffic_class: str = ""
@@ -292,7 +293,7 @@ class Record:
     @property
     def curtailed(self) -> bool:
         """Whether the served answer ended early because the budget did not pay for more. Such an answer is not stored
-        in the cache and not compared with other answers, and its length is not used to predict later lengths."""
+        or compared, and its length is not learned."""
         if self.finish != "length":
             return False
         served = self.served_by

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, Literal
 
 from gateway.domain.attachment import Attachment
@@ -58,6 +59,10 @@ class Controls:
     """`x-thriftgate-context: untouched`: send the context unchanged."""
     priority: Literal["", "batch"] = ""
     """`x-thriftgate-priority: batch`. A client can lower the priority that the policy gives, but cannot raise it."""
+    hops: tuple[str, ...] = ()
+    """`x-thriftgate-hops`: ids of the gateways that the request has passed, the first one first."""
+    max_usd: Decimal | None = None
+    """`x-thriftgate-max-usd`: maximum cost of the request."""
 
 
 @dataclass(slots=True)

@@ -73,8 +73,8 @@ def needs_of(request: CompletionRequest, input_tokens: int) -> Needs:
 
 
 def step_of(request: CompletionRequest) -> Step:
-    """The position of a request in its conversation (a step). A request of an agent without tools counts as a call in
-    the background, for example to find a title."""
+    """The position of a request in its conversation. An agent's request without tools counts as a background call, for
+    example for a title."""
     if request.agent and "tools" not in request.needs:
         return "background"
     turns = request.turns

@@ -96,8 +96,7 @@ DEAREST_USD = 10_000
 
 
 def parse_token_usd(value: Any) -> Decimal:
-    """Parse US dollars per 1M tokens. Raises ValueError if the price is implausibly high or is not a whole number of
-    pico-dollars per token."""
+    """Parse US dollars per 1M tokens. Raises ValueError if implausibly high, or not whole pico-dollars per token."""
     usd = parse_usd(value)
     if usd > DEAREST_USD:
         raise ValueError(f"must be USD per 1M tokens, at most {DEAREST_USD:,}, not {value!r}")

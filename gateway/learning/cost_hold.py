@@ -41,6 +41,9 @@ class BackgroundHold:
         self._held: list[tuple[str, int]] = []
         """(Window, pico-dollars) of each hold on the comparison cap."""
 
+    def left_nano(self) -> int | None:
+        return self._budget.left_nano()
+
     async def extend(
         self, backend: Backend, input_tokens: int, attached: Attached = NOTHING_ATTACHED, *, marked: bool = False
     ) -> None:

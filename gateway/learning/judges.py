@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import orjson
 
+from gateway.backends.cascade.schemas import Expected
 from gateway.backends.cascade.votes import folded
 from gateway.backends.cascade.weak_signals import Reader
 from gateway.dialects.openai_chat import dialect as openai_chat
@@ -29,7 +30,8 @@ class Judge(Protocol):
 
 
 class Agreement:
-    """Compares final answers (see `gateway/backends/cascade/votes.py`). If the trusted answer is weak (for example a
+    """Compares final answers (see `gateway/backends/cascade/votes.py`), and tool calls in any order. If the trusted
+    answer is weak (for example a
     refusal, or truncated), the result is undecided. If only the other answer is weak, it scores 0. Two prose answers
     cannot be compared."""
 
@@ -41,11 +43,26 @@ class Agreement:
         if trusted.weak:
             return None
         doubtful = reader.answered("", one, finish, None)
-        if doubtful.weak:
+        if doubtful.weak or calls_tools(one) != calls_tools(other):
             return 0.0
         if trusted.vote is None or doubtful.vote is None:
             return None
         return float(trusted.vote == doubtful.vote)
+
+
+class Structured:
+    """Compares tool calls and JSON by value. The judge `inner` compares other answers, and JSON with differences."""
+
+    def __init__(self, inner: Judge) -> None:
+        self.name, self._inner = inner.name, inner
+
+    async def compare(self, request: CompletionRequest, one: Choices, other: Choices, finish: str) -> float | None:
+        calls = calls_tools(one) or calls_tools(other)
+        if calls or Expected(request).json:
+            score = await Agreement().compare(request, one, other, finish)
+            if calls or score != 0.0 or Reader(request).answered("", one, finish, None).weak:
+                return score
+        return await self._inner.compare(request, one, other, finish)
 
 
 class Exact:
@@ -94,6 +111,11 @@ class Blind:
         reply = await self._ask(_request(id, self.name, question, a, b))
         word = text_of(reply or ()).strip().strip("*.\"'").upper()[:4]
         return word if word in ("A", "B", "SAME") else None
+
+
+def calls_tools(choices: Choices) -> bool:
+    message = choices[0].get("message") if choices else None
+    return isinstance(message, Mapping) and bool(message.get("tool_calls"))
 
 
 def text_of(choices: Choices) -> str:

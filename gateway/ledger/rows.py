@@ -22,16 +22,11 @@ MOST_TIER, MOST_DOUBT = 128, 200
 
 
 class Row(NamedTuple):
-    """The columns of table `ledger`, in the order in which the journal writes them. The columns of the hash chain are
-    not included.
+    """The columns of table `ledger`, in the order of the journal, without the hash chain. Times are Unix seconds, money
+    is pico-dollars. Append new columns only at the end: hashes of existing rows must not change.
 
-    Times are Unix seconds, money is pico-dollars. The columns up to `region` are known when an attempt opens. Those
-    from `stream` on have their defaults in most rows. A line in the journal ends with the last value that is not a
-    default, and so does the INSERT of the row. New columns must be appended, because the hashes of existing rows must
-    not change.
-
-    `at` is the start of the request and is the same for all its attempts. So all rows of a request are in the same
-    budget window as its holds. The call of an attempt began `waited_ms` later.
+    `at`: start of the request, equal for all its attempts, so that they are in one budget window. An attempt's call
+    began `waited_ms` later.
     """
 
     id: str
@@ -153,8 +148,7 @@ def opening(attempt: Attempt, record: Record) -> tuple[Any, ...]:
 
 
 def asked(attempt: Attempt, record: Record) -> dict[str, Any]:
-    """Column name → value, for the columns from `stream` to `agent` whose values are known when the attempt starts.
-    Empty if all of these columns have their default values."""
+    """Column name → value, for those columns from `stream` to `agent` known at the start. Empty if all are defaults."""
     facts = (
         record.stream,
         record.end_user,
@@ -173,15 +167,13 @@ def asked(attempt: Attempt, record: Record) -> dict[str, Any]:
 
 
 def with_class(values: Values, traffic_class: str) -> Values:
-    """All values of a row with its traffic class. The journal writes the class, which is the last column of a row,
-    apart from the other values, because nearly every row has a class, and would have the values of all columns."""
+    """All values of a row with its traffic class, which the journal stores apart."""
     return (*(values + _RARE[len(values) - LEAST :])[:-1], traffic_class)
 
 
 class Decided(NamedTuple):
-    """What routing decided for an answer that another backend gave. Another backend answers if the policy only
-    observes, if the request is outside the share for which the policy applies decisions (the rollout), or if the
-    request is used for a comparison."""
+    """What routing decided for an answer that another backend gave. Reasons: the policy only observes; the request is
+    outside the rollout, or serves for comparison."""
 
     names: str
     """Names of the backends that routing would have called, separated by commas."""
@@ -195,11 +187,8 @@ class Decided(NamedTuple):
 def ending(
     attempt: Attempt, record: Record, usage: Usage, prices: str, decided: Decided | None = None
 ) -> tuple[Any, ...]:
-    """The last values of a Row, after those that `opening` returns. Values at the end that are the defaults of their
-    columns are left out. The traffic class is left out too; see `with_class`.
-
-    `prices`: the prices with which the cost was computed, as text from `applied.text_of`.
-    """
+    """The last values of a Row, after those of `opening`. Defaults at the end and the traffic class are left out.
+    `prices`: prices of the cost, as text from `applied.text_of`."""
     started, first, ended = attempt.started_at, attempt.first_byte_at, attempt.ended_at
     names, pico, ppm = _UNDECIDED if decided is None else decided
     rare = (
@@ -251,7 +240,7 @@ def ending(
 
 
 def from_cache(record: Record, usage: Usage, saved_pico: int | None, outcome: Outcome = "ok") -> tuple[Any, ...]:
-    """All values of a row for an answer from the cache: attempt 0, cost 0, and the tokens of the stored answer."""
+    """All values of a row for a cached answer: attempt 0, cost 0, and the answer's tokens."""
     tenant = record.tenant
     rare = (
         record.stream,
@@ -317,8 +306,8 @@ def _unusual(rare: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _waited_ms(attempt: Attempt, record: Record) -> int:
-    """Milliseconds from the start of the request to the call of the backend. If the first attempt begins within a
-    second, the value is 0, so that most rows stay short."""
+    """Milliseconds from the start of the request to the call of the backend. 0 if the first attempt begins within a
+    second."""
     waited_s = attempt.started_at - record.started_at
     if waited_s < 1 and (attempt.number in (1, record.before + 1)):
         return 0
@@ -330,11 +319,8 @@ def _tags(record: Record) -> str:
 
 
 def usage_of(attempt: Attempt) -> Usage:
-    """The usage that the backend reported, or else an estimate from the delivered text. A failed attempt without a
-    report has no usage.
-
-    An estimate without a service tier gets the requested service tier.
-    """
+    """The usage that the backend reported, or an estimate from the delivered text. A failed attempt without a report
+    has none."""
     usage = attempt.usage
     if usage is not None and believable(usage):
         if usage.estimated and attempt.service_tier and not usage.service_tier:

@@ -27,18 +27,14 @@ _MANY = 500
 
 
 class Spending:
-    """Reads spend. It never writes, so any process may use it. Spend in journals of other hosts is included only after
-    their own writers have drained the journals."""
+    """Reads spend; never writes. Spend in journals of other hosts is included once their writers have drained them."""
 
     def __init__(self, directory: Path, database: Database) -> None:
         self._directory, self._database = directory, database
 
     async def spent(self, payer: BudgetChecker, since: float, until: float = math.inf) -> SpentReader:
         """Spend of `payer` by attempts of requests that began in `[since, until)` (Unix seconds). Attempts in progress
-        are not included, but attempts that a dead worker left open are.
-
-        Raises LedgerUnavailable.
-        """
+        are left out, unless a dead worker left them open. Raises LedgerUnavailable."""
         named = {"organisation": payer.organisation, "team": payer.team, "key_id": payer.key_id}
         asked = {name: value for name, value in named.items() if value}
         which = and_(*_within(since, until), *(entries.c[name] == value for name, value in asked.items()))
@@ -51,11 +47,8 @@ class Spending:
     async def spent_by_each(
         self, by: Subject, team: str, since: float, until: float, names: Collection[str]
     ) -> Mapping[str, SpentReader]:
-        """Like `spent`, for each of the `names` in one team. `by`: whether `names` are pseudonyms of end users or ids
-        of sessions. Names without spend are omitted. Rolled-up rows have no session.
-
-        Raises LedgerUnavailable.
-        """
+        """Like `spent`, for each of the `names` in one team. `by`: kind of the names (pseudonyms of end users, or
+        session ids). Names without spend are omitted. Rolled-up rows have no session. Raises LedgerUnavailable."""
         c, wanted = entries.c, frozenset(names)
         which = and_(
             *_within(since, until), c.team == team, c[by] != ""
@@ -131,8 +124,7 @@ def _within(since: float, until: float) -> list[ColumnElement[bool]]:
 
 
 def _drained(connection: Connection, which: ColumnElement[bool], by: str | None) -> dict[str, SpentReader]:
-    """Spend of the rows in the database for which `which` holds, by the column `by`. If `by` is None, all spend has an
-    empty name."""
+    """Spend of the rows in the database with `which`, by the column `by`. None: all under an empty name."""
     c = entries.c
     tokens = case((c.cost_pico == 0, 0), else_=sum((c[name] for name in TOKENS), start=literal(0)))
     group = [c[by]] if by else []

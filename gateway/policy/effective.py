@@ -32,8 +32,8 @@ class Value:
 
 
 def effective(folders: Sequence[Path], ceilings: Ceilings, team: str) -> tuple[str, list[Value]]:
-    """Returns two values: the team whose policy applies (`team`, or `default` if `team` has no policy of its own), and
-    all values of this policy. Raises ConfigError if this policy, or the base that it extends, has a mistake."""
+    """The team whose policy applies (`team` or `default`), and all values of this policy. Raises ConfigError if the
+    policy, or the base that it extends, has a mistake."""
     found = read_sources(folders, ())
     parts = {part.name: part for _, part in found.teams}
     owner = team if team in parts else DEFAULT
@@ -77,9 +77,8 @@ def _flat(value: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
 
 
 def _is_set(data: Any, path: KeyPath) -> bool:
-    """Whether the files have a value at `path`. Two short forms are allowed in files: a list with one element may be
-    written as this element alone, and a section that needs only `candidates` may be written as the list of candidates.
-    """
+    """Whether the files have a value at `path`. Short forms count too: one element for a list, and a list for a section
+    with only `candidates`."""
     for step in path:
         if isinstance(data, Mapping):
             if isinstance(step, int):

@@ -137,8 +137,8 @@ def _part(document: Document, data: Mapping[str, Any], name: str, is_base: bool,
 
 
 def merge(part: Part, bases: Mapping[str, Part]) -> Merged:
-    """The values of `part` (a team or a base), merged with the values of the base that `part` extends. Raises
-    ConfigError if this base does not exist, or if this base extends another base."""
+    """The values of `part` (a team or a base), merged with those of the base that it extends. Raises ConfigError if
+    this base is missing, or extends another."""
     if not part.extends:
         return Merged(part, None, part.translation.data)
     base = bases.get(part.extends)
@@ -166,8 +166,8 @@ def _choice(name: str, bases: Mapping[str, Part]) -> str:
 
 
 def _merged(own: Mapping[Any, Any], base: Mapping[Any, Any], path: KeyPath, inherited: set[KeyPath]) -> dict[Any, Any]:
-    """Merge `own` into `base`. Mappings are merged key by key. Any other value of `own` replaces the value of `base`,
-    and null removes it. The paths that come from `base` are added to `inherited`."""
+    """Merge `own` into `base`. Mappings are merged key by key. Other values of `own` replace those of `base`; null
+    removes them. Paths from `base` are added to `inherited`."""
     found: dict[Any, Any] = {}
     for key, value in base.items():
         if key not in own:

@@ -22,11 +22,8 @@ _FROM = "# from "
 
 
 def keep(folder: Path, files: Mapping[Path, Mapping[str, Policy]]) -> None:
-    """Write each policy in force into `folder`, one file per team. A copy includes the values of the base that the
-    policy extends.
-
-    Blocking. A failure is logged, and the next change of policies tries again.
-    """
+    """Write each policy in force into `folder`, one file per team, with the values of its base. Blocking. Failures are
+    logged, and repeated at the next change."""
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
         names = {_write(folder, path, policy) for path, teams in files.items() for policy in teams.values()}

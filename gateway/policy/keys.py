@@ -55,11 +55,8 @@ def create(
     allowed_models: Iterable[str] | None = None,
     actor: str = "cli",
 ) -> tuple[str, Key]:
-    """Create a key. Returns (the secret, which is never shown again; the stored key).
-
-    `allowed_models`: names of backends, models or tiers; None: all that the policy allows. Raises ValueError for an
-    invalid name of a team or model.
-    """
+    """Create a key. Returns (the secret, which is never shown again; the stored key). `allowed_models`: names of
+    backends, models or tiers; None: all. Raises ValueError for an invalid name of a team or model."""
     check_team(team)
     allowed = None if allowed_models is None else frozenset(allowed_models)
     if allowed is not None and not all(_MODEL_NAME.fullmatch(model) for model in allowed):
@@ -70,12 +67,11 @@ def create(
 
 
 def revoke(database: Database, key_id: str, *, actor: str = "cli") -> list[str]:
-    """End a key at once, together with all keys of its lineage. A lineage is a key and the keys that replaced it by
-    rotation. After a rotation, the old secret stays valid for a grace period. If the old secret has leaked, revoking
-    the new key must end the old one too. Returns the ids of the ended keys; empty if there is no active key with this
-    id."""
+    """End a key at once, with all keys that it replaced or that replaced it. Returns their ids; empty if no active key
+    has this id."""
     with database.begin() as connection:
         row = connection.execute(select(keys).where(keys.c.id == key_id)).first()
+        # After a rotation, the old secret stays valid for a time, and it may be the one that leaked.
         return [] if row is None else _end(connection, _of_lineage(connection, row), actor)
 
 
@@ -94,8 +90,8 @@ def living(database: Database, team: str) -> list[str]:
 
 
 def rotate(database: Database, key_id: str, *, grace_s: float = 0.0, actor: str = "cli") -> tuple[str, Key] | None:
-    """Create a key with a new secret that has the same settings and lineage as the key `key_id`. The old key ends after
-    `grace_s` seconds. Both changes are made in one transaction. Returns None if there is no active key with this id."""
+    """Replace the key `key_id` by one with a new secret and the same settings. The old key ends after `grace_s`
+    seconds. None if no active key has this id."""
     with database.begin() as connection:
         row = connection.execute(select(keys).where(keys.c.id == key_id)).first()
         if row is None:
@@ -111,8 +107,8 @@ def rotate(database: Database, key_id: str, *, grace_s: float = 0.0, actor: str 
 
 
 def _insert(connection: Connection, asked: Key, actor: str, detail: str) -> tuple[str, Key]:
-    """Insert the key `asked`, which has no id yet. The field `lineage` of `asked` is set only if the new key replaces
-    another key. Returns (the secret, the stored key)."""
+    """Insert the key `asked`, which has no id yet. Its `lineage` is set only if it replaces a key. Returns (the secret,
+    the stored key)."""
     secret, id = f"{PREFIX}{secrets.token_urlsafe(32)}", f"key_{secrets.token_hex(8)}"
     key = replace(asked, id=id, lineage=asked.lineage or id)
     connection.execute(
@@ -133,10 +129,10 @@ def _insert(connection: Connection, asked: Key, actor: str, detail: str) -> tupl
 
 
 def _of_lineage(connection: Connection, row: Any) -> ColumnElement[bool]:
-    """The condition for all keys of the lineage of `row`. The function also locks the lineage's first key until the end
-    of the transaction. So a rotation and a revocation at the same time run one after the other, and a key that replaces
-    a revoked key does not stay active."""
+    """The condition for the key of `row` and all keys that replaced each other. It also locks the first of them until
+    the transaction ends."""
     lineage = row.lineage or row.id
+    # Without this lock, a rotation at the same time could replace a revoked key by an active one.
     connection.execute(select(keys.c.id).where(keys.c.id == lineage).with_for_update())
     return or_(keys.c.lineage == lineage, keys.c.id == lineage)
 
@@ -222,8 +218,8 @@ class Keys:
         return self._keys.get(key_digest)
 
     def digest_of(self, lineage: str) -> bytes | None:
-        """The digest of the active key of a lineage. The active key is the first key of the lineage or, after a
-        rotation, the key that replaced it. `find` accepts this digest. None if the lineage has no active key."""
+        """The digest of the active key of a lineage; None if there is none. A lineage: a key and its replacements.
+        `find` accepts this digest."""
         return self._digests.get(lineage)
 
     async def refresh(self) -> None:
@@ -232,9 +228,8 @@ class Keys:
             await self._read()
 
     async def catch_up(self) -> None:
-        """Return once the snapshot contains every key that was created before this call, at the latest after
-        `CATCH_UP_WITHIN_S`. Simultaneous callers share one check, and a check starts at most every
-        `CATCH_UP_EVERY_S`, so that requests with unknown keys cannot occupy the database."""
+        """Return once the snapshot contains every key created before this call. Waits at most `CATCH_UP_WITHIN_S`
+        seconds. A check starts at most every `CATCH_UP_EVERY_S` seconds."""
         called_at = time.monotonic()
         with contextlib.suppress(TimeoutError, SQLAlchemyError):
             async with asyncio.timeout(CATCH_UP_WITHIN_S), self._reading:
@@ -271,9 +266,8 @@ class Keys:
 
 
 def _mark(connection: Connection) -> tuple[Any, ...]:
-    """A value that differs after every change of the keys. It contains the sum of all expiry times. The latest expiry
-    time alone would not be enough: it stays the same if a key with an earlier expiry time is ended ahead of time."""
-    ends = keys.c.revoked_at
+    """A value that differs after every change of the keys."""
+    ends = keys.c.revoked_at  # summed: the maximum stays the same if an earlier end is moved
     return tuple(
         connection.execute(select(func.count(), func.max(keys.c.created_at), func.count(ends), func.sum(ends))).one()
     )

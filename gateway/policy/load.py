@@ -47,8 +47,7 @@ class PolicySet:
         return next((self.old_names.get(path, ()) for path, teams in self.files.items() if team in teams), ())
 
     def find(self, team: str) -> tuple[Policy, str]:
-        """Returns (policy, fingerprint of the policy). The policy is the team's own or, if the team has none, the
-        default policy under the team's name."""
+        """(Policy of the team, its fingerprint). A team without one has the default policy under its name."""
         if team in self.policies:
             return self.policies[team], self.epochs[team]
         default = self.policies.get(DEFAULT) or Policy(team=DEFAULT)
@@ -64,9 +63,8 @@ def load_policies(folders: Sequence[Path], ceilings: Ceilings) -> PolicySet:
 
 
 def reload_policies(folders: Sequence[Path], ceilings: Ceilings, last: PolicySet) -> tuple[PolicySet, tuple[str, ...]]:
-    """Read all files again. Returns two values: the new set of policies, and all mistakes in all files. A mistake in a
-    policy affects only its own team, which keeps the policy in `last`. A mistake in a base affects only the teams that
-    extend this base. Changes of all other teams take effect."""
+    """Read all files again. Returns the new policies, and all mistakes. A team with a mistake, also in its base, keeps
+    its policy in `last`."""
     found = read_sources(folders, last.files)
     before = dict(last.bases)
     before.update((DEFAULT, path) for path, teams in last.files.items() if DEFAULT in teams)
@@ -109,8 +107,8 @@ def _policy(part: Part, bases: Mapping[str, Part], ceilings: Ceilings, problems:
 
 
 class _Claims:
-    """Assigns each team to one file during a reload. Several files may have a policy for one team. If one of these
-    files had the team before the reload, this file keeps the team. The other files keep their previous policies."""
+    """Assigns each team to one file during a reload. If several files have a team, the file that had it before keeps
+    it."""
 
     def __init__(self, last: Files) -> None:
         self._last = last
@@ -130,8 +128,7 @@ class _Claims:
             self.keep(path)
 
     def keep(self, path: Path) -> None:
-        """Keep the previous policies of the file `path`, except for teams to which its present content has given a
-        policy."""
+        """Keep the previous policies of the file `path`, except for teams with a new one from it."""
         for team, policy in self._last.get(path, {}).items():
             self._claims.setdefault(team, {}).setdefault(path, policy)
 
@@ -161,9 +158,10 @@ def _build(files: Files, ceilings: Ceilings, old_names: _OldNames, bases: Mappin
 
 
 _NO_ANSWERS: dict[str, Any] = {
-    **dict.fromkeys(("budget", "limits", "alerts", "pacing", "allowed_models", "agents"), True),
-    **dict.fromkeys(("max_usd_per_request", "overrides"), True),
+    **dict.fromkeys(("budget", "limits", "alerts", "pacing", "allowed_models", "agents", "slo"), True),
+    **dict.fromkeys(("max_usd_per_request", "overrides", "timezone"), True),
     "context": {"prompt_cache": True, "old_outputs": True},
+    "trials": {"classes": True},
 }
 """Keys of a policy that do not influence answers. The fingerprint omits them. The key `old_outputs` is one of them,
 because the gateway leaves an old tool output out of a request only if no answer should need the output."""

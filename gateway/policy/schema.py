@@ -35,9 +35,8 @@ def json_schema() -> dict[str, Any]:
 
 
 def above_ceilings(policy: Policy, ceilings: Ceilings) -> list[tuple[KeyPath, str]]:
-    """The mistakes of a policy that sets keys above the operator's ceilings: (path of the key, sentence about the
-    mistake) for each of these keys. A key that the policy does not set is no mistake, because the ceiling itself
-    applies to it (see `under_ceilings`)."""
+    """(Path of the key, sentence) for each key that a policy sets above the operator's ceilings. Keys that the policy
+    does not set are no mistakes."""
     found: list[tuple[KeyPath, str]] = []
 
     def refuse(key: str, sentence: str) -> None:

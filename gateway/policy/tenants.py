@@ -29,8 +29,8 @@ class Tenants:
         *,
         kept_in: str = "",
     ) -> None:
-        """`closed_to`: returns the names of the backends that are closed to a team, because the operator opened them to
-        other teams only. `kept_in`: where the keys are stored, for the operator's log; clients do not see it."""
+        """`closed_to`: returns the names of the backends that the operator opened only to other teams. `kept_in`: where
+        the keys are stored, for the operator's log."""
         self._closed_to = closed_to
         self._kept_in, self._quiet_until = kept_in, 0.0
         self._ring = ring
@@ -53,14 +53,14 @@ class Tenants:
             return self.authenticate(secret)
 
     async def catch_up(self, secret: bytes) -> None:
-        """Read the keys again, because the unknown key `secret` may have been created a moment ago. Does nothing if
-        `secret` does not look like a key of the gateway."""
+        """Read the keys again, because the unknown key `secret` may be new. Does nothing if `secret` does not look like
+        a key."""
         if secret.startswith(PREFIX.encode()):
             await self._ring.catch_up()
 
     def of_key(self, lineage: str) -> Tenant:
-        """The present tenant of a key. Used for work that the key asked for earlier, such as a batch. If the key was
-        rotated, returns the tenant of the key that replaced it. Raises the same errors as `authenticate`."""
+        """The present tenant of a key, also after its rotation. For work that it asked for earlier, such as a batch.
+        Raises the errors of `authenticate`."""
         key_digest = self._ring.digest_of(lineage)
         if key_digest is None and self._ring.ready:
             raise ExpiredKey(f"The key {lineage} that asked for this was revoked; ask again with a living one.")
@@ -94,8 +94,8 @@ class Tenants:
         return Tenant(key, policy, epoch, self._closed_to(key.team))
 
     def _log_unknown(self) -> None:
-        """Log that an unknown key was refused. At most one line per minute is logged, because anyone can send unknown
-        keys. The line does not contain any part of the key."""
+        """Log that an unknown key was refused, without any part of it. At most one line per minute, because anyone can
+        cause it."""
         now = time.monotonic()
         if now < self._quiet_until or not self._kept_in:
             return

@@ -43,8 +43,8 @@ def _facts(file: os.DirEntry[str]) -> tuple[int, ...]:
 
 
 async def changes(folders: Sequence[Path], known: Dates, look_s: float = LOOK_S) -> AsyncIterator[None]:
-    """Yield whenever the files have changed since `known` or since the last yield. A change is reported when the files
-    no longer change, or after several checks if they continue to change. The iterator never ends."""
+    """Yield whenever the files have changed since `known` or the last yield. Waits until they no longer change, for
+    several checks at most. Never ends."""
     last, restless = known, 0
     while True:
         now, cost_s = await asyncio.to_thread(_look, folders)
@@ -57,8 +57,6 @@ async def changes(folders: Sequence[Path], known: Dates, look_s: float = LOOK_S)
 
 
 def _look(folders: Sequence[Path]) -> tuple[Dates, float]:
-    """Check the folders once. Returns the result of `dates`, and the processor seconds that the check took. These
-    seconds decide how often the folders are checked. Elapsed time is not used, because checks would then become rarer
-    on a busy machine."""
-    began = time.thread_time()
+    """Check the folders once. Returns the result of `dates`, and the processor seconds of the check."""
+    began = time.thread_time()  # by elapsed time, a busy machine would check more rarely
     return dates(folders), time.thread_time() - began

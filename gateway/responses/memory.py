@@ -27,12 +27,8 @@ _SESSION_LENGTH = 128
 
 
 class StoredContext:
-    """Stores responses of teams whose policy has `data.store_prompts`. For other teams nothing is stored, so each of
-    their requests must contain the whole conversation.
-
-    No backend is asked to store a response. The next request of the conversation may go to another backend. Also, all
-    teams share the gateway's account at a backend, so one team could read what is stored for another.
-    """
+    """Stores responses of teams whose policy has `data.store_prompts`. Other teams must send the whole conversation.
+    Backends must not store: all teams share the account there."""
 
     def __init__(self, responses: Responses, max_items: int, off_loop: OffLoop | None = None) -> None:
         """`max_items`: maximum number of objects and arrays in a request, with the inserted items."""
@@ -101,12 +97,8 @@ class StoredContext:
             raise _away(error) from error
 
     async def keep(self, request: CompletionRequest, tenant: Tenant, answer: bytes | None) -> None:
-        """Store the Response object `answer`. None: the stream was too long to be assembled, so nothing is stored. A
-        failure is only logged.
-
-        Called before the client receives the end of the answer, so that the client can use the response's id at once,
-        on any worker.
-        """
+        """Store the Response object `answer`. None: it was too long, and nothing is stored. Call this before the client
+        gets the end. Failures are only logged."""
         if answer is None:
             log.warning("the response of %s is too long to be stored", request.id)
             return

@@ -55,8 +55,7 @@ class StoredResponse:
 
 
 class Responses:
-    """Reads and writes stored responses. A response that belongs to another owner is treated as unknown, even if the
-    caller has its id."""
+    """Reads and writes stored responses. A response of another owner counts as unknown."""
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
         """`clock`: function that returns Unix seconds."""
@@ -74,8 +73,8 @@ class Responses:
         return dict(self._counts)
 
     async def put(self, tenant: Tenant, stored: StoredResponse) -> bool:
-        """Store a response. Does nothing if a response with this id already exists. Returns False if the response is
-        too large or its id too long. Raises SQLAlchemyError."""
+        """Store a response, unless its id exists. Returns False if the response is too large or its id too long. Raises
+        SQLAlchemyError."""
         kept = len(stored.id) <= _ID_LENGTH and await self._database.run(
             lambda link: _put(link, tenant, stored, self._clock()), timeout_s=WRITE_S
         )
@@ -91,8 +90,8 @@ class Responses:
         return found
 
     async def items(self, viewer: Viewer, ids: Iterable[str]) -> dict[str, Item]:
-        """The output items with the given `ids`, as id → item. Ids of unknown items are omitted, as are items of
-        responses that `viewer` may not see. Raises SQLAlchemyError."""
+        """Id → output item, for the given `ids`. Unknown items and those that `viewer` may not see are omitted. Raises
+        SQLAlchemyError."""
         wanted = frozenset(ids)
         return await self._database.run(
             lambda link: _items(link, viewer, wanted, self._clock()), timeout_s=READ_S, writes=False

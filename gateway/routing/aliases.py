@@ -13,8 +13,8 @@ from gateway.routing.ceiling import NamedModel
 
 
 class ResolvedModel(NamedTuple):
-    """The backends for which a model name stands. `rule`: the rule of the policy by which routing chooses one of them.
-    None if the client named a single backend, so that there is nothing to choose."""
+    """The backends for which a model name stands. `rule`: the policy's rule for the choice; None: the client named a
+    single backend."""
 
     backends: tuple[Backend, ...]
     rule: ModelRule | None = None
@@ -42,11 +42,8 @@ def permitted(model: str, policy: Policy, backends: Sequence[Backend], access: A
 def resolve(
     model: str, policy: Policy, backends: Sequence[Backend], offered: Sequence[Backend] | None = None
 ) -> ResolvedModel:
-    """Find the backends for `model`. The name `model` is looked up as a name in the policy, then as a backend's name,
-    then as a backend's model or model group.
-
-    Raises UnknownModel, which lists the names of the `offered` backends (default: all).
-    """
+    """Find the backends for `model`: a name in the policy, a backend, a model or a model group. Raises UnknownModel
+    with the names of the `offered` backends (default: all)."""
     rule = policy.rule(model)
     if isinstance(rule, ModelRule):
         return _chosen_from(rule, backends)
@@ -55,7 +52,7 @@ def resolve(
         each for each in backends if wanted in (each.model, each.model_group)
     ]
     if not found and rule is not None:
-        found = [each for each in backends if each.tier == wanted]
+        found = [each for each in backends if each.tier == wanted and not each.only_named]
     if not found:
         alias = f" (the policy's alias leads to {wanted!r}, which no backend is called)" if wanted != model else ""
         names = known(policy, backends if offered is None else offered)
@@ -74,7 +71,7 @@ def known(policy: Policy, backends: Sequence[Backend]) -> list[str]:
 
 def _chosen_from(rule: ModelRule, backends: Sequence[Backend]) -> ResolvedModel:
     reference = () if rule.reference is None else (rule.reference,)
-    found: dict[str, Backend] = {} if rule.candidates else {each.name: each for each in backends}
+    found: dict[str, Backend] = {} if rule.candidates else {each.name: each for each in backends if not each.only_named}
     missing = []
     for name in dict.fromkeys((*rule.candidates, *reference)):
         meant = _meant(name, backends)
@@ -87,5 +84,5 @@ def _chosen_from(rule: ModelRule, backends: Sequence[Backend]) -> ResolvedModel:
 def _meant(name: str, backends: Sequence[Backend]) -> list[Backend]:
     """The backend named `name`, or else all backends of the group or tier `name`. May be empty."""
     return [each for each in backends if each.name == name] or [
-        each for each in backends if name in (each.model_group, each.tier)
+        each for each in backends if name == each.model_group or (name == each.tier and not each.only_named)
     ]

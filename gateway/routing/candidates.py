@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
@@ -40,9 +41,13 @@ class Demand(NamedTuple):
     """Whether the gateway may add cache marks, at backends that accept them."""
 
 
+MEASURED_S = 60.0
+"""Seconds for which a measured delay of a backend is used."""
+
+
 class Candidate(NamedTuple):
-    """A backend that was considered. `excluded`: why the backend cannot serve the request; empty if it can.
-    `cost_pico`: expected cost in pico-dollars; None if the backend has no price."""
+    """A backend that was considered. `excluded`: why it cannot serve the request; empty if it can. `cost_pico`:
+    expected pico-dollars; None: no price."""
 
     backend: Backend
     excluded: str = ""
@@ -51,6 +56,8 @@ class Candidate(NamedTuple):
     list_pico: int | None = None
     """The expected cost if no token is cached, and if the prices of machines do not depend on their load. None if that
     is equal to `cost_pico`."""
+    delay_ms: float = 0.0
+    """Among members of a model group with equal costs, the member with the lowest value is called. See `_delay_ms`."""
 
     @property
     def worth_pico(self) -> int | None:
@@ -82,8 +89,17 @@ def examine(
         cost = plain = expected_cost(backend, demand, prices)
         if state is not None and (demand.prefix is not None or occupancy.priced_by_load(backend, state.load)):
             cost = expected_cost(backend, demand, prices, state, sessions)
-        found.append(Candidate(backend, excluded, cause, cost, None if cost == plain else plain))
+        delay_ms = _delay_ms(state) if state is not None and backend.model_group else 0.0
+        found.append(Candidate(backend, excluded, cause, cost, None if cost == plain else plain, delay_ms))
     return found
+
+
+def _delay_ms(state: BackendState) -> float:
+    """Milliseconds to the first byte, as this worker has measured them in the last minute. Without such a measurement:
+    0 if no call is in progress, so that one call measures the backend; otherwise infinite."""
+    if state.first_byte_ms is not None and state.measured_s < MEASURED_S:
+        return state.first_byte_ms
+    return math.inf if state.in_flight else 0.0
 
 
 def expected_cost(
@@ -93,12 +109,8 @@ def expected_cost(
     state: BackendState | None = None,
     sessions: SessionView | None = None,
 ) -> int | None:
-    """Expected pico-dollars of a call; None if the backend has no price.
-
-    Input tokens that the backend is expected to have in its prompt cache (see `sessions`) cost the price of cached
-    tokens. If the backend is a machine with a price per hour, the price per token depends on the machine's load (see
-    `occupancy`).
-    """
+    """Expected pico-dollars of a call; None if the backend has no price. Input in the prompt cache (`sessions`) costs
+    the cached price. A machine's price depends on its load."""
     price = prices.price(backend)
     if price is None:
         return None
@@ -125,8 +137,8 @@ def writes_cache(backend: Backend, price: Price, demand: Demand) -> bool:
 
 
 def against(backend: Backend, demand: Demand) -> tuple[Cause, str]:
-    """Why the backend cannot serve the request, as (cause, reason). Both are empty if the backend can serve it. The
-    health and the load of the backend are not considered here."""
+    """Why the backend cannot serve the request, as (cause, reason); both empty if it can. Health and load are left
+    out."""
     data = demand.data
     if not translators(demand.dialect, backend.spoken):
         return "dialect", f"it cannot be asked in the dialect {demand.dialect}"
@@ -152,10 +164,8 @@ def may_go_to(backend: Backend, data: DataPolicy) -> bool:
 
 
 def reserved_output(backend: Backend, demand: Demand) -> int:
-    """Tokens of the context window to reserve for the answer: the client's limit, or else the expected length.
-
-    The expected length counts only up to `PRIOR_TOKENS`, so that learned lengths alone never cause a refusal.
-    """
+    """Tokens of the context window to reserve for the answer: the client's limit, or the expected length. Learned
+    lengths above `PRIOR_TOKENS` must not cause refusals."""
     wanted = demand.output_most
     if wanted is None:
         wanted = min(demand.output_tokens, PRIOR_TOKENS)

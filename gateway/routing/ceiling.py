@@ -22,9 +22,8 @@ _VERSION = re.compile(r"(?:-v\d+:\d+|[-@](?:\d{4}-\d{2}-\d{2}|\d{8})|-latest|:fr
 
 
 class Ceiling(NamedTuple):
-    """The highest cost that one call may have: the cost of the model that the client named. `cost_pico`: this cost in
-    pico-dollars; None if the model has no price. Without a price, each backend of a higher tier than the model counts
-    as more expensive."""
+    """The highest cost that one call may have: that of the model that the client named. `cost_pico`: in pico-dollars;
+    None: no price, and higher tiers count as dearer."""
 
     cost_pico: int | None
     rank: int = 0
@@ -38,24 +37,23 @@ class Ceiling(NamedTuple):
         return candidate.cost_pico is not None and round(candidate.cost_pico * calls) > self.cost_pico
 
     def allows(self, first: Candidate, then: Candidate, share: float) -> bool:
-        """Whether the expected cost stays within the ceiling if every request calls `first`, and a `share` of the
-        requests also calls `then`."""
+        """Whether the expected cost stays within the ceiling. Every request calls `first`; the part `share` also calls
+        `then`."""
         if self.cost_pico is None or first.cost_pico is None or then.cost_pico is None:
             return True
         return round(first.cost_pico + share * then.cost_pico) <= self.cost_pico
 
 
 class NamedModel(NamedTuple):
-    """A model that a client may name. `backends`: the backends that serve the model; empty if the gateway knows only
-    the list price of the model."""
+    """A model that a client may name. `backends`: those that serve it; empty: only a list price is known."""
 
     model: str
     backends: tuple[Backend, ...] = ()
 
 
 def named_model(asked: str, backends: Sequence[Backend], prices: ModelPrices) -> NamedModel | None:
-    """The model named `asked`, whose cost is the ceiling. None if `asked` is `auto`, or if the gateway knows neither a
-    backend nor a list price for this name. In these cases, the cost of the rule's reference is the ceiling."""
+    """The model named `asked`, whose cost limits calls. None if `asked` is `auto`, or if neither a backend nor a list
+    price is known."""
     if asked == "auto":
         return None
     listed = prices.listed(asked)
@@ -90,13 +88,8 @@ def ceiling_of(
     fleet: FleetView,
     sessions: SessionView,
 ) -> Ceiling | None:
-    """The ceiling of one request: the cost at the cheapest backend of the named model, or else the cost at the list
-    price. None if there is no list price.
-
-    A model without a backend is never called, so no prompt cache has its conversation. If the client had called the
-    model directly, the model's prompt cache would have about as much of the conversation as the cache of the backend
-    that was called instead. So the cost at the list price is computed with that number of cached tokens.
-    """
+    """The cost limit of one request: the cost at the named model's cheapest backend, or at its list price. None if
+    there is no list price. The list price assumes as much cached input as at the backends."""
     if not named.backends:
         cost = _listed(named.model, demand, prices, sessions)
         return None if cost is None else Ceiling(cost)

@@ -23,8 +23,8 @@ _DEAREST = 100.0
 
 
 class Change(NamedTuple):
-    """A value at which another backend would be chosen, and the name of this backend. Among the values that were tried,
-    no value closer to the present one changes the choice."""
+    """A changed setting with which routing would choose another backend. `value`: the setting's value, of all that were
+    examined the one nearest to the present value. `chosen`: name of the other backend."""
 
     value: float
     chosen: str
@@ -58,8 +58,7 @@ class Case:
         return choose(found, self.named, grade, quality, self.adequacy, self.learnt, self.ceiling).order[0].backend.name
 
     def sentences(self) -> tuple[str, ...]:
-        """Sentences about what would have changed the choice. Each sentence names one change that would have been
-        enough, and the backend that would then have been chosen."""
+        """Sentences, each with one change and the backend that would then have been chosen."""
         now = self.chosen()
         found = [*changes_of("quality", lambda value: self.chosen(quality=value), self.quality)]
         if self.grade is not None and self.grade.abstained:
@@ -113,11 +112,8 @@ class Case:
 
 
 def changes_of(what: str, chosen: Callable[[float], str], now: float) -> list[str]:
-    """At most two sentences about the parameter `what`, which is `now` in this decision and has the range 0 to 1.
-
-    One sentence has the nearest lower value at which another backend would be chosen, the other the nearest higher
-    value. `chosen(value)`: the backend that is chosen at that value.
-    """
+    """At most two sentences about `what`: the nearest lower and higher value that change the choice. `chosen(value)`:
+    the backend that is chosen at a value. `now`: the present value; the range is 0 to 1."""
     lower, higher = boundary(chosen, now, 0.0), boundary(chosen, now, 1.0)
     return [
         *([] if lower is None else [f"with {what} ≤ {_down(lower.value)}: {lower.chosen}"]),
@@ -126,9 +122,8 @@ def changes_of(what: str, chosen: Callable[[float], str], now: float) -> list[st
 
 
 def boundary(chosen: Callable[[float], str], now: float, end: float) -> Change | None:
-    """The first value from `now` towards `end` at which `chosen` returns another backend; None if there is none. Only
-    `STEPS` values between `now` and `end` are tried. So a change may be missed if it is reversed before the next tried
-    value."""
+    """The first value from `now` towards `end` at which `chosen` changes; None if there is none. Only `STEPS` values
+    are tried."""
     usual, before = chosen(now), now
     for step in range(1, STEPS + 1):
         after = now + (end - now) * step / STEPS
@@ -146,8 +141,7 @@ def boundary(chosen: Callable[[float], str], now: float, end: float) -> Change |
 
 
 def _down(value: float) -> str:
-    """`value` rounded down. The sentence says that the choice changes at this value or below, so the value must not be
-    too high."""
+    """`value` rounded down, because the sentence says "at this value or below"."""
     scale = 10**_DIGITS
     return f"{int(value * scale) / scale:g}"
 

@@ -15,9 +15,9 @@ from gateway.routing.difficulty.adequacy import Adequacy, Gap, gap
 
 
 class Choice(NamedTuple):
-    """The decision. `order`: candidates in calling order; the first one serves, the others are fallbacks. `adequacies`:
-    backend → probability that its answer is as good as the answer of the reference, for the backends for which it is
-    known. The reference is the backend whose quality the policy aims at."""
+    """The decision. `order`: candidates in calling order; all but the first are fallbacks. `adequacies`: backend →
+    probability that its answer is as good as the reference's. The reference: backend whose quality the policy aims
+    at."""
 
     order: tuple[Candidate, ...]
     reference: Candidate
@@ -35,13 +35,11 @@ def choose(
     learnt: Mapping[str, Learned] = MappingProxyType({}),
     ceiling: Ceiling | None = None,
 ) -> Choice:
-    """Choose among `candidates`, at least one of which can serve. `named`: the reference that the policy names, whose
-    answers count as good. `quality`: share of answers that must be as good as the reference's. The rest of the answers
-    may be worse. Each kind of weaker candidate (much weaker, slightly weaker) may use an equal part of this rest.
+    """Choose among `candidates`, at least one of which can serve. `named`: the policy's reference. `quality`: part of
+    answers (0 to 1) that must be as good as the reference's. `adequacy`: required with a `grade`.
 
-    `adequacy`: needed only if there is a `grade`. `learnt`: backend → evidence from the team's own answers. `ceiling`:
-    the cost of the model that the client named; None: the cost of the policy's reference is the ceiling, even if the
-    reference cannot serve.
+    `learnt`: backend → evidence from the team's own answers. `ceiling`: cost of the model that the client named; None:
+    the reference's cost.
     """
     nominal = _nominal(candidates, named)
     limit = ceiling or Ceiling(nominal.cost_pico, RANK[nominal.backend.tier])
@@ -75,9 +73,8 @@ def choose(
 
 
 def _nominal(candidates: Sequence[Candidate], named: str | None) -> Candidate:
-    """The policy's reference, whether it can serve or not: the backend named `named`, or else the most expensive
-    backend of the model group or tier `named`, or else the most expensive backend of the strongest tier. If the backend
-    that is found is in a model group, the group's cheapest member that can serve is the reference."""
+    """The policy's reference, whether it can serve or not. `named`: a backend, or a group or tier, of which the dearest
+    counts. None: the strongest tier. In a group, the cheapest member that can serve is the reference."""
     meant = [each for each in candidates if each.backend.name == named] or [
         each for each in candidates if named in (each.backend.model_group, each.backend.tier)
     ]
@@ -88,13 +85,8 @@ def _nominal(candidates: Sequence[Candidate], named: str | None) -> Candidate:
 
 
 def _within(candidates: Sequence[Candidate], nominal: Candidate, limit: Ceiling) -> Candidate:
-    """The candidate that is used as the reference.
-
-    The policy's reference `nominal` is used if it can serve and is within the ceiling. If not, the candidates that can
-    serve and are within the ceiling are considered. Of those that are not more expensive than `nominal`, the strongest
-    is used. If all of them are more expensive, the strongest of all of them is used. If no candidate is within the
-    ceiling, the cheapest candidate is used.
-    """
+    """The candidate used as the reference: `nominal` if it can serve within `limit`. Otherwise the strongest candidate
+    within `limit`, preferably not dearer than `nominal`. If none is within `limit`, the cheapest."""
     if not nominal.excluded and not limit.exceeded_by(nominal):
         return nominal
     able = [each for each in candidates if not each.excluded]
@@ -105,18 +97,22 @@ def _within(candidates: Sequence[Candidate], nominal: Candidate, limit: Ceiling)
 
 
 def cheaper(one: Candidate, other: Candidate) -> bool:
-    """Whether `one` is cheaper than `other`. If `other` has no price, the backend of the lower tier counts as cheaper.
-    If only `one` has no price, `one` is not cheaper."""
+    """Whether `one` is cheaper than `other`. If `other` has no price, the lower tier is cheaper. If only `one` has
+    none, False."""
     if other.cost_pico is None:
         return RANK[one.backend.tier] < RANK[other.backend.tier]
     return one.cost_pico is not None and one.cost_pico < other.cost_pico
 
 
-def by_cost(one: Candidate) -> tuple[bool, int, int]:
-    """Sort key: cheapest first; at equal cost, the stronger tier first. Backends without a price come last, with the
-    lower tier first."""
+CostKey = tuple[bool, int, int, float]
+"""The sort key of `by_cost`."""
+
+
+def by_cost(one: Candidate) -> CostKey:
+    """Sort key: cheapest first; at equal cost, the stronger tier first, then the faster member of a model group.
+    Backends without a price come last, with the lower tier first."""
     rank = RANK[one.backend.tier]
-    return (True, 0, rank) if one.cost_pico is None else (False, one.cost_pico, -rank)
+    return (True, 0, rank, one.delay_ms) if one.cost_pico is None else (False, one.cost_pico, -rank, one.delay_ms)
 
 
 def _strength(one: Candidate) -> tuple[int, bool, int]:
@@ -129,10 +125,9 @@ def _dearer(one: Candidate, other: Candidate) -> bool:
     return one.cost_pico is None or one.cost_pico > other.cost_pico
 
 
-def _last_resort(one: Candidate, reference: Candidate, limit: Ceiling) -> tuple[bool, bool, int, tuple[bool, int, int]]:
-    """Sort key of the fallbacks that come last in the calling order. First come candidates that are not more expensive
-    than the reference, then more expensive candidates within the ceiling; stronger tiers come first in both groups.
-    Candidates above the ceiling come last, cheapest first."""
+def _last_resort(one: Candidate, reference: Candidate, limit: Ceiling) -> tuple[bool, bool, int, CostKey]:
+    """Sort key of the last fallbacks. First come candidates not dearer than the reference, then those within the
+    ceiling, strongest first. Last come those above the ceiling, cheapest first."""
     if limit.exceeded_by(one):
         return True, True, 0, by_cost(one)
     return False, _dearer(one, reference), -RANK[one.backend.tier], by_cost(one)

@@ -15,8 +15,7 @@ log = logging.getLogger(__name__)
 
 
 def packaged() -> Grader:
-    """The packaged classifier. Its module is imported only at the first call, because the classifier and NumPy need 15
-    MiB of memory, and many gateways never need the classifier."""
+    """The packaged classifier. It is imported only at the first call, because it needs 15 MiB of memory."""
     from gateway.routing.difficulty.grader import Grader
 
     return Grader.load()

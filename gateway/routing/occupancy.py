@@ -42,11 +42,8 @@ def expected_cost(
     writes: bool = False,
     load: Load | None,
 ) -> int:
-    """Expected pico-dollars of one call. A machine with an hourly price has the price at its `load`.
-
-    `warm_tokens`: input tokens that are expected to be in the backend's prompt cache; they cost the price of cached
-    tokens. `writes`: whether the rest of the input is written to that cache; written tokens have a price of their own.
-    """
+    """Expected pico-dollars of one call; a machine's price depends on its `load`. `warm_tokens`: input tokens expected
+    in the prompt cache. `writes`: whether the rest of the input is written to this cache."""
     if load is not None and backend.price is not None and by_the_hour(backend):
         price = at_load(price, float(backend.price.machine_hour_usd or 0), load)
     return cost_of(price, input_tokens, output_tokens, warm_tokens=warm_tokens, writes=writes)
@@ -64,7 +61,7 @@ def cost_of(price: Price, input_tokens: int, output_tokens: int, *, warm_tokens:
 
 
 def priced_by_load(backend: Backend, load: Load | None) -> bool:
-    """Whether the price of a call depends on load: the backend is a machine with paid hours, and its load is known."""
+    """Whether a call's price depends on load: a machine with paid hours and known load."""
     return load is not None and by_the_hour(backend)
 
 

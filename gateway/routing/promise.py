@@ -10,14 +10,9 @@ from gateway.routing.strategy.planned import Planned
 
 
 def promise(choice: Choice, plan: Planned | None, stronger: Backend | None) -> Decision:
-    """The expected effect of the decision, if it were applied: the calls that would have been made, and the expected
-    adequacy (probability that the answer is as good as the reference's). `plan`: the decision by a plan, if there is
-    one.
-
-    `stronger`: the backend that is called if the answer of the chosen backend is unsure. How often that happens is
-    unknown. The share is assumed to be the probability that the chosen backend's answer is not as good as the
-    reference's.
-    """
+    """The expected effect of the decision, if it were applied: calls and adequacy (probability of an answer as good as
+    the reference's). `plan`: the plan's decision, or None. `stronger`: backend called after unsure answers; their part
+    is assumed to be 1 − adequacy."""
     first = choice.order[0]
     expected = choice.adequacies.get(first.backend.name)
     adequacy = 1.0 if expected is None or first is choice.reference else expected

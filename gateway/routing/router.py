@@ -12,7 +12,7 @@ from gateway.domain.access import Access
 from gateway.domain.backend import RANK, Backend
 from gateway.domain.money.pacing import lowered
 from gateway.domain.policy import ModelRule, Policy
-from gateway.domain.protocols import Evidence, FleetView, ModelPrices, NoEvidence, Sampler
+from gateway.domain.protocols import ClassTrials, Evidence, FleetView, ModelPrices, NoEvidence, NoTrials, Sampler
 from gateway.domain.record import Record
 from gateway.domain.request import CompletionRequest
 from gateway.domain.routing.learned import Learned
@@ -24,6 +24,7 @@ from gateway.routing.affinity.continuity import Affinity
 from gateway.routing.aliases import ResolvedModel, permitted
 from gateway.routing.candidates import Candidate, Demand, against, considered, examine, expected_cost, refusal
 from gateway.routing.ceiling import Ceiling, ceiling_of, named_model
+from gateway.routing.classes import class_choice
 from gateway.routing.counterfactual import Case
 from gateway.routing.decision import Choice, by_cost, choose
 from gateway.routing.difficulty.adequacy import Adequacy
@@ -73,13 +74,14 @@ class Router:
         plan: Plan | None = None,
         continuity: Affinity | None = None,
         evidence: Evidence | None = None,
+        trials: ClassTrials | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`load`: makes the grader; called once, in a thread, before the first choice among several candidates.
-        `pressures`: team → how far the team's spend is ahead of an even spend of its budgets, 0..1 (see
-        `domain/money/pacing.py`). `plan`: fitted strategies. `evidence`: results of comparisons of the team's own
-        answers."""
+        """`load`: makes the grader; called once, in a thread. `pressures`: team → how far its spend is ahead of an even
+        spend, 0..1. `plan`: fitted strategies. `evidence`: comparisons of the team's own answers. `trials`: how far
+        traffic classes are open."""
         self.plan = plan
+        self._trials = trials or NoTrials()
         self._evidence = evidence or NoEvidence()
         self._pressures = pressures
         self._prices, self._fleet, self._sampler = prices, fleet, sampler
@@ -91,7 +93,7 @@ class Router:
         self._lengths = OutputLengths()
         self._names: dict[tuple[str, int], tuple[Policy | Access, ResolvedModel]] = {}
         self._counts = {"routed": 0, "to_reference": 0, "abstained": 0, "escalatable": 0, "observed": 0, "refused": 0}
-        self._counts |= {"planned": 0, "above_ceiling": 0}
+        self._counts |= {"planned": 0, "above_ceiling": 0, "by_class": 0}
 
     async def route(
         self, request: CompletionRequest, tenant: Tenant, estimate: ContextEstimate, record: Record
@@ -143,8 +145,7 @@ class Router:
         self._named(model, tenant.policy, tenant.access)
 
     def _named(self, model: str, policy: Policy, access: Access | None = None) -> ResolvedModel:
-        """Like `permitted`, but the result is cached as long as `policy` and `access` are the same objects. Also raises
-        NoBackend."""
+        """Like `permitted`, but cached while `policy` and `access` are the same objects. Also raises NoBackend."""
         of = policy if access is None else access  # an access object belongs to one tenant, so to one policy
         key = model, id(of)
         known = self._names.get(key)
@@ -217,7 +218,7 @@ class Router:
         if named.rule is None or demand.tier:
             route = self._limited(_as_asked(candidates, demand), ceiling, candidates)
         else:
-            route = self._by_rule(named.rule, candidates, request, tenant.policy, demand, session, ceiling)
+            route = self._by_rule(named.rule, candidates, request, tenant, demand, session, ceiling)
         return self._continuity.keep(route, prefix, candidates)
 
     def _ceiling(self, named: ResolvedModel, candidates: Sequence[Candidate], demand: Demand) -> Ceiling | None:
@@ -236,8 +237,8 @@ class Router:
         return route
 
     def _only(self, named: ResolvedModel, demand: Demand, request: CompletionRequest) -> Route:
-        """The route to the only backend that the client or the policy named. The backend is used even if it is
-        unhealthy or above the ceiling, because there is no other backend."""
+        """The route to the only backend that the client or the policy named. It is used even if unhealthy or too
+        expensive."""
         backend = named.backends[0]
         cause, excluded = against(backend, demand)
         if cause:
@@ -275,11 +276,12 @@ class Router:
         rule: ModelRule,
         candidates: Sequence[Candidate],
         request: CompletionRequest,
-        policy: Policy,
+        tenant: Tenant,
         demand: Demand,
         session: str,
         ceiling: Ceiling | None,
     ) -> Route:
+        policy = tenant.policy
         several = sum(not each.excluded for each in candidates) > 1
         failed = not self._judge.ready and self._judge_again_at > float("-inf")
         judge = self._judge.get() if several and not failed else None
@@ -294,11 +296,16 @@ class Router:
         tokens = demand.input.tokens, demand.output_tokens
         plan = self._planned(choice, candidates, request, grade, quality, subject, learnt, tokens)
         choice = plan.choice if plan else choice
+        by_class = None
+        if policy.trials.classes and grade is not None and grade.abstained:
+            choice, by_class = class_choice(choice, rule, request, tenant, demand, session, self._trials)
         served, why = self._override(choice, request, policy, subject)
         order = choice.order if served is None else (served, *(each for each in choice.order if each is not served))
         asking = plan.asking if plan and not served else None
-        stronger = None if served or asking else _stronger(choice, rule, request)
+        stronger = None if served or asking or (by_class and by_class.serves) else _stronger(choice, rule, request)
         self._count(choice, grade, served, stronger)
+        if by_class is not None:
+            self._counts["by_class"] += by_class.serves
         route = Route(
             tuple(each.backend for each in order),
             why or choice.reason,
@@ -315,8 +322,9 @@ class Router:
             pressure=pressure,
             asking=asking,
             strategy=plan.strategy if plan else "",
+            by_class=by_class,
             what_if=None
-            if plan
+            if plan or (by_class and by_class.serves)
             else Case(tuple(candidates), rule.reference, grade, quality, adequacy, learnt, ceiling).sentences,
         )
         return self._limited(route, choice.ceiling, candidates)
@@ -341,9 +349,8 @@ class Router:
     def _override(
         self, choice: Choice, request: CompletionRequest, policy: Policy, subject: str
     ) -> tuple[Candidate | None, str]:
-        """The candidate that serves instead of the chosen one, and the reason. There are three reasons: the policy only
-        observes; the request is outside the share of requests for which the policy applies decisions; the request was
-        selected for a comparison with the reference. (None, "") if the chosen candidate serves."""
+        """The candidate that serves instead of the chosen one, and the reason; (None, "") if the chosen one serves.
+        Reasons: the policy only observes; the request is outside the rollout, or serves for comparison."""
         if policy.mode == "observe":
             return _asked_for(choice, request.model), f"observe mode; decided: {choice.reason}"
         if policy.share < 1 and share_of(subject) >= policy.share:
@@ -395,8 +402,8 @@ def _asked_for(choice: Choice, model: str) -> Candidate:
 
 
 def _stronger(choice: Choice, rule: ModelRule, request: CompletionRequest) -> Backend | None:
-    """The backend to call if the answer of the chosen small backend is unsure. None if no other backend is called: for
-    example, the request asks for several answers, or the second call could exceed the ceiling."""
+    """The backend to call if the chosen small backend's answer is unsure; None: no second call. Requests for several
+    answers get no second call."""
     chosen, reference = choice.order[0].backend, choice.reference.backend
     unsure = rule.escalate and chosen.tier == "small" and "logprobs" in chosen.capabilities
     if not unsure or request.parallel != 1 or RANK[reference.tier] <= RANK[chosen.tier]:

@@ -45,8 +45,7 @@ class Oversized(ValueError):
 
 
 class TooCostly(ValueError):
-    """Decoding costs more than is allowed for a body of this size: it takes too much CPU time, or the body has too many
-    members or frames."""
+    """Decoding costs too much for the body's size: CPU time, or number of members or frames."""
 
 
 class Stopped(Exception):
@@ -55,8 +54,7 @@ class Stopped(Exception):
 
 def parse_coding(header: str) -> Coding | None:
     """The coding that a `content-encoding` header names; None for `identity`. Raises UnknownCoding for an unknown
-    coding. Also raises it for several codings, because with each further coding a few bytes can cause much more work.
-    """
+    coding and for several codings."""
     found: Coding | None = None
     for each in header.split(","):
         name = each.strip().lower()
@@ -208,8 +206,8 @@ class Decoder:
         return b"".join(self.pieces(data, most))
 
     def pieces(self, data: bytes, most: int) -> Iterator[bytes]:
-        """Decode `data` as `feed` does, and yield the output in pieces. Some pieces are empty. CPU time that the caller
-        uses between two pieces does not count toward the limit."""
+        """Decode `data` as `feed` does, and yield the output in pieces; some are empty. The caller's own CPU time does
+        not count."""
         step, left = self._format.slice_bytes, most
         self._left_s += _FEED_S
         for start in range(0, len(data), step):
@@ -253,12 +251,8 @@ class Decoding:
         self._decoder.stopped = True
 
     def begin(self, pause_s: float) -> bytes | None:
-        """Decode for about `pause_s` CPU seconds. Returns the decoded body if this is enough; else None, and `finish`
-        must decode the rest.
-
-        Raises the same errors as `finish`.
-
-        """
+        """Decode for about `pause_s` CPU seconds. Returns the decoded body; None if `finish` must decode the rest.
+        Raises the errors of `finish`."""
         until = time.thread_time() + pause_s
         for piece in self._pieces:
             self._out.append(piece)
@@ -291,8 +285,7 @@ class Encoder(Protocol):
 
 
 class _Deflating:
-    """Encodes gzip or deflate with small windows. Successive events of a stream are similar, so small windows suffice,
-    and there may be thousands of streams."""
+    """Encodes gzip or deflate with small windows, because there may be thousands of streams."""
 
     def __init__(self, coding: Coding) -> None:
         self._deflate = zlib.compressobj(1, zlib.DEFLATED, 28 if coding == "gzip" else 12, 5)

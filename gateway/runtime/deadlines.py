@@ -29,9 +29,8 @@ class Deadlines:
         return sum(map(len, self._due.values()))
 
     def at(self, when: float) -> Deadline:
-        """A deadline at `when` (loop time) for a `with` block. If the block runs longer, the current task is cancelled
-        and the block raises TimeoutError, as with asyncio.timeout. The task is cancelled up to `FINE_S` seconds after
-        `when`; if `when` is far away, up to `COARSE_S` seconds after it."""
+        """A deadline at `when` (loop time) for a `with` block. A longer block is cancelled and raises TimeoutError.
+        This happens up to `FINE_S` seconds late, or `COARSE_S` if `when` is far away."""
         return Deadline(self, when)
 
     def bucket(self, when: float) -> set[Deadline]:

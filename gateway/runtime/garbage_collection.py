@@ -19,8 +19,8 @@ _M_ARENA_MAX = -8
 
 @contextmanager
 def postponed() -> Iterator[None]:
-    """Suspend garbage collection in the `with` block. Use it for imports of modules: there, a collection would free
-    nothing, because all new objects stay, and would take a fifth of the time."""
+    """Suspend garbage collection in the `with` block. Use it for imports: collections would take a fifth of their
+    time."""
     gc.disable()
     try:
         yield
@@ -30,11 +30,8 @@ def postponed() -> Iterator[None]:
 
 
 def settle() -> None:
-    """Collect garbage once and exclude all current objects from later collections. Call it at the end of the process's
-    start.
-
-    Takes about 50 ms, or a few ms if this process was forked from a process that had already excluded its modules.
-    """
+    """Collect garbage once, and exclude all current objects from later collections. Call it at the end of the process's
+    start. Takes up to 50 ms."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*THRESHOLDS)
@@ -43,8 +40,8 @@ def settle() -> None:
 
 
 def leave_out() -> None:
-    """Exclude all current objects from later collections. Takes microseconds. Garbage cycles among these objects are
-    never freed, so call it after bulk work and not per request."""
+    """Exclude all current objects from later collections, in microseconds. Cycles among them are never freed: do not
+    call it per request."""
     gc.freeze()
 
 

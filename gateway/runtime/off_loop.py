@@ -16,8 +16,7 @@ T = TypeVar("T")
 
 
 class OffLoop:
-    """A small thread pool. Use more than one thread only for work that releases the interpreter's lock. With other
-    work, each further thread delays the event loop by a switch interval (5 ms)."""
+    """A small thread pool. More than one thread is only for work that releases the interpreter's lock."""
 
     def __init__(self, threads: int = 1, name: str = "large-bodies") -> None:
         self._thread = ThreadPoolExecutor(max_workers=threads, thread_name_prefix=name)

@@ -13,8 +13,8 @@ log = logging.getLogger(__name__)
 async def repeat(
     step: Callable[[], Awaitable[object]], every_s: float, troubled: Callable[[Exception], None], *on: type[Exception]
 ) -> None:
-    """Call `step` forever, with pauses of `every_s` seconds. If `step` raises an error of one of the classes `on`, the
-    loop continues. `troubled` is called with the first of several consecutive errors."""
+    """Call `step` forever, with pauses of `every_s` seconds. Errors of the classes `on` do not end the loop.
+    `troubled`: called with the first of consecutive errors."""
     failing = False
     while True:
         try:

@@ -18,8 +18,8 @@ is this long."""
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Limits for the content of a file. `nodes`: maximum number of keys and values. If an alias refers to a part of the
-    file, the keys and values of this part are counted again at each use of the alias."""
+    """Limits for the content of a file. `nodes`: maximum number of keys and values; those behind an alias count at each
+    use."""
 
     size_bytes: int
     nodes: int
@@ -122,8 +122,8 @@ Loader.add_constructor("tag:yaml.org,2002:map", _construct_unique)
 
 
 def read(text: str, bounds: Bounds) -> tuple[yaml.Node | None, Any]:
-    """Two values: the tree of YAML nodes of `text`, and the content of `text` as plain Python values. Raises YAMLError,
-    ValueError, or any other exception that PyYAML raises for input that it does not expect."""
+    """The tree of YAML nodes of `text`, and its content as Python values. Raises YAMLError, ValueError, or any error of
+    PyYAML."""
     loader = Loader(text, bounds)
     try:
         root: yaml.Node | None = loader.get_single_node()

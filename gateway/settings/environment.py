@@ -71,8 +71,8 @@ def receiver(reference: str) -> str:
 
 
 def receiver_secret(reference: str) -> str:
-    """The key that signs the messages to a receiver, if `reference` is `env:NAME`. The variable NAME contains the
-    receiver's URL, and the variable NAME_SECRET contains the key. Empty if the messages are not signed."""
+    """The key that signs the messages to a receiver; empty if they are not signed. For the URL `env:NAME`, it is the
+    variable NAME_SECRET."""
     return os.environ.get(f"{reference.removeprefix('env:')}_SECRET", "") if reference.startswith("env:") else ""
 
 
@@ -94,21 +94,17 @@ def child_environment(extra: Mapping[str, str]) -> dict[str, str]:
 
 
 def keep_litellm_offline() -> None:
-    """Prevent litellm from downloading a price list, by setting an environment variable. litellm reads this variable
-    when it is imported, so call this function before."""
+    """Prevent litellm from downloading a price list. Call this before litellm is imported."""
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
 
 
 def keep_onnxruntime_offline() -> None:
-    """Prevent onnxruntime from storing a device id and events on disk and from sending them to its vendor, by setting
-    an environment variable. onnxruntime reads this variable when its library is loaded, so call this function before.
-    """
+    """Prevent onnxruntime from storing and sending a device id and events. Call this before its library is loaded."""
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 
 
 def proxy_for(url: str) -> str:
-    """The proxy for requests to `url`, according to the variables `http_proxy`, `https_proxy`, `all_proxy` and
-    `no_proxy`; empty if no proxy is set for `url`."""
+    """The proxy for `url` from `http_proxy`, `https_proxy`, `all_proxy` and `no_proxy`; empty if there is none."""
     if sys.platform == "linux" and not any(name.lower().endswith("_proxy") for name in os.environ):
         return ""  # on other systems, the system's settings may name a proxy
     from urllib.request import (

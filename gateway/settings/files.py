@@ -54,9 +54,8 @@ class Document:
         return Document(self.name, _node_at(self.root, path)[1], data, (*self.above, *path))
 
     def place(self, path: KeyPath, written: Mapping[KeyPath, KeyPath] | None = None) -> str:
-        """The beginning of an error message about the value at `path`, such as `policies/search.yaml:7:
-        budget.limit_usd: `. If the file does not contain `path`, the message names the deepest key on `path` that it
-        contains. `written`: as in `Translation`, if `path` uses the models' names."""
+        """The beginning of an error message about `path`, such as `policies/search.yaml:7: budget.limit_usd: `. A
+        missing `path` is replaced by its deepest existing part. `written`: as in `Translation`."""
         line, key = _place(self.root, path, written)
         if line == 1 and self.root is not None:
             line = self.root.start_mark.line + 1
@@ -111,11 +110,8 @@ def _line_of(error: Exception, text: str) -> int:
 def load(
     path: Path, model: type[Model], *, within: Path | None = None, on_old_name: Callable[[OldName], None] | None = None
 ) -> Model:
-    """The file's content as `model`. Raises ConfigError with every mistake found.
-
-    `within`: the file is a policy and must be a regular file in that folder. `on_old_name`: called for each key that
-    the file writes by its old name, at most MOST_PROBLEMS times.
-    """
+    """The file's content as `model`. Raises ConfigError with every mistake. `within`: folder in which the policy must
+    be a regular file. `on_old_name`: called for each key with an old name, at most MOST_PROBLEMS times."""
     return loaded_as(read_document(path, within), model, on_old_name)
 
 
@@ -142,8 +138,7 @@ def loaded_as(found: Document, model: type[Model], on_old_name: Callable[[OldNam
 
 
 def old_names(found: Document, translation: Translation) -> list[OldName]:
-    """The keys that the file writes by their old names. If there are more than MOST_PROBLEMS of them, the last element
-    of the list says how many more there are."""
+    """The keys that the file writes by their old names. If there are too many, the last element says how many more."""
     lines = [partial(_line, found, path, advice) for path, advice in translation.old_names]
     keys = [_place(found.root, path)[1].removesuffix(": ") for path, _ in translation.old_names[:MOST_PROBLEMS]]
     return [OldName(key, line) for key, line in zip_longest(keys, _at_most(lines, found.name), fillvalue="")]
@@ -156,9 +151,8 @@ def _line(found: Document, path: KeyPath, advice: str) -> str:
 def validated(
     model: type[Model], data: Any, place: Callable[[KeyPath], str], conflicts: Sequence[Callable[[], str]] = ()
 ) -> Model:
-    """Validate `data`, whose keys are the field names of `model`, and return it as a `model`. `place`: path → beginning
-    of an error message, as `Document.place` returns it. `conflicts`: mistakes that were found earlier. Raises
-    ConfigError."""
+    """Validate `data`, whose keys are field names, as a `model`. `place`: path → beginning of an error message.
+    `conflicts`: mistakes found earlier. Raises ConfigError."""
     mistakes, top = list(conflicts), place(())
     name = top.rsplit(":", 2)[0]
     try:
@@ -182,9 +176,8 @@ def _mistake(place: Callable[[KeyPath], str], problem: Any, model: type[BaseMode
 
 
 def _at_most(lines: Sequence[Callable[[], str]], name: str) -> list[str]:
-    """The first `MOST_PROBLEMS` lines. Each line is a function that returns the text of a mistake. Only the functions
-    of the returned lines are called, because finding the place of a mistake takes time, and a file may have 20,000
-    mistakes."""
+    """The texts of the first `MOST_PROBLEMS` mistakes. `lines`: functions that return a text; only these are called,
+    because calls are slow."""
     found, more = [line() for line in lines[:MOST_PROBLEMS]], len(lines) - MOST_PROBLEMS
     return found if more <= 0 else [*found, f"{name}: and {more} more"]
 
@@ -194,8 +187,8 @@ _BRANCH = re.compile(r"[\[\]() ]|^[A-Z]")
 
 
 def _place(root: yaml.Node | None, path: KeyPath, written: Mapping[KeyPath, KeyPath] | None = None) -> tuple[int, str]:
-    """Two values: the line of the deepest node on `path` that exists in the file, and the path to this node as the file
-    writes it. `written`: path by the models' names → path in the file, for keys whose names differ."""
+    """(Line of the deepest node on `path` in the file, its path as the file writes it). `written`: path by the models'
+    names → path in the file."""
     node, line, steps = root, 1, []
     followed: KeyPath = ()
     for step in path:

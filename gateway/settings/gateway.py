@@ -26,17 +26,17 @@ _ORIGIN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/\s?#]+")
 
 class Listen(Section):
     host: str = Field("127.0.0.1", description="Address to listen on.")
-    port: int = Field(8080, ge=0, le=65535, description="Port; 0 takes a free one.")
+    port: int = Field(8080, ge=0, le=65535, description="Port to listen on; 0: a free port.")
 
 
 class Ceilings(Section):
     """Limits that no team's policy may exceed."""
 
     limit_usd: Usd | None = Field(None, description="Highest budget per period, in USD.")
-    requests_per_minute: int | None = Field(None, gt=0, description="Most requests per minute of a team.")
-    tokens_per_minute: int | None = Field(None, gt=0, description="Most tokens per minute of a team.")
-    concurrent: int | None = Field(None, gt=0, description="Most requests of a team in progress.")
-    max_input_tokens: int | None = Field(None, gt=0, description="Most input tokens of a request.")
+    requests_per_minute: int | None = Field(None, gt=0, description="Highest limit of requests per minute of a team.")
+    tokens_per_minute: int | None = Field(None, gt=0, description="Highest limit of tokens per minute of a team.")
+    concurrent: int | None = Field(None, gt=0, description="Highest limit of requests in progress of a team.")
+    max_input_tokens: int | None = Field(None, gt=0, description="Highest limit of input tokens of a request.")
     cache_ttl: DurationS | None = Field(None, description="Longest lifetime of a cached answer.")
     cache_scope: str | None = Field(
         None, pattern="^(key|team|organisation|public)$", description="Widest sharing of cached answers."
@@ -46,12 +46,16 @@ class Ceilings(Section):
         None, pattern="^(allowed|forbidden)$", description="forbidden: no team may use hosted backends."
     )
     store_prompts: bool | None = Field(None, description="false: no team may store prompts.")
-    forward: tuple[Forwarded, ...] | None = Field(None, description="All that a policy's `data.forward` may list.")
+    forward: tuple[Forwarded, ...] | None = Field(
+        None, description="The values that `data.forward` of a policy may list."
+    )
 
 
 class StateSettings(Section):
     redis_url: str | None = Field(None, description="Redis ≥ 6.2 or Valkey; null: an embedded Valkey server.")
-    timeout: DurationS = Field(0.25, description="A call that takes longer counts as down.")
+    timeout: DurationS = Field(
+        0.25, description="Maximum duration of a call to the state server; after that it counts as down."
+    )
     max_memory_bytes: Size = Field(
         256 * 2**20,
         ge=32 * 2**20,
@@ -73,18 +77,26 @@ class RequestLimits(Section):
         gt=0,
         description="Most objects and arrays in a request body; keys may be 5 times, values 20 times as many.",
     )
-    body_timeout: DurationS = Field(30.0, description="Longest wait for a request's body.")
-    upload_timeout: DurationS = Field(1800.0, description="Longest wait for a file and for the requests of a batch.")
+    body_timeout: DurationS = Field(30.0, description="Maximum wait for a request's body.")
+    upload_timeout: DurationS = Field(
+        1800.0, description="Maximum wait for an uploaded file and for the requests of a batch."
+    )
     body_rate: int = Field(
         4096, ge=0, description="Least average rate of a body in bytes per second, after body_grace; 0: no limit."
     )
-    body_grace: DurationS = Field(10.0, description="How long a body may be slower than body_rate.")
-    deadline: DurationS = Field(600.0, description="Longest total time of a request.")
-    concurrent: int = Field(2000, gt=0, description="Most requests in progress; more get 503.")
-    lag: DurationS = Field(0.05, description="Requests are refused while the event loop is later than this.")
-    head_timeout: DurationS = Field(10.0, description="Longest wait for a request's head.")
+    body_grace: DurationS = Field(
+        10.0, description="Seconds from the start of a body in which body_rate does not apply."
+    )
+    deadline: DurationS = Field(600.0, description="Maximum duration of a request.")
+    concurrent: int = Field(
+        2000, gt=0, description="Maximum requests in progress in a worker; further requests get 503."
+    )
+    lag: DurationS = Field(0.05, description="Delay of the event loop above which requests get 503.")
+    head_timeout: DurationS = Field(10.0, description="Maximum wait for a request's head.")
     socket_idle: DurationS = Field(600.0, description="How long a WebSocket may be open without a request in progress.")
-    stall: DurationS = Field(60.0, description="How long a client may accept no data of its answer.")
+    stall: DurationS = Field(
+        60.0, description="Time after which a client that accepts no data of its answer is disconnected."
+    )
 
 
 class ShutdownSettings(Section):
@@ -113,8 +125,10 @@ class TelemetrySettings(Section):
     client_sampled: bool = Field(
         True, description="Export the spans of every request that is sampled according to its `traceparent`."
     )
-    slow: DurationS = Field(10.0, description="Requests slower than this are always kept.")
-    access_log: bool = Field(True, description="One JSON line per request on standard output.")
+    slow: DurationS = Field(10.0, description="Duration from which on the spans of a request are always exported.")
+    access_log: bool = Field(
+        True, description="Write one line per request to standard output: JSON, or on a terminal a line for people."
+    )
 
 
 class EmbedderSettings(Section):
@@ -201,17 +215,23 @@ class GatewayConfig(Section):
     routing: RoutingSettings = RoutingSettings()
     discovery: DiscoverySettings = DiscoverySettings()
     local_model: LocalModelSettings = LocalModelSettings()
-    backends: tuple[Backend, ...] | None = Field(None, description="[]: none; absent: those found at start.")
+    backends: tuple[Backend, ...] | None = Field(
+        None, description="The backends. []: none; absent: those found at the start."
+    )
     receivers: dict[Annotated[str, Field(pattern=RECEIVER_NAME, max_length=64)], ReceiverSettings] | None = Field(
         None, description="Name → receiver of alerts; policies can then use only these. Null: policies use env:NAME."
     )
-    admin_api: bool = Field(False, description="Open /admin/* to keys with the admin scope.")
+    model_groups: Literal["named", "auto"] = Field(
+        "named",
+        description="named: backends are a group only by their `model_group`. auto: also backends whose names mean one "
+        "model by the packaged table.",
+    )
+    admin_api: bool = Field(False, description="Whether keys with the scope admin may call /admin/*.")
 
     @field_validator("compression", mode="before")
     @classmethod
     def _switch(cls, compression: object) -> object:
-        """Convert a boolean back to text, because YAML reads a bare `on` or `off` as a boolean and the setting expects
-        the text."""
+        """Convert a boolean back to text: YAML reads a bare `on` or `off` as a boolean."""
         return ("on" if compression else "off") if isinstance(compression, bool) else compression
 
     @field_validator("backends")
@@ -339,11 +359,8 @@ class Settings:
 def load_settings(
     config: Path | None = None, data_dir: Path | None = None, policies: Sequence[Path] = (), *, keys: bool = True
 ) -> Settings:
-    """Load gateway.yaml and resolve its secrets. Raises ConfigError.
-
-    If no file or folder is given, gateway.yaml and policies/ in the working directory are used, if they exist. `keys`:
-    also resolve the backends' keys, which commands that call no backend do not need.
-    """
+    """Load gateway.yaml and resolve its secrets. Raises ConfigError. Defaults: gateway.yaml and policies/ in the
+    working directory. `keys`: whether to resolve the backends' keys too."""
     if config is None and Path("gateway.yaml").is_file():
         config = Path("gateway.yaml")
     if not policies and Path("policies").is_dir():
@@ -367,8 +384,8 @@ def _variables(config: GatewayConfig) -> frozenset[str]:
 
 
 def _resolve(config: GatewayConfig, file: Document, keys: bool) -> GatewayConfig:
-    """`config`, in which the references to secrets are replaced by the secrets. `keys`: whether the backends' keys are
-    needed. Raises ConfigError that lists all secrets that cannot be read."""
+    """`config` with its references to secrets replaced. `keys`: whether the backends' keys are needed. Raises
+    ConfigError with all unreadable secrets."""
     problems: list[str] = []
 
     def read(reference: str, *path: str | int) -> str:

@@ -13,8 +13,7 @@ from gateway.domain.units import Usd
 
 
 class Term(Section):
-    """The spend to which a discount or credit applies, and the period in which it applies. Days begin at midnight
-    UTC."""
+    """The spend and period of a discount or credit. Days begin at midnight UTC."""
 
     backend: str | None = Field(None, description="Applies to this backend.")
     provider: str | None = Field(

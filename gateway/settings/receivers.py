@@ -74,6 +74,10 @@ class Addresses:
         name = reference.removeprefix("env:")
         if not reference.startswith("env:") or is_own(name, known.reserved) or is_own(f"{name}_SECRET", known.reserved):
             raise ReceiverRefused(f"{reference} is a variable of the gateway itself; use another one")
+        if KINDS[kind].named not in name:
+            raise ReceiverRefused(
+                f"{reference} must have {KINDS[kind].named} in its name, so that no other secret is sent to {kind}"
+            )
         return kind, reference
 
 

@@ -12,11 +12,8 @@ class Unreadable(ValueError):
 
 
 def read_text(path: Path, within: Path | None, most_bytes: int) -> str:
-    """The text of `path`. Raises Unreadable, OSError.
-
-    With `within`, `path` must be a regular file in that folder after all links are followed. (Folders that
-    orchestrators mount consist of such links.)
-    """
+    """The text of `path`. Raises Unreadable, OSError. `within`: folder in which `path` must be a regular file, after
+    all links are followed."""
     place = os.fspath(path)
     if within is not None:
         place = os.path.realpath(path)

@@ -81,9 +81,8 @@ def shown(text: str, most: int = _SHOWN) -> str:
 
 
 def meant(problems: Sequence[Any]) -> list[Any]:
-    """The mistakes in `problems` that can concern the author of the file. If a value may have several forms, pydantic
-    reports one mistake for each form. Mistakes about forms that the author did not use are left out. For example, if a
-    mapping or a text is allowed and the file has a mapping, the mistake "this is not a text" is left out."""
+    """Those mistakes in `problems` that can concern the author of the file. For a value with several forms, mistakes
+    about unused forms are left out."""
     found = [each for each in problems if not (each["loc"][-1:] == ("str",) and isinstance(each["input"], dict))]
     texts = {each["loc"][:-1] for each in found if each["loc"][-1:] == ("str",)}
     return [each for each in found if not (each["type"] == "model_type" and each["loc"][:-1] in texts)]

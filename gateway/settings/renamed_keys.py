@@ -22,9 +22,8 @@ KeyPath = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class RenamedKey:
-    """A key whose name has changed, and nothing else. `section`: the path of the mapping that contains the key, in the
-    models' names, such as `a.b`. In this path, `*` stands for each entry of a mapping, and `[]` for each item of a list
-    (or for a single mapping that a file writes in place of the list)."""
+    """A key whose name has changed, and nothing else. `section`: path of its mapping by the models' names, such as
+    `a.b`. `*`: each entry of a mapping. `[]`: each item of a list."""
 
     section: str
     old: str
@@ -57,8 +56,7 @@ class RenamedValue:
 
 @dataclass(frozen=True, slots=True)
 class SwitchToValue:
-    """A boolean key `old` that was replaced by a value of `key`: instead of `old: false`, files now contain `key:
-    value`."""
+    """A boolean key `old`, replaced by a value of `key`: `old: false` became `key: value`."""
 
     section: str
     old: str
@@ -69,8 +67,7 @@ class SwitchToValue:
 
 @dataclass(frozen=True, slots=True)
 class SplitTier:
-    """The old key `tier` of a backend, which two keys have replaced: `strength` and `location`. The value of `tier`
-    named the backend's strength. The value `hosted` also named its location."""
+    """The old key `tier` of a backend, now `strength` and `location`. The value `hosted` named the location too."""
 
     section: str
     old: str = "tier"
@@ -291,8 +288,8 @@ def values(key: str, words: Sequence[str]) -> list[str]:
 
 
 def as_new(path: KeyPath, value: Any, table: Sequence[Renaming]) -> Iterator[tuple[KeyPath, Any]]:
-    """Yield (path, value) of a key in the form in which files write it today. `path` and `value`: the key's path and
-    value in the models. Yields nothing for a boolean key that was replaced by a value of another key."""
+    """Yield (path, value) of a key as files write it today. `path`, `value`: those of the models. Nothing for a
+    replaced boolean key."""
     new = list(path)
     for row in table:
         for end, step in enumerate(path):

@@ -69,8 +69,7 @@ def running_on(data: Path) -> RunningGateway | None:
 
 
 def local_model_url(paths: Paths) -> str | None:
-    """URL of the local model that the running gateway with this data directory has started. None if there is no such
-    gateway or it has no local model."""
+    """URL of the local model that the running gateway with this data directory has started; None if there is none."""
     try:
         return str(orjson.loads(paths.runtime.read_bytes())["local_model"]["url"])
     except (OSError, ValueError, KeyError, TypeError):

@@ -12,12 +12,8 @@ _PATIENCE_S = 5.0
 
 
 async def read_base(lease: Lease, mark: Callable[[], int], reads: int) -> str:
-    """The starting value of a sum as text for the lease script: `SETTLED:MARK`. SETTLED is the number of units that
-    were settled before the time MARK. `mark()`: the present time in steps of 10 ms.
-
-    Units that are settled during the read would count twice. So the value is read up to `reads` times, until two
-    consecutive reads are equal: then nothing was settled between them. Raises StateUnavailable.
-    """
+    """The starting value of a sum as text for the script: `SETTLED:MARK`, the units settled before MARK. `mark()`:
+    present time in steps of 10 ms. `reads`: maximum number of reads, until two are equal. Raises StateUnavailable."""
     assert lease.rebuild is not None
     since, settled = mark(), -1
     try:

@@ -30,8 +30,8 @@ class Accepted:
         self._copy().replace(self.path)
 
     def renew(self) -> Settings:
-        """Accept the current content of gateway.yaml and return its settings. Raises ConfigError if the content is
-        invalid or changes a section in `FIXED`; then the accepted copy stays."""
+        """Accept the current gateway.yaml and return its settings. Raises ConfigError if it is invalid or changes a
+        section in `FIXED`; the accepted copy then stays."""
         fresh = self._copy()
         try:
             read = load_settings(fresh, self.settings.paths.data, self.settings.policies)

@@ -47,8 +47,8 @@ class ForkServerGone(Exception):
 
 
 class Forked:
-    """A worker that the fork server has forked, as a `Process`. The worker's parent is the supervisor, in which this
-    object exists. The object belongs to the event loop in which it is created."""
+    """A worker that the fork server has forked, as a `Process`. Its parent is the supervisor. Use the object in one
+    event loop."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -98,11 +98,8 @@ class ForkServer:
 
     @classmethod
     def open(cls) -> ForkServer | None:
-        """Start the fork server by forking this process. Call it from the main thread while no other thread, no event
-        loop and no open file exists.
-
-        Returns None if this system cannot fork workers safely. The supervisor then starts workers as programs.
-        """
+        """Start the fork server by forking this process; None if this system cannot fork safely. Call it in the main
+        thread, before any other thread, event loop or open file."""
         if why := _unsafe():
             log.info("workers are started one by one instead of forked: %s", why)
             return None
@@ -112,11 +109,8 @@ class ForkServer:
         return cls(_forked())
 
     async def fork(self, settings: Mapping[str, Any], fds: Mapping[str, int]) -> Forked:
-        """Fork a worker with `settings`. `fds`: name → file descriptor. The worker gets copies of the descriptors.
-        Their numbers are added to the worker's settings under these names.
-
-        Raises ForkServerGone; OSError if the fork itself failed.
-        """
+        """Fork a worker with `settings`. `fds`: name → file descriptor; the worker's settings get the numbers of its
+        copies. Raises ForkServerGone; OSError if the fork failed."""
         async with self._lock:
             self._process = self._process or _program()
             control = self._process.control
@@ -170,8 +164,7 @@ def _forked() -> _ServerProcess:
 
 
 def _program() -> _ServerProcess:
-    """Start the fork server as a program, because the supervisor has had threads since its own start and can no longer
-    fork safely. Raises OSError."""
+    """Start the fork server as a program: with threads, the supervisor cannot fork safely. Raises OSError."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.setblocking(False)
     command = [sys.executable, "-m", "gateway.supervisor.fork_server", str(os.getpid())]
@@ -204,8 +197,7 @@ def _unsafe() -> str:
 
 
 def _threaded() -> str:
-    """If this process has other threads, a text that says so, because forking is then unsafe. Otherwise empty. In a
-    forked process, a lock that another thread held would stay locked forever."""
+    """A text that says that this process has other threads; empty if it has none. Forking with threads is unsafe."""
     running = len(os.listdir("/proc/self/task"))
     return "" if running == 1 else f"{running} threads run already"
 
@@ -293,8 +285,8 @@ def _run_worker(settings: Mapping[str, Any], supervisor: int) -> NoReturn:
 
 
 def _adopted(supervisor: int) -> bool:
-    """Wait until the supervisor is the parent of this process. Then make the kernel kill this process when the
-    supervisor ends. Returns False if the supervisor did not become the parent in time."""
+    """Wait until the supervisor is this process's parent, and make this process end with it. Returns False if it did
+    not become the parent in time."""
     deadline = time.monotonic() + ADOPTED_S
     while os.getppid() != supervisor:
         if time.monotonic() > deadline:

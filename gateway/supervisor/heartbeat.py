@@ -75,11 +75,8 @@ class Heartbeat:
 
 
 def reporter(fd: int) -> Callable[[str], None]:
-    """A function that writes one line to `fd`, the worker's end of the pipe. The function never blocks. If the pipe is
-    full, the line is lost.
-
-    If the supervisor has ended, the function sends SIGTERM to the worker itself.
-    """
+    """A function that writes one line to `fd`, the worker's end of the pipe. It never blocks; a full pipe loses the
+    line. Without a supervisor, it sends SIGTERM to the worker."""
     os.set_blocking(fd, False)
     os.set_inheritable(fd, False)
 

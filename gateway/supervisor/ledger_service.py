@@ -145,6 +145,12 @@ class LedgerService:
                 yield "alerts", (outcome,), float(count)
             for (team, window, limit_usd), share in self._alerts.used().items():
                 yield "budget_used", (team, window, limit_usd), share
+            for one in self._alerts.objectives():
+                labels = one.team, one.traffic_class
+                if one.budget_left is not None:
+                    yield "slo_budget_left", labels, one.budget_left
+                if one.burn_rate is not None:
+                    yield "slo_burn_rate", labels, one.burn_rate
             for host, workers in self._alerts.undrained().items():
                 yield "undrained_workers", (host,), float(workers)
 

@@ -24,9 +24,8 @@ MAX_FAILURES = 4
 
 
 def find_weights(settings: Settings) -> Path | None:
-    """The file of the weights to serve. None in three cases: the local model is off; the list `backends` in
-    gateway.yaml has no entry for the model that the gateway itself starts; the engine or the weights are not installed.
-    """
+    """The file of the weights to serve. None if the local model is off, has no entry in `backends`, or is not
+    installed."""
     local = settings.config.local_model
     weights = Path(local.gguf) if local.gguf else settings.paths.models / GGUF
     backends = settings.config.backends

@@ -41,8 +41,7 @@ Start = Callable[[], Awaitable[Process]]
 
 
 class ChildProcess:
-    """Keeps a process running. Use it in the main thread's event loop: the kernel kills the process when the thread
-    that started it ends."""
+    """Keeps a process running. Use it in the main thread's event loop: the process ends with its starting thread."""
 
     def __init__(
         self,

@@ -27,10 +27,8 @@ STALE_S = 3.0
 
 
 def occupy(paths: Paths) -> int:
-    """Create the data directories and lock them. Returns the file descriptor of the lock; closing it releases the lock.
-
-    Raises ConfigError if the directories cannot be used or another gateway has locked them.
-    """
+    """Create the data directories and lock them. Returns the lock's file descriptor; close it to release. Raises
+    ConfigError if they are unusable or locked."""
     try:
         for folder in (paths.data, paths.journal, paths.valkey, paths.models, paths.files):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -52,11 +50,7 @@ def occupy(paths: Paths) -> int:
 
 
 def _own_alone(folder: Path) -> None:
-    """Remove the access of other users to everything in `folder`. Earlier versions of the gateway created files that
-    other users could read. Raises OSError.
-
-    New files need no such change, because the process's umask sets their mode.
-    """
+    """Remove other users' access to everything in `folder`, as far as earlier versions gave it. Raises OSError."""
     folder.chmod(0o700)
     for place, folders, files in os.walk(folder):
         for name in (*folders, *files):
@@ -86,8 +80,7 @@ def listen(host: str, port: int, patience_s: float = 0.0) -> socket.socket:
 
 
 def lift_file_limit() -> int:
-    """Raise this process's limit of open files to the highest allowed value, because each stream needs two open
-    connections, and each connection counts as an open file. Returns the limit."""
+    """Raise this process's limit of open files to the highest allowed value. Returns the limit."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(OSError, ValueError):  # macOS reports "unlimited" and refuses it
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -100,8 +93,8 @@ def reachable(host: str) -> str:
 
 
 class RuntimeFile:
-    """runtime.json: the facts that other commands need about the running gateway. A change of a fact replaces the file
-    atomically. The file is removed when the gateway ends."""
+    """runtime.json: facts about the running gateway for other commands. Changes are atomic. The file is removed at the
+    end."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

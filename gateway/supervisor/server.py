@@ -75,13 +75,11 @@ class Server(uvicorn.Server):
 
 
 def serve(worker: Worker, report: Callable[[str], None]) -> None:
-    """Serve requests until SIGTERM, on the socket that the supervisor bound. After SIGTERM, streams in progress are
-    finished.
+    """Serve requests until SIGTERM, and finish streams in progress. SIGHUP reloads the policies. SIGUSR1 makes the
+    readiness endpoint say "not ready".
 
-    SIGHUP reloads the policies. After SIGUSR1, the readiness endpoint answers that the worker is not ready; the
-    supervisor sends SIGUSR1 before the whole gateway stops. About once a second, `report` is called with `open` (the
-    worker accepts connections) or `ready` (it answers requests). Raises the error with which the start of the
-    application failed.
+    `report`: called about once a second with `open` (accepts connections) or `ready` (answers requests). Raises the
+    application's start error.
     """
     application = Application(worker)
     requests = worker.settings.config.requests

@@ -27,8 +27,7 @@ LONGEST_WAIT_S = 5.0
 
 
 class StateServer:
-    """Runs Valkey. One thread starts it and lives as long as this process, because the kernel kills Valkey when the
-    thread that started it ends."""
+    """Keeps Valkey running, from one thread that must live as long as this process."""
 
     def __init__(
         self, paths: Paths, on_change: Callable[[], None] = lambda: None, *, max_memory_bytes: int | None = None

@@ -27,6 +27,7 @@ from gateway.supervisor.figures import Figures, SupervisorFigures
 from gateway.supervisor.fork_server import ForkServer, ForkServerGone
 from gateway.supervisor.heartbeat import WORKER_VARIABLE
 from gateway.supervisor.ledger_service import LedgerService
+from gateway.supervisor.litellm_process import LitellmProcess
 from gateway.supervisor.local_model import LocalModel, find_weights
 from gateway.supervisor.process import Process, python, spawn
 from gateway.supervisor.runtime_dir import STALE_S, RuntimeFile, lift_file_limit, listen, occupy, reachable
@@ -61,10 +62,8 @@ class Supervisor:
         facts: Mapping[str, Any] | None = None,
         worker_command: Sequence[str] | None = None,
     ) -> None:
-        """`config`: the file from which `settings` were read. `facts`: further entries of runtime.json.
-        `worker_command`: the command that starts a worker; without it, workers are forked. `announce`: function that
-        shows the user a line, such as the gateway's address. `on_ready` is called when the first worker answers
-        requests."""
+        """`config`: the file of `settings`. `facts`: further entries of runtime.json. `worker_command`: starts a
+        worker; None: fork. `announce`: shows the user a line. `on_ready`: called when the first worker answers."""
         self._settings, self._count = settings, workers
         self._accepted = Accepted(settings, config)
         self._host = host or settings.config.listen.host
@@ -78,14 +77,13 @@ class Supervisor:
         self._fork_server: ForkServer | None = None
         self._state: StateServer | None = None
         self._model: LocalModel | None = None
+        self._litellm: LitellmProcess | None = None
         self._runtime = RuntimeFile(settings.paths.runtime)
         self._tasks = Tasks()
 
     def run(self) -> None:
-        """Run until SIGTERM or SIGINT. A second signal kills the workers without waiting for their streams.
-
-        Raises ConfigError before any process is started, if settings files, data directory or port cannot be used.
-        """
+        """Run until SIGTERM or SIGINT; a second signal kills the workers. Raises ConfigError before any process starts,
+        if files, directory or port are unusable."""
         policies = Policies(self._settings.policies, self._settings.config.ceilings)
         for old_names in (self._settings.old_names, *policies.current.old_names.values()):
             if old_names:
@@ -126,6 +124,7 @@ class Supervisor:
             exits.push_async_callback(books.aclose)
             await asyncio.gather(self._open_state(exits), books.open())
             self._prepare_model(exits)
+            self._prepare_litellm(exits)
             exits.push_async_callback(self._tasks.aclose)
             policies.on_change(partial(self._copy_policies, policies))
             watching = self._tasks.spawn(self._watch_rolls(policies), "rolling restarts")
@@ -135,7 +134,7 @@ class Supervisor:
             self._tasks.spawn(self._workers.watch(), "workers")
             if self._state:
                 self._tasks.spawn(self._state.keep(), "state server")
-            parts: list[SupervisorFigures | None] = [books, self._workers, self._state, self._model]
+            parts: list[SupervisorFigures | None] = [books, self._workers, self._state, self._model, self._litellm]
             self._tasks.spawn(self._figures.run(part for part in parts if part), "figures")
             self._tasks.spawn(books.run(), "ledger")
             self._tasks.spawn(policies.watch(POLICIES_S), "policies")
@@ -151,8 +150,7 @@ class Supervisor:
         self._tasks.spawn(work, "policies kept")
 
     def _exit_without_threads(self) -> None:
-        """Exit the process at once. A thread may wait for the database forever, and closing the event loop would wait
-        for this thread."""
+        """Exit the process at once. Closing the event loop could wait forever for a thread."""
         log.info("leaving without waiting for the database")
         self._runtime.remove()
         if self._fork_server:
@@ -191,6 +189,12 @@ class Supervisor:
             self._model = LocalModel(self._settings, weights, self._write_facts)
             exits.push_async_callback(self._model.child.stop, STOP_S)
 
+    def _prepare_litellm(self, exits: AsyncExitStack) -> None:
+        self._litellm = LitellmProcess.if_installed(self._settings.paths, self._write_facts)
+        if self._litellm:
+            exits.push_async_callback(self._litellm.stop, STOP_S)
+            self._tasks.spawn(self._litellm.run(), "litellm")
+
     async def _launch(self, number: int, heartbeat: int) -> Process:
         """Start worker `number`: fork it, or start it as a program if it cannot be forked. Raises OSError."""
         settings = {
@@ -199,6 +203,7 @@ class Supervisor:
             "policies": [str(folder.absolute()) for folder in self._settings.policies],
             "redis_url": self._state.own_url if self._state else self._settings.config.state.redis_url,
             "local_model_url": self._model.url if self._model else None,
+            "litellm_socket": self._litellm.path if self._litellm else None,
             "simulate": self._simulate,
             "worker": number,
             "workers": self._count,
@@ -219,8 +224,8 @@ class Supervisor:
         self._write_facts()
 
     async def _when_ready(self, books: LedgerService) -> None:
-        """Wait until a worker answers requests, and announce this. Then start the alerts and the local model. They are
-        not started earlier, because their start would slow the first worker down."""
+        """Wait until a worker answers requests, and announce this. Then start the alerts and the local model, which
+        would slow it down."""
         await self._workers.ready()
         self._announce(f"listening on {self._url}")
         self._on_ready()
@@ -270,7 +275,7 @@ class Supervisor:
         return f"http://[{host}]:{self._port}" if ":" in host else f"http://{host}:{self._port}"
 
     def _write_facts(self) -> None:
-        state, model = self._state, self._model
+        state, model, litellm = self._state, self._model, self._litellm
         self._runtime.write(
             {
                 "pid": os.getpid(),
@@ -283,6 +288,7 @@ class Supervisor:
                 "troubles": self._workers.troubles,
                 "valkey": {"pid": state.pid, "url": state.url} if state else None,
                 "local_model": {"pid": model.child.pid, "port": model.port, "url": model.url} if model else None,
+                "litellm": {"pid": litellm.child.pid} if litellm else None,
                 **self._facts,
             }
         )

@@ -88,8 +88,8 @@ class Worker:
             self.child.kill("frozen" if self._heartbeat.stage else "slow start")
 
     def reload(self) -> None:
-        """Send SIGHUP to the worker's process, so that it reloads the policies. Before the process accepts connections,
-        SIGHUP would end the process. In that case, the signal is sent later."""
+        """Send SIGHUP to the worker's process, so that it reloads the policies. Before it accepts connections, the
+        signal waits."""
         if self._heartbeat and self._heartbeat.stage:
             self.child.signal(signal.SIGHUP)
         else:
@@ -139,8 +139,7 @@ class WorkerPool:
 
     @property
     def troubles(self) -> list[str]:
-        """Sentences about troubles with workers and rolling restarts, for /health. /health is public, so the sentences
-        do not contain the text of errors."""
+        """Sentences about troubles with workers and restarts, for /health. It is public: no texts of errors."""
         found = [worker.child.trouble for worker in (*self._workers.values(), *self._changing)]
         return [trouble for trouble in (*found, self._refusal) if trouble]
 
@@ -193,12 +192,8 @@ class WorkerPool:
             worker.reload()
 
     async def roll(self, drain_s: float) -> int:
-        """Replace the workers one by one. If a replacement does not become ready, stop: the remaining workers are not
-        replaced.
-
-        `drain_s`: seconds that each old worker has to finish its streams. Returns the number of replaced workers.
-
-        """
+        """Replace the workers one by one; stop if a replacement does not become ready. `drain_s`: seconds for an old
+        worker's streams. Returns the number of replaced workers."""
         self._rolling = True
         try:
             return await self._replace(drain_s)
@@ -239,8 +234,8 @@ class WorkerPool:
             worker.child.signal(signal.SIGKILL)
 
     async def stop(self, delay_s: float, drain_s: float) -> None:
-        """Stop all workers. First, for `delay_s` seconds, the workers serve requests while their readiness endpoint
-        answers "not ready". Then the workers have `drain_s` seconds to finish their streams."""
+        """Stop all workers. `delay_s`: seconds to serve with the readiness endpoint at "not ready". `drain_s`: seconds
+        to finish streams afterwards."""
         everyone = {*self._workers.values(), *self._changing}
         for worker in everyone:
             if worker.ready:

@@ -1,4 +1,4 @@
-"""The access log: one JSON line per request, without prompts or keys."""
+"""The access log: one line per request, without prompts or keys. JSON, or on a terminal a short line for people."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from gateway.domain.record import Record
-from gateway.domain.text.visible import visible_json
+from gateway.domain.text.visible import visible, visible_json
 
 log = logging.getLogger(__name__)
 
@@ -62,14 +62,31 @@ class AccessLog:
 
     def flush(self) -> None:
         """Write all waiting lines in one call. Lines that standard output does not accept are lost."""
-        lines = [orjson.dumps(self._waiting.popleft()) for _ in range(len(self._waiting))]
+        lines = [self._waiting.popleft() for _ in range(len(self._waiting))]
         if not lines:
             return
         try:
-            sys.stdout.write(visible_json(b"\n".join(lines).decode()) + "\n")
+            if sys.stdout.isatty():
+                sys.stdout.write("".join(f"{visible(readable(each))}\n" for each in lines))
+            else:
+                sys.stdout.write(visible_json(b"\n".join(map(orjson.dumps, lines)).decode()) + "\n")
             sys.stdout.flush()
         except OSError as error:
             log.warning("the access log cannot be written, %d lines are lost: %s", len(lines), error)
 
     def __len__(self) -> int:
         return len(self._waiting)
+
+
+def readable(line: dict[str, Any]) -> str:
+    """A line of the access log for people: local time, status, team, what answered, tokens, cost, time, request."""
+    at = time.strftime("%H:%M:%S", time.localtime(line["at"]))
+    if "team" not in line:
+        return f"{at} {line['status']} {line['error']} {line['path']} {line['request']}"
+    answered = line["backend"] or (f"cache {line['cache']}" if line["cache"] in ("exact", "semantic") else "no backend")
+    words = [at, str(line["status"]), line["team"], f"{line['model']} → {answered}"]
+    words += [line["error"]] if line["error"] else []
+    words.append(f"{line['in']}+{line['out']} tokens")
+    words.append("cost unknown" if line["cost_pico"] is None else f"${line['cost_pico'] / 10**12:.6f}")
+    words += [] if line["ms"] is None else [f"{line['ms']:.0f} ms"]
+    return "  ".join([*words, line["request"]])

@@ -51,8 +51,7 @@ Value = str | int | float | bool | list[str]
 
 
 def operation(dialect: DialectName) -> str:
-    """OpenTelemetry's name of the operation that a request in `dialect` asks for. OpenTelemetry has no names for the
-    operations of passthrough dialects; for these, the result is the name of the dialect."""
+    """OpenTelemetry's name of the operation of a request in `dialect`. For passthrough dialects, the dialect's name."""
     return FACTS[dialect].operation
 
 
@@ -108,9 +107,8 @@ def of_attempt(attempt: Attempt, asked: str) -> dict[str, Value]:
 
 
 def of_usage(usage: Usage) -> dict[str, Value]:
-    """Token counts as attributes. A count of 0 is omitted, except the counts of input and output. `INPUT_TOKENS`
-    includes the tokens that the provider read from its cache or wrote to it. `OUTPUT_TOKENS` includes reasoning tokens.
-    """
+    """Token counts as attributes, without zeros except input and output. `INPUT_TOKENS` includes cached tokens and
+    cache writes, `OUTPUT_TOKENS` reasoning."""
     written = usage.cache_write_5m_tokens + usage.cache_write_1h_tokens
     found: dict[str, Value] = {INPUT_TOKENS: usage.all_input, OUTPUT_TOKENS: usage.all_output}
     if usage.cached_tokens:

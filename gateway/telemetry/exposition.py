@@ -74,6 +74,7 @@ OF_SUPERVISOR: dict[str, Family] = {
         ("cause",),
     ),
     "local_model_up": ("thriftgate_local_model_up", "gauge", "1 while the local model's process runs.", ()),
+    "litellm_up": ("thriftgate_litellm_up", "gauge", "1 while litellm's process runs.", ()),
     "ledger_lag": ("thriftgate_ledger_lag_seconds", "gauge", "Seconds since journals were last drained into SQL.", ()),
     "ledger_rows": ("thriftgate_ledger_rows", "counter", "Rows written into the ledger.", ()),
     "ledger_errors": ("thriftgate_ledger_errors", "counter", "Drains that failed.", ()),
@@ -85,6 +86,18 @@ OF_SUPERVISOR: dict[str, Family] = {
         "gauge",
         "Spent share of a budget.",
         ("team", "window", "limit_usd"),
+    ),
+    "slo_budget_left": (
+        "thriftgate_slo_error_budget_left_ratio",
+        "gauge",
+        "Share of the error budget of a quality objective that is left; below 0 if it is overspent.",
+        ("team", "class"),
+    ),
+    "slo_burn_rate": (
+        "thriftgate_slo_burn_rate",
+        "gauge",
+        "How fast the error budget of a quality objective is used; 1: it lasts exactly for the window.",
+        ("team", "class"),
     ),
     "undrained_workers": (
         "thriftgate_undrained_workers",
@@ -167,9 +180,8 @@ class Collector:
             yield family
 
     def _workers(self) -> Iterable[Metric]:
-        """Yield the figures that are exported for each worker, because a sum over all workers would not be useful.
-        During a rolling restart, the old and the new process of a worker have the same number. Their figures are
-        combined into one series."""
+        """Yield the figures of each worker, for which a sum is useless. Old and new process of a restarted worker form
+        one series."""
         busy: dict[Labels, float] = defaultdict(float)
         lag: dict[Labels, float] = defaultdict(float)
         for life in self._host.living:

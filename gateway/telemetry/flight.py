@@ -36,12 +36,7 @@ together."""
 
 
 class FlightRecords:
-    """Keeps recent records in memory. Records with facts that the ledger lacks are written to the state server a moment
-    later.
-
-    Most requests succeed and have only one possible backend. The ledger has all facts about a request of this kind.
-    Storing the facts a second time would cost more than answering the request.
-    """
+    """Keeps recent records in memory. Records with facts that the ledger lacks are also written to the state server."""
 
     def __init__(self, state: State, archive: Archive | None = None) -> None:
         """`archive`: finds requests whose records are neither in memory nor on the state server."""
@@ -117,8 +112,8 @@ class FlightRecords:
 
 
 def _decided(record: Record) -> bool:
-    """Whether the gateway had a choice: it chose between backends, or took the answer from the semantic cache. The
-    ledger contains only the result of a choice, so the record is stored for the reasons."""
+    """Whether the gateway had a choice: between backends, or a semantic hit. The ledger lacks the reasons for a
+    choice."""
     route = record.route
     if record.finish == "length" and record.notes:  # a budget may have cut the answer off
         return True
@@ -130,8 +125,8 @@ def _field(request_id: str, team: str) -> str:
 
 
 def flight(record: Record, *, what_if: bool = True) -> dict[str, Any]:
-    """The record of a request as JSON values, without any prompt, answer or secret. The ledger's `Archive` returns an
-    object with the same keys. `what_if`: also say which changes would lead to another decision."""
+    """The record of a request as JSON values, without prompt, answer or secret. It has the keys of the ledger's
+    `Archive`. `what_if`: also say which changes would change the decision."""
     route = record.route
     return {
         "id": record.request_id,

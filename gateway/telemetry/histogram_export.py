@@ -47,8 +47,8 @@ class HistogramExporter(OTLPMetricExporter):
         return super().export(whole, timeout_millis, **kwargs)
 
     def _with_histograms(self, resource: ResourceMetrics) -> ResourceMetrics:
-        """The metrics in `resource` with the histograms added to the gateway's own scope. A second scope with the same
-        name would replace the first scope."""
+        """The metrics in `resource`, with the histograms in the gateway's own scope. A second scope would replace
+        it."""
         now = time.time_ns()
         histograms = [metric for each in self._latencies.instruments if (metric := self._metric(each, now))]
         self._sent_at = now

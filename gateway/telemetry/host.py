@@ -59,8 +59,8 @@ Figures = dict[tuple[str, str], float]
 
 
 def how(figure: str) -> Callable[[Iterable[float]], float] | None:
-    """The function that combines the values of a gauge over the running workers. None if the figure is a counter.
-    `figure`: the figure's name, or `BACKEND.NAME` for a figure of a backend."""
+    """The function that combines the values of a gauge over the workers; None for a counter. `figure`: its name, or
+    `BACKEND.NAME`."""
     return HOW.get(figure.rpartition(".")[2])
 
 
@@ -122,10 +122,7 @@ def report(worker: int, totals: Totals, parts: Iterable[tuple[str, str, float]])
 
 
 def collect(folder: Path, own: tuple[str, Mapping[str, Any]] | None = None) -> Host:
-    """Read the published figures. `own`: name and current figures of the calling process.
-
-    The calling process's file is not read, so its figures are complete even if the disk has refused writes.
-    """
+    """Read the published figures. `own`: name and current figures of the calling process, whose file is not read."""
     host, lives = Host(), {}
     mine = own[0] if own else ""
     for name in page.names(folder):
@@ -154,8 +151,7 @@ class Publisher:
         self._failed = False
 
     def publish(self, report: Mapping[str, Any]) -> None:
-        """Publish the figures. If the disk refuses the write, the figures that were published last stay in the file, so
-        no counter decreases."""
+        """Publish the figures. After a failed write, the last published figures stay: counters never decrease."""
         try:
             self._page.write(orjson.dumps(report))
         except OSError as error:
@@ -186,8 +182,8 @@ class Archive:
         self._added: deque[str] = deque(maxlen=REMEMBERED)
 
     def write(self, report: Mapping[str, Any]) -> None:
-        """Publish the supervisor's figures, add the figures of ended workers to the sums, and publish the sums. Raises
-        OSError; the next call then makes up for what this call could not write."""
+        """Publish the supervisor's figures, and the sums that include ended workers. Raises OSError; the next call then
+        makes up for it."""
         self._own.write(orjson.dumps({"pid": os.getpid(), "at": time.time(), **report}))
         ended = [name for name in page.names(self._folder) if not page.alive(self._folder, name)]
         if not ended:

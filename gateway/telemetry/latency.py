@@ -82,9 +82,8 @@ class Latencies:
             self.first_chunks[key].add(max(0.0, attempt.first_byte_at - attempt.started_at))
 
     def _model(self, record: Record, served: Attempt | None) -> str:
-        """The model by which the series is labelled: the requested model. `UNKNOWN` if `MOST_MODELS` other models
-        already have series. Empty if the request failed and no backend answered, because the client may then have
-        written any text as the model's name. `served`: the attempt whose answer the client got."""
+        """The model that labels the series: the requested one. `UNKNOWN` above `MOST_MODELS` models. Empty if no
+        backend answered. `served`: the attempt with the answer."""
         if served is None and record.error:
             return ""
         model = record.model

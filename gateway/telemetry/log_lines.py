@@ -32,3 +32,5 @@ def log_to(stream: TextIO | None = None) -> None:
     handler = logging.StreamHandler(stream)
     handler.setFormatter(LogLines("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
+    for library in ("faiss.loader", "asyncio"):
+        logging.getLogger(library).setLevel(logging.ERROR)  # their lower levels say nothing that an operator can act on

@@ -21,8 +21,7 @@ SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 
 
 
 class Histogram:
-    """A histogram: the number of values in each bucket and the sum of all values in seconds. The last bucket has no
-    upper bound (+Inf)."""
+    """A histogram: number of values per bucket, and their sum in seconds. The last bucket has no upper bound."""
 
     __slots__ = ("bounds", "counts", "sum")
 
@@ -105,8 +104,7 @@ class Totals:
             self.degraded[(part,)] += 1
 
     def _new(self, team: str) -> str:
-        """The label of a team that has no series yet: the team's name, or `OTHERS` if `MOST_TEAMS` teams have
-        series."""
+        """The label of a team without series: its name, or `OTHERS` above `MOST_TEAMS` teams."""
         if len(self._teams) >= MOST_TEAMS:
             return OTHERS
         self._teams.add(team)
@@ -137,8 +135,7 @@ class Totals:
 
 
 def _fitting(value: int) -> int | str:
-    """`value`, as text if it does not fit into 64 bits, because the JSON encoder accepts no larger numbers. In
-    pico-dollars this limit is about 9 million USD."""
+    """`value`, as text if it exceeds 64 bits, which the JSON encoder cannot write."""
     return value if value < 1 << 63 else str(value)
 
 
@@ -173,8 +170,7 @@ Stats = Callable[[], Mapping[str, int | float | str]]
 
 
 def figures(parts: Mapping[str, Stats]) -> Iterable[tuple[str, str, int | float]]:
-    """Yield (part, figure, value) for the numeric figures of all parts. If the function that returns the figures of a
-    part fails, this part is omitted."""
+    """Yield (part, figure, value) for the numeric figures of all parts. A part whose function fails is left out."""
     for part, stats in parts.items():
         try:
             found = stats()

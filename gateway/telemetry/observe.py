@@ -35,9 +35,9 @@ _LONGEST_WHY = 500
 
 
 class Telemetry:
-    """Records metrics, spans, log lines and flight records. Spans are always exported for errors, escalations, retries,
-    degraded requests and slow requests. Spans of other requests are exported for a random sample, and for every request
-    whose client exports spans of the same trace."""
+    """Records metrics, spans, log lines and flight records. Spans of errors, escalations, retries, degraded and slow
+    requests are always exported. Spans of other requests are exported for a sample, and if the client exports the
+    trace."""
 
     def __init__(
         self,
@@ -48,8 +48,8 @@ class Telemetry:
         board: Path | None = None,
         worker: int = 0,
     ) -> None:
-        """`archive` finds requests that have no flight record. `board`: the directory in which the workers of this host
-        publish their figures; None if this is the only worker."""
+        """`archive`: finds requests without a flight record. `board`: directory of this host's published figures; None:
+        one worker."""
         self._settings = settings
         self._board, self._worker = board, worker
         self._publisher: Publisher | None = None
@@ -146,7 +146,7 @@ class Telemetry:
         )
 
     def refused(self, request_id: str, error: GatewayError, path: str) -> None:
-        """Count and log a request that was refused before its team was known, for example because of an invalid key."""
+        """Count and log a request refused before its team was known, for example for an invalid key."""
         self.totals.refused[(error.code,)] += 1
         self._access.refusal(request_id, error.status, error.code, path)
 
@@ -167,8 +167,7 @@ class Telemetry:
         return report(self._worker, self.totals, figures(self._parts))
 
     async def exposition(self) -> bytes:
-        """The text for Prometheus. The figures of this worker are current; those of other workers are usually at most
-        `PUBLISH_S` seconds old."""
+        """The text for Prometheus. Other workers' figures are up to `PUBLISH_S` seconds old."""
         publisher = self._publisher
         if publisher is None:
             host = Host()

@@ -18,12 +18,8 @@ SIDES = (".a", ".b")
 
 
 class MetricsFile:
-    """Writes a process's figures. The figures are written to two files in turn, so that one of the files is always
-    complete.
-
-    The process holds a lock on the first file until it ends. The lock shows readers that the process is running. May be
-    used in any thread.
-    """
+    """Writes a process's figures to two files in turn, so that one is always complete. A lock on the first shows that
+    the process lives. Any thread may use it."""
 
     def __init__(self, folder: Path, name: str) -> None:
         """Create and lock the files. Raises OSError."""

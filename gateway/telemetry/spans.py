@@ -171,8 +171,7 @@ class Exporter:
 
 
 def _parent_of(record: Record) -> Context | None:
-    """The client's span, which becomes the parent of the request's span. None if the client sent no trace headers. The
-    parent is marked as sampled, because the gateway has already decided to export this request."""
+    """The client's span, as parent of the request's span; None without trace headers. It counts as sampled."""
     parent = read_parent(record.trace) if record.trace else None
     if parent is None:
         return None

@@ -100,11 +100,12 @@ def test_every_row_is_a_key_of_policies_and_an_option_of_the_commands(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    done = CliRunner().invoke(cli, ["team", "add", "search", "--budget", "5", f"--{kind}", "env:SEARCH_ALERTS"])
+    reference = f"env:SEARCH_{KINDS[kind].named or 'ALERTS'}"
+    done = CliRunner().invoke(cli, ["team", "add", "search", "--budget", "5", f"--{kind}", reference])
     assert done.exit_code == 0, done.output
     policy, _ = load_policies([Path("policies")], Ceilings()).find("search")
     (notify,) = policy.budget[0].notify
-    assert Addresses().kind_and_reference(notify.target) == (kind, "env:SEARCH_ALERTS")
+    assert Addresses().kind_and_reference(notify.target) == (kind, reference)
 
 
 @pytest.mark.parametrize("kind", sorted(set(KINDS) - set(IN_POLICIES)))
@@ -154,7 +155,7 @@ def test_a_receiver_has_one_kind(content: dict[str, str]) -> None:
 async def test_an_address_of_another_form_is_neither_sent_to_nor_sent_out(
     kind: str, address: str, service: Service
 ) -> None:
-    ((accepted, said),) = await delivered(by_pagerduty(service, address), f"{kind}:env:X")
+    ((accepted, said),) = await delivered(by_pagerduty(service, address), f"{kind}:env:X_PAGERDUTY")
     assert (accepted, service.got) == (False, [])
     assert said == f"what the variable or file holds is no {KINDS[kind].form.called}"
 
@@ -180,7 +181,7 @@ async def test_teams_gets_an_adaptive_card_without_markup(service: Service) -> N
 async def test_pagerduty_gets_an_event_that_joins_the_alerts_incident(service: Service) -> None:
     escalated = orjson.dumps({**ALERT.payload, "id": ALERT.id, "escalated": True, "text": "x" * 2000})
     long = orjson.dumps({**ALERT.payload, "id": "x" * 300})
-    answers = await delivered(by_pagerduty(service), "pagerduty:env:X", [BODY, escalated, long])
+    answers = await delivered(by_pagerduty(service), "pagerduty:env:X_PAGERDUTY", [BODY, escalated, long])
     assert answers == [(True, "answered 202")] * 3
     first, second, third = service.got
     assert (first["routing_key"], first["event_action"], first["dedup_key"]) == (KEY, "trigger", ALERT.id)
@@ -198,10 +199,20 @@ async def test_pagerduty_gets_an_event_that_joins_the_alerts_incident(service: S
     assert len(third["dedup_key"]) == 64
 
 
+async def test_another_secret_of_this_form_is_not_sent_to_pagerduty(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("THRIFTGATE_PAGERDUTY_URL", service.url)
+    monkeypatch.setenv("SEARCH_TOKEN", KEY)
+    ((accepted, said),) = await delivered(Receivers(), "pagerduty:env:SEARCH_TOKEN")
+    assert (accepted, service.got) == (False, [])
+    assert "must have PAGERDUTY in its name" in said
+
+
 async def test_pagerduty_is_reached_in_its_region(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("THRIFTGATE_PAGERDUTY_URL", service.url)
-    monkeypatch.setenv("SEARCH_KEY", KEY)
-    assert await delivered(Receivers(), "pagerduty:env:SEARCH_KEY") == [(True, "answered 202")]
+    monkeypatch.setenv("SEARCH_PAGERDUTY_KEY", KEY)
+    assert await delivered(Receivers(), "pagerduty:env:SEARCH_PAGERDUTY_KEY") == [(True, "answered 202")]
 
 
 def by_apprise(address: str) -> Receivers:

@@ -246,6 +246,15 @@ async def test_the_time_to_a_first_byte_is_averaged_over_streams_alone(clock: St
     assert subject.state().first_byte_ms == pytest.approx(120.0)
 
 
+async def test_the_age_of_the_last_measurement_is_known(clock: StoppedClock) -> None:
+    subject = health(clock)
+    place = await entered(subject)
+    clock.now += 2
+    place.began()
+    clock.now += 30
+    assert (subject.state().first_byte_ms, subject.state().measured_s) == (2000.0, 30.0)
+
+
 async def test_nearly_all_first_tokens_are_known_once_there_are_enough(clock: StoppedClock) -> None:
     subject = health(clock)
     for number in range(1, 101):

@@ -1,17 +1,20 @@
 from __future__ import annotations
 
 import asyncio
-import sys
-from collections.abc import AsyncIterator
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
-from blockbuster import BlockBuster
 from pydantic import SecretStr
 
-from gateway.backends.fleet import Fleet
-from gateway.backends.providers.litellm import _words
+from gateway.backends.fleet import KINDS, Fleet
+from gateway.backends.providers.litellm import provider
+from gateway.backends.providers.litellm.calls import words
+from gateway.backends.providers.litellm.process import Supervised, command, listen, remove
 from gateway.domain.backend import Backend
 from gateway.errors import AllBackendsFailed, BackendRefused, StreamBroken
 from tests.backends.conftest import KEY
@@ -37,6 +40,21 @@ def backend(url: str, **changes: Any) -> Backend:
     )
 
 
+@pytest.fixture(scope="module")
+def socket_path(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Where litellm's process listens."""
+    listener = listen(tmp_path_factory.mktemp("l") / "litellm.sock")
+    process = subprocess.Popen(command(listener), pass_fds=[listener.fileno()], cwd=Path(__file__).parents[2])
+    yield str(listener.getsockname())
+    process.terminate()
+    process.wait(timeout=15)
+    remove(listener)
+
+
+def fleet_of(socket_path: str, *backends: Backend) -> Fleet:
+    return Fleet(backends, kinds={**KINDS, "litellm": partial(provider.ViaLitellm, process=Supervised(socket_path))})
+
+
 @pytest.fixture
 async def gemini() -> AsyncIterator[Gemini]:
     async with Gemini() as server:
@@ -44,9 +62,8 @@ async def gemini() -> AsyncIterator[Gemini]:
 
 
 @pytest.fixture
-async def caller(gemini: Gemini, no_blocking_calls: BlockBuster) -> AsyncIterator[Caller]:
-    no_blocking_calls.deactivate()  # litellm still reads a file or two during its first real call
-    fleet = Fleet([backend(gemini.url, first_byte_timeout=3)])
+async def caller(gemini: Gemini, socket_path: str) -> AsyncIterator[Caller]:
+    fleet = fleet_of(socket_path, backend(gemini.url, first_byte_timeout=60))
     await fleet.open()
     yield Caller(fleet)
     await fleet.aclose()
@@ -93,14 +110,11 @@ async def test_a_usage_that_was_asked_for_comes_in_a_chunk_of_its_own(caller: Ca
 
 
 @extras
-async def test_an_end_that_the_provider_never_said_is_not_invented(
-    small: Provider, no_blocking_calls: BlockBuster
-) -> None:
-    no_blocking_calls.deactivate()
+async def test_an_end_that_the_provider_never_said_is_not_invented(small: Provider, socket_path: str) -> None:
     said = b'data: {"id":"c","choices":[{"index":0,"delta":{"content":"Hola"}}]}\n\n'
     head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: %d\r\n\r\n" % len(said)
     small.script(Raw((head + said,)))
-    fleet = Fleet([backend(small.url, model="hosted_vllm/m")])
+    fleet = fleet_of(socket_path, backend(small.url, model="hosted_vllm/m"))
     await fleet.open()
     answer = await Caller(fleet).call(chat_request("hi", stream=True))
     pieces: list[bytes] = []
@@ -109,7 +123,7 @@ async def test_an_end_that_the_provider_never_said_is_not_invented(
         async for piece in answer:
             pieces.append(piece)  # noqa: PERF401 - what came before it broke counts
 
-    with pytest.raises(StreamBroken, match="before the answer was complete"):
+    with pytest.raises(StreamBroken, match="broke off in the middle"):
         await listen()
     await answer.aclose()
     await fleet.aclose()
@@ -169,9 +183,9 @@ async def test_failures_are_what_they_are(caller: Caller, status: int, ends: int
 
 
 @extras
-async def test_an_answer_that_does_not_begin_is_given_up(gemini: Gemini, no_blocking_calls: BlockBuster) -> None:
-    no_blocking_calls.deactivate()
-    fleet = Fleet([backend(gemini.url, first_byte_timeout=0.2)])
+async def test_an_answer_that_does_not_begin_is_given_up(gemini: Gemini, caller: Caller, socket_path: str) -> None:
+    await read(await caller.call(chat_request("hi")))  # the process runs
+    fleet = fleet_of(socket_path, backend(gemini.url, first_byte_timeout=0.2))
     await fleet.open()
     caller = Caller(fleet)
     for stream in (False, True):
@@ -182,9 +196,8 @@ async def test_an_answer_that_does_not_begin_is_given_up(gemini: Gemini, no_bloc
 
 
 @extras
-async def test_a_provider_out_of_reach_is_unreachable(no_blocking_calls: BlockBuster) -> None:
-    no_blocking_calls.deactivate()
-    fleet = Fleet([backend("http://127.0.0.1:1")])
+async def test_a_provider_out_of_reach_is_unreachable(socket_path: str) -> None:
+    fleet = fleet_of(socket_path, backend("http://127.0.0.1:1"))
     await fleet.open()
     caller = Caller(fleet)
     with pytest.raises(AllBackendsFailed):
@@ -217,7 +230,7 @@ async def test_a_request_cannot_redirect_litellm_or_hand_it_callbacks(gemini: Ge
 async def test_without_litellm_only_this_backend_fails_and_it_is_not_tried_twice(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setitem(sys.modules, "litellm", None)  # as if it were not installed
+    monkeypatch.setattr(provider, "find_spec", lambda _: None)  # as if it were not installed
     fleet = Fleet([backend("")])
     await fleet.open()
     assert "pip install" in caplog.text
@@ -228,7 +241,7 @@ async def test_without_litellm_only_this_backend_fails_and_it_is_not_tried_twice
 
 
 @pytest.mark.parametrize(
-    ("message", "words"),
+    ("message", "expected"),
     [
         ('litellm.BadRequestError: GeminiException BadRequestError - {"error": {"message": "too hot"}}', "too hot"),
         ('litellm.BadRequestError: Vertex_ai_betaException BadRequestError - b\'{"error": {"message": "no"}}\'', "no"),
@@ -239,5 +252,5 @@ async def test_without_litellm_only_this_backend_fails_and_it_is_not_tried_twice
         ("litellm.APIError: Traceback (most recent call last)", ""),
     ],
 )
-def test_the_providers_words_are_found_in_litellms_frame(message: str, words: str) -> None:
-    assert _words(message) == words
+def test_the_providers_words_are_found_in_litellms_frame(message: str, expected: str) -> None:
+    assert words(message) == expected

@@ -119,3 +119,49 @@ def test_words_that_mean_the_same_in_questions_are_no_exchange() -> None:
     assert not compare("What film did she direct?", "What movie did she direct?").exchanged
     assert compare("What film did she direct?", "What play did she direct?").exchanged
     assert not compare("What film did she direct?", "What movie did he refuse?").interchangeable
+
+
+@pytest.mark.parametrize(
+    ("stored", "asked"),
+    [
+        ("What is the gender of Ann Lee?", "What is Ann Lee's gender?"),
+        ("Who was the painter influenced by?", "By whom was the painter influenced?"),
+        ("What is the storage capacity of the vessel?", "What is the vessel's storage capacity?"),
+        ("Where the station is?", "Where is the station?"),
+        ("The main aim of the tools is what?", "What is the main aim of the tools?"),
+        ("Many thanks in advance, who wrote it?", "Who wrote it? Many thanks in advance"),
+        ("For that course, who were the teachers last year?", "Last year, who were the teachers for that course?"),
+    ],
+)
+def test_a_sentence_that_is_built_in_another_way_has_no_other_order(stored: str, asked: str) -> None:
+    assert compare(stored, asked).conflict != "order"
+    assert "order" not in compare(stored, asked).signs
+
+
+@pytest.mark.parametrize(
+    ("stored", "asked"),
+    [
+        ("Does smoking cause cancer?", "Does cancer of the lung cause smoking?"),
+        ("What did Tom sell Ann?", "What did Ann sell to Tom?"),
+        ("My dog bites his cat", "His cat bites my dog"),
+        ("What is the capital of the state?", "What is the state of the capital?"),
+        ("How do I get from coffee to tea?", "How do I get from tea to coffee?"),
+        ("¿Cómo paso de café a té?", "¿Cómo paso de té a café?"),
+    ],
+)
+def test_two_words_that_change_places_are_another_order(stored: str, asked: str) -> None:
+    found = compare(stored, asked)
+    assert found.conflict == "order" or found.signs & {"order", "roles"}
+
+
+def test_kind_of_gives_its_noun_no_other_role() -> None:
+    stored, asked = "What is the economy of China?", "What kind of economy does China have?"
+    assert "roles" not in compare(stored, asked).signs
+
+
+def test_more_than_two_words_replaced_are_no_exchange_but_in_a_later_sentence() -> None:
+    found = compare("Who is the composer of the song?", "Who wrote the song?")
+    assert found.replaced
+    assert not found.exchanged
+    stored = "¿Cómo se dice «hola» en alemán? Responde en una lista."
+    assert compare(stored, "¿Cómo se dice «hola» en alemán? Responde en un solo párrafo.").exchanged

@@ -109,3 +109,14 @@ def test_the_verifier_s_own_bars_are_levels_and_none_is_below_the_first() -> Non
     assert own == sorted(own)
     assert LEVELS[0] == min(own)
     assert Tally().level(max(error for error, _ in LEAST)) == COLD, "a new scope has to show that less is enough"
+
+
+def test_the_assumed_share_fades_with_the_checks_that_contradict_it() -> None:
+    """Checks are forgotten, so the assumption has to be, too."""
+    tally, scores = Tally(), (0.65, 0.8, 0.92)
+    for number in range(3000):
+        score = scores[number // 5 % 3] if number % 5 == 0 else None
+        tally.look(score)
+        if score is not None:
+            tally.check(score, wrong=False, given=False, share=1.0)
+    assert tally.level(0.01) <= 0.6

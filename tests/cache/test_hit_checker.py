@@ -148,6 +148,15 @@ async def test_a_scope_that_does_not_pay_is_not_looked_up(checked: Checked) -> N
     assert look.found is HIT
 
 
+async def test_look_ups_hits_and_checks_are_counted_by_kind_of_question(checked: Checked) -> None:
+    checked.hit_checker.shadow = Buyer("Bogotá, which is no less true of 5 others")
+    await checked.hit_checker.find(QUESTION, WHO, kind="en/text/opening")
+    checked.hit_checker.gave(HIT, stored(), request(), WHO, "en/text/opening")
+    await until(lambda: checked.report["checked"] == 1)
+    (kind,) = checked.report["kinds"].items()
+    assert (kind[0], kind[1]["lookups"], kind[1]["hits"], kind[1]["wrong"]) == ("en/text/opening", 1, 1, 1)
+
+
 async def test_what_its_client_calls_wrong_counts_once(checked: Checked) -> None:
     asked = request()
     await checked.hit_checker.find(QUESTION, WHO)

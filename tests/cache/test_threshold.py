@@ -238,3 +238,40 @@ def test_news_of_a_scope_that_is_not_known_here_begin_it() -> None:
     reader.add_report(news)
     told = reader.report()[0]
     assert (told["scope"], told["hits"], told["checked"]) == (S, 100, 1)
+
+
+def test_a_kind_of_question_that_costs_more_than_it_saves_rests_alone() -> None:
+    made = trust()
+    for _ in range(1000):
+        made.looked(S, 0.9, hit=True, kind="en/text/opening")
+        made.saved(S, 10**9, "en/text/opening")
+        made.looked(S, None, hit=False, kind="es/text/opening")
+    made.checked(S, 0.9, Judgement.WRONG, probability=1.0, cost_pico=10**10, kind="es/text/opening")
+    for _ in range(1000):
+        made.looked(S, None, hit=False, kind="es/text/opening")
+        made.saved(S, 10**9, "en/text/opening")
+    assert not made.pays(S, "es/text/opening")
+    assert made.pays(S, "en/text/opening")
+    assert made.pays(S)
+    assert made.pays("team/acme/other", "es/text/opening")
+    kinds = made.report()[0]["kinds"]
+    assert (kinds["es/text/opening"]["rests"], kinds["en/text/opening"]["rests"]) == (True, False)
+
+
+def test_the_kinds_of_question_add_up_over_workers_and_count_once_in_their_scope() -> None:
+    one, two = trust(), trust()
+    for made in (one, two):
+        for kind in ("en/text/opening", "pt/text/follow_up"):
+            made.looked(S, 0.9, hit=True, kind=kind)
+    one.checked(S, 0.9, Judgement.WRONG, probability=0.5, kind="pt/text/follow_up")
+    one.checked(S, 0.9, Judgement.UNDECIDED, probability=0.5, kind="pt/text/follow_up")
+    news = one.news()
+    assert news is not None
+    two.add_report(news)
+    (found,) = two.report()
+    assert (found["lookups"], found["hits"], found["checked"]) == (4, 4, 1)
+    figures = {kind: (each["lookups"], each["wrong"], each["undecided"]) for kind, each in found["kinds"].items()}
+    assert figures == {"en/text/opening": (2, 0, 0), "pt/text/follow_up": (2, 1, 1)}
+    reader = trust()
+    reader.add_report(news)
+    assert reader.report()[0]["kinds"]["pt/text/follow_up"]["hits"] == 1, "a process without look-ups of its own"

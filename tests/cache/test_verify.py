@@ -236,3 +236,9 @@ def test_the_more_questions_are_stored_the_less_certain_is_a_paraphrase(verifier
     assert odds[3] == pytest.approx(odds[0] / 20)
     same = "How to bake bread?", "how to bake bread"
     assert verifier.verify(*same, 0.99, among=1_000_000).accepted, "it does not depend on the other questions"
+
+
+def test_a_longer_replacement_needs_a_high_cosine(verifier: Verifier) -> None:
+    stored, asked = "Who is the composer of the song Blue Rain?", "Who wrote the song Blue Rain?"
+    assert verifier.verify(stored, asked, 0.93).accepted
+    assert not verifier.verify(stored, asked, 0.87).accepted

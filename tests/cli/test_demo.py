@@ -53,7 +53,12 @@ class Demo:
 
     @property
     def log(self) -> str:
+        """What the terminal shows."""
         return (self.home / "log").read_text(errors="replace")
+
+    @property
+    def gateway_log(self) -> str:
+        return (self.data / "gateway.log").read_text(errors="replace")
 
     def until(self, true: Callable[[], object], within_s: float) -> None:
         def so() -> bool:
@@ -122,9 +127,48 @@ def test_the_first_tour_is_played_and_summed_up(demo: Demo) -> None:
     assert re.search(r"requests\s+│ 20, of which answered 20 ", demo.log)
     assert int(re.search(r"from cache\s+│ (\d+)", demo.log)[1]) >= 4  # type: ignore[index]
     assert re.search(r"alert received at the webhook: Team demo-\w+ has spent", demo.log)
-    assert "[simulated]" not in demo.log
     for text in ("Traceback", "ERROR", "did not load the tour's policy"):
-        assert text not in demo.log
+        assert text not in demo.log + demo.gateway_log
+
+
+def test_the_terminal_shows_a_legend_the_answers_and_what_to_do_next_and_no_log(demo: Demo) -> None:
+    assert "is a 135M toy on this machine" in demo.log
+    assert re.search(r"asks How many days are in a week\?\n +gets .*7", demo.log)
+    assert re.search(r"gets \[simulated\] No model was asked", demo.log)
+    assert "".join(re.findall(r"(\d) of 5: ", demo.log)) == "12345"
+    for command in ("logs -f", "savings --team demo-", "connect claude-code"):
+        assert f"thriftgate {command}" in demo.log
+    assert '{"at":' not in demo.log
+    assert " INFO " not in demo.log
+    assert "Enter continues" not in demo.log, "no terminal, so nobody can press it"
+    lines = demo.log.partition("of 5: ")[2].partition("Ask it yourself")[0].splitlines()
+    assert max(map(len, lines)) <= 80
+    assert '"team":"demo-' in (demo.data / "access.log").read_text()
+    assert "faiss" not in demo.gateway_log
+
+
+def test_the_toy_answers_the_tours_questions_correctly_and_nothing_that_auto_is_asked(
+    rows: list[dict[str, Any]], demo: Demo
+) -> None:
+    right = {"days": "7", "meow": "cat", "opposite": "cold", "first month": "January", "legs": ("4", "four")}
+    toys = [each for each in rows if each["backend"] == "local-smollm2"]
+    assert len(toys) >= 5
+    for each in toys:
+        (words,) = [words for part, words in right.items() if part in each["ask"]]
+        assert any(word in each["answer"] for word in ([words] if isinstance(words, str) else words)), each
+    found = re.search(r"Demo key\s+(tg-[A-Za-z0-9_-]{32,})", demo.log)
+    base = re.search(r"Base URL\s+(http://127\.0\.0\.1:\d+/v1)", demo.log)
+    assert found
+    assert base
+    stranger = demo.json("keys", "create", "--team", "strangers")["key"]
+    for key in (found[1], stranger):
+        body = orjson.dumps(
+            {"model": "auto", "messages": [{"role": "user", "content": "What is Australia's capital?"}]}
+        )
+        headers = {"authorization": f"Bearer {key}", "content-type": "application/json"}
+        with urlopen(Request(f"{base[1]}/chat/completions", body, headers), timeout=20) as reply:
+            assert reply.headers["x-thriftgate-backend"] == "simulated-large"
+            assert b"[simulated]" in reply.read()
 
 
 def test_the_tours_sum_is_the_ledgers_with_background_checks_in_it(demo: Demo) -> None:
@@ -205,7 +249,7 @@ def test_a_long_conversation_is_trimmed(rows: list[dict[str, Any]]) -> None:
 def test_the_answer_comes_while_the_local_model_is_dead(rows: list[dict[str, Any]], demo: Demo) -> None:
     assert rows[-1]["look"].startswith("the local model's process was just killed")
     assert rows[-1]["status"] == 200
-    assert "ended by SIGKILL" in demo.log
+    assert "ended by SIGKILL" in demo.gateway_log
 
 
 def test_simulated_answers_are_labelled_and_in_no_total(rows: list[dict[str, Any]], demo: Demo) -> None:
@@ -230,3 +274,11 @@ def test_the_tours_keys_end_with_it(rows: list[dict[str, Any]], demo: Demo) -> N
     tour = [key for key in listed if key["name"] == "tour"]
     assert len(tour) >= 4
     assert all(key["revoked_at"] for key in tour)
+
+
+def test_ctrl_c_while_it_starts_ends_quietly(tmp_path: Path) -> None:
+    demo = Demo(tmp_path)
+    demo.until(lambda: "Starting" in demo.log, within_s=30)
+    assert demo.end() in (0, -signal.SIGINT)
+    assert "Traceback" not in demo.log + demo.gateway_log
+    assert "Aborted" not in demo.log

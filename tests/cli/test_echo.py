@@ -29,3 +29,9 @@ def test_a_table_shows_markup_emoji_codes_and_control_characters_as_text() -> No
     assert "\x1b" not in text
     assert "[/] [link=http://x]:smile:\\x1b]8;;http://x\\x07\\nnext" in text
     assert "[bold]title[/]" in text
+
+
+def test_progress_is_on_a_terminal_only(capsys: pytest.CaptureFixture[str]) -> None:
+    with tables.working("hashing every row"):
+        pass
+    assert capsys.readouterr() == ("", "")

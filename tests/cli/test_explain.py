@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import orjson
@@ -10,7 +11,11 @@ from blockbuster import BlockBuster
 from click.testing import CliRunner, Result
 
 from gateway.cli.main import cli
-from tests.routing.conftest import EASY, HARD
+from gateway.domain.routing.class_trial import Comparison, TrialKey
+from gateway.ledger.store import class_trials
+from gateway.settings.gateway import Paths
+from gateway.state.sql.database import Database
+from tests.routing.conftest import EASY, HARD, SPANISH
 
 CONFIG = """\
 backends:
@@ -62,3 +67,17 @@ def test_people_get_sentences(folder: Path) -> None:
 def test_a_backend_asked_for_by_name_is_no_choice(folder: Path) -> None:
     told = orjson.loads(run(folder, EASY, "--team", "search", "--model", "small", "--json").stdout)
     assert (told["order"], told["what_if"]) == (["small"], [])
+
+
+def test_a_prompt_that_the_grader_does_not_know_is_decided_by_the_stored_trials_of_its_class(folder: Path) -> None:
+    (folder / "policies" / "search.yaml").write_text(f"{POLICY}learning: {{classes: 50%}}\n")
+    assert "small was not compared yet" in run(folder, SPANISH, "--team", "search").stdout
+    database = Database(f"sqlite:///{Paths(folder / 'data').sqlite}")
+    database.upgrade()
+    key = TrialKey("search", "es/text/opening", "small", "large", 0.9)
+    with database.begin() as connection:
+        for _ in range(200):
+            class_trials.see(connection, key, Comparison(1.0, served=True), time.time())
+    database.close()
+    text = run(folder, SPANISH, "--team", "search").stdout
+    assert "small serves: class es/text/opening: small serves 100% of sessions (1.00 as good over" in text

@@ -315,3 +315,33 @@ async def test_up_shows_people_what_they_need_and_keeps_the_logs_in_files(
     assert (tmp_path / "shown").read_text().endswith("Ended.\n")
     assert "keys belong to a data directory" in (data / "gateway.log").read_text().lower()
     assert orjson.loads((data / "access.log").read_text().splitlines()[-1])["status"] == 401
+
+
+async def test_drain_stops_new_requests_to_a_backend_until_it_is_undone(
+    gateway: GatewayProcess, provider: Provider, user: Path
+) -> None:
+    done = await call(user, "drain", "only", "--for", "10m", "--reason", "new weights")
+    assert done.returncode == 0, done.stderr
+    assert "only gets no new requests until" in done.stdout
+    (row,) = orjson.loads((await call(user, "drain", "--json")).stdout)
+    assert (row["name"], row["reason"]) == ("only", "new weights")
+    done = await call(user, "drain", "only", "--undo")
+    assert "only gets requests again." in done.stdout
+    assert orjson.loads((await call(user, "drain", "--json")).stdout) == []
+    wrong = await call(user, "drain", "olny")
+    assert wrong.returncode == 2
+    assert "did you mean only?" in wrong.stderr
+
+
+async def test_drain_of_a_gateway_ends_it_gently(tmp_path: Path) -> None:
+    state = {"XDG_STATE_HOME": str(tmp_path / "state")}
+    gateway = GatewayProcess(tmp_path / "gateway", CONFIG.format(port=free_port()), {}, state)
+    gateway.start()
+    try:
+        done = await call(tmp_path, "drain", "--gateway")
+        assert done.returncode == 0, done.stderr
+        assert f"{gateway.base} ended in" in done.stdout
+        assert gateway.process is not None
+        assert gateway.process.wait(timeout=10) == 0
+    finally:
+        gateway.stop()

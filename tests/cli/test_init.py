@@ -170,6 +170,7 @@ def test_team_add_writes_a_valid_policy() -> None:
         (("team", "add", "search", "--slack", "env:X"), "add --budget"),
         (("team", "add", "search", "--budget", "1", "--slack", "https://hooks.example/secret"), "must be env:NAME"),
         (("team", "add", "search", "--budget", "1", "--msteams", "env:lower_case"), "a name in capitals"),
+        (("team", "add", "search", "--budget", "1", "--pagerduty", "env:TOKEN"), "must have PAGERDUTY in its name"),
         (("team", "add", "search", "--budget", "1", "--apprise", "env:X"), "No such option"),
         (("init", "--team", ".."), ".."),
     ],

@@ -11,6 +11,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gateway.cli.main import cli
+from gateway.domain.routing.class_trial import Comparison, TrialKey
+from gateway.ledger.store import class_trials
 from gateway.ledger.store.evidence import Finding, write
 from gateway.routing.strategy.plan import Plan
 from gateway.routing.strategy.plan_file import save_plan
@@ -51,7 +53,7 @@ def judge(
 
 def test_before_anything_was_judged_it_says_how_to_begin(folder: Path) -> None:
     assert "set learning.share" in run(folder, "learned").output
-    assert json(folder, "learned") == {"backends": [], "escalations": [], "spent": []}
+    assert json(folder, "learned") == {"backends": [], "escalations": [], "classes": [], "spent": []}
 
 
 def test_what_was_measured_stands_beside_what_was_promised(folder: Path) -> None:
@@ -71,6 +73,20 @@ def test_how_often_asking_on_was_for_nothing_is_told_and_counts_nothing(folder: 
         {"team": "search", "backend": "small", "compared": 4, "agreed": 0.75}
     ]
     assert "75% agree with the stronger backend" in run(folder, "learned").output
+
+
+def test_how_far_each_class_is_open_is_told(folder: Path) -> None:
+    judge(folder, time.time())
+    database = Database(f"sqlite:///{Paths(folder / 'data').sqlite}")
+    key = TrialKey("search", "es/tools/opening", "small", "large", 0.9)
+    with database.begin() as connection:
+        for _ in range(40):
+            class_trials.see(connection, key, Comparison(1.0, served=False), time.time())
+    database.close()
+    (one,) = json(folder, "learned", "--team", "search")["classes"]
+    assert (one["class"], one["backend"], one["share"], one["compared"]) == ("es/tools/opening", "small", 0.05, 40)
+    assert json(folder, "learned", "--team", "chat")["classes"] == []
+    assert "small serves 5% of sessions; 40 compared, 0 undecided; 1.00 as good" in run(folder, "learned").output
 
 
 def test_a_plan_is_put_on_trial_and_status_tells(folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gateway.cli.main import cli
-from gateway.cli.requests.explain_request import sentences
 from gateway.cli.requests.lines import money
 from gateway.cli.requests.logs import following
 from gateway.cli.run.up import lines
+from gateway.ledger.reports.explanation import sentences
 from gateway.ledger.reports.requests import Filter
 from gateway.settings.gateway import Paths, load_settings
 from gateway.state.sql.database import Database
@@ -137,7 +138,7 @@ def test_a_decision_is_explained_with_its_reasons() -> None:
         "notes": [{"what": "output capped", "backend": "large", "tokens": 500},
                   {"what": "backend skipped", "backend": "spare", "why": "resting"}],
     }  # fmt: skip
-    text = "\n".join(sentences(flight))
+    text = "\n".join(sentences(flight, UTC))
     for part in (
         "as a stream, and was answered after 90 ms (first byte 12 ms)",
         "Difficulty 0.30 of 1, outside the grader's domain.",
@@ -186,6 +187,20 @@ def test_backends_are_listed_and_tested(database: Database, tmp_path: Path) -> N
     assert "✓ toy: simulated, not a real model" in result.output
     assert run(tmp_path, "backends", "test", "toy").exit_code == 0
     assert "did you mean toy?" in run(tmp_path, "backends", "test", "tyo").output
+
+
+def test_backends_of_one_model_under_several_vendors_are_named(tmp_path: Path) -> None:
+    listed = """backends:
+      - {name: one, kind: openai, base_url: "https://api.openai.com/v1", model: gpt-5-mini}
+      - {name: two, kind: openrouter, model: openai/gpt-5-mini, base_url: "https://openrouter.ai/api/v1"}
+    """
+    (tmp_path / "policies").mkdir()
+    words = "one, two serve the same model (gpt-5-mini); a common `model_group`, or `model_groups: auto`"
+    for setting, expected in (("", True), ("model_groups: auto\n", False)):
+        (tmp_path / "gateway.yaml").write_text(setting + listed)
+        for command in (("check",), ("backends", "list")):
+            said = " ".join(run(tmp_path, *command, columns=200).output.split())
+            assert (words in said) == expected
 
 
 def test_up_tells_a_person_what_there_is_and_what_is_next(tmp_path: Path) -> None:

@@ -89,8 +89,8 @@ APPS = (
         "plain usage named other_version by_full_name plain_async stream stream_usage stream_async "
         "several_at_a_time twice tools_twice system limits contents parts long_conversation chat "
         "chat_streamed image tools tools_streamed tool_with_json_schema tool_forced tool_forbidden "
-        "tools_by_themselves schema json_schema thinking thoughts_hidden count_tokens wrong_key unknown_model spent "
-        "refused_above refused_field broken_stream",
+        "tools_by_themselves schema json_schema thinking thoughts_hidden count_tokens embeds "
+        "embeds_with_a_task wrong_key unknown_model spent refused_above refused_field broken_stream",
         "google",
     ),
     _app(
@@ -104,7 +104,8 @@ APPS = (
     _app(
         "boto3",
         "boto3_python.py",
-        "plain streams twice system limits conversation image document tools tools_streamed "
+        "plain invokes invokes_a_stream invokes_with_a_wrong_body streams twice system limits conversation image "
+        "document tools tools_streamed "
         "tool_forced thinking wrong_key unknown_model spent refused_field refused_above broken_stream",
         "others",
     ),

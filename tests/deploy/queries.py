@@ -28,8 +28,10 @@ def panels() -> list[dict[str, Any]]:
 
 
 def plain(query: str, interval: str = "5m") -> str:
-    """A panel's query as Grafana sends it, for all hosts."""
-    return query.replace("$__rate_interval", interval).replace("$instance", ".*")
+    """A panel's query as Grafana sends it, for all hosts and teams."""
+    for name, value in {"$__rate_interval": interval, "$__range": interval, "$instance": ".*", "$team": ".*"}.items():
+        query = query.replace(name, value)
+    return query
 
 
 def shown() -> dict[str, str]:

@@ -9,7 +9,19 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.deploy.queries import ADDED, DASHBOARD, DEPLOY, NOT_OURS, all_queries, labels_of, panels, rules, series
+from tests.deploy.queries import (
+    ADDED,
+    DASHBOARD,
+    DEPLOY,
+    NOT_OURS,
+    all_queries,
+    labels_of,
+    panels,
+    plain,
+    rules,
+    series,
+    shown,
+)
 from tests.e2e.conftest import gateway, ports  # noqa: F401 - fixtures
 from tests.e2e.gateway_process import GatewayProcess
 
@@ -51,6 +63,18 @@ def test_the_dashboard_is_whole() -> None:
             for y in range(place["y"], place["y"] + place["h"]):
                 assert (x, y) not in taken, panel["title"]
                 taken.add((x, y))
+
+
+def test_a_team_can_be_chosen_wherever_a_metric_has_teams() -> None:
+    dashboard = orjson.loads(DASHBOARD.read_bytes())
+    assert [variable["name"] for variable in dashboard["templating"]["list"]] == ["instance", "team"]
+    tiles = [panel for panel in panels() if panel["type"] == "stat"]
+    assert len(tiles) >= 6
+    known = labels_of()
+    for name, query in shown().items():
+        for metric, labels in series(promql_parser.parse(plain(query))):
+            wanted = {"instance", "team"} if "team" in known[metric] else {"instance"}
+            assert wanted <= labels, f"{name}: {metric} is not narrowed to the chosen hosts and teams"
 
 
 def test_every_alert_says_what_happened_and_where_to_look() -> None:

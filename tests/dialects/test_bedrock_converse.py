@@ -15,7 +15,6 @@ from gateway.dialects.clients import DIALECTS, at, of_path
 from gateway.dialects.registry import wire
 from gateway.dialects.replay import Replayed
 from gateway.domain.request import CompletionRequest, Controls
-from gateway.domain.routing.route import ContextPlan
 from gateway.errors import BadRequest, Forbidden, LimitExceeded, Overloaded, StreamBroken
 from tests.dialects.samples import STOP, chunk, text
 
@@ -47,7 +46,7 @@ def test_a_path_names_the_model_and_the_operation(path: str, model: str, stream:
     assert (request.model, request.stream, request.dialect) == (model, stream, "bedrock_converse")
 
 
-@pytest.mark.parametrize("path", ["/model/converse", "/model/x/invoke", "/v1/model/x/converse", "/model/x/converse/y"])
+@pytest.mark.parametrize("path", ["/model/converse", "/v1/model/x/converse", "/model/x/converse/y"])
 def test_other_paths_are_not_converses(path: str) -> None:
     assert at(path) is None
 
@@ -152,12 +151,6 @@ def test_what_cannot_be_translated_is_named(fields: dict[str, Any], param: str) 
 def test_odd_content_is_a_bad_request(content: Any) -> None:
     with pytest.raises(BadRequest):
         asked([{"role": "user", "content": content}])
-
-
-def test_a_turn_that_is_dropped_is_not_sent() -> None:
-    request = asked([{"role": role, "content": [{"text": role}]} for role in ("user", "assistant", "user")])
-    sent = wire("bedrock_converse", "openai_chat").body(request, "m", ContextPlan(1, 1, drop=frozenset({0, 1})))
-    assert [message["content"] for message in orjson.loads(sent)["messages"]] == ["user"]
 
 
 USAGE = {

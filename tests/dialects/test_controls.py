@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import pytest
 
 from gateway.dialects.controls import check_overrides, parse_controls
@@ -70,6 +72,21 @@ def test_a_wrong_value_is_refused_naming_the_header(name: bytes, value: bytes) -
         parse_controls({b"x-thriftgate-" + name: value})
     assert caught.value.param == "x-thriftgate-" + name.decode()
     assert caught.value.param in caught.value.message
+
+
+def test_hops_and_the_highest_cost_are_read() -> None:
+    found = parse_controls({b"x-thriftgate-hops": b"a1, b2", b"x-thriftgate-max-usd": b"0.05"})
+    assert (found.hops, found.max_usd) == (("a1", "b2"), Decimal("0.05"))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("hops", ",".join("abcdefghi")), ("hops", "a b"), *(("max-usd", text) for text in ("-1", "1e3", "nan", "1" * 20))],
+)
+def test_hops_and_costs_that_cannot_be_meant_are_refused(name: str, value: str) -> None:
+    with pytest.raises(BadRequest) as caught:
+        parse_controls({f"x-thriftgate-{name}".encode(): value.encode()})
+    assert caught.value.param == f"x-thriftgate-{name}"
 
 
 def test_a_request_may_say_that_it_is_interactive_which_changes_nothing() -> None:

@@ -11,7 +11,6 @@ from gateway.dialects.clients import DIALECTS, at, of_path
 from gateway.dialects.registry import wire
 from gateway.dialects.replay import Replayed
 from gateway.domain.request import CompletionRequest, Controls
-from gateway.domain.routing.route import ContextPlan
 from gateway.errors import BadRequest, Forbidden, LimitExceeded, Overloaded
 from tests.dialects.samples import STOP, chunk, text
 
@@ -50,7 +49,6 @@ def test_a_path_names_the_model_and_the_method(path: str, model: str, stream: bo
     [
         "/v1beta/models/x",
         "/v1beta/models/:generateContent",
-        "/v1beta/models/x:embedContent",
         "/models/x:generateContent",
     ],
 )
@@ -236,15 +234,6 @@ def test_what_cannot_be_translated_is_named(fields: dict[str, Any], param: str) 
     with pytest.raises(BadRequest) as refused:
         asked(**{"contents": None, **fields})
     assert refused.value.param == param
-
-
-def test_a_turn_that_is_dropped_is_not_sent() -> None:
-    contents = [
-        {"role": role, "parts": [{"text": word}]} for role, word in (("user", "a"), ("model", "b"), ("user", "c"))
-    ]
-    request = asked(contents)
-    sent = wire("gemini_generate", "openai_chat").body(request, "m", ContextPlan(1, 1, drop=frozenset({0, 1})))
-    assert [message["content"] for message in orjson.loads(sent)["messages"]] == ["c"]
 
 
 USAGE = {

@@ -12,7 +12,6 @@ from gateway.dialects.clients import CLIENTS, DIALECTS, PATHS, of_path
 from gateway.dialects.registry import wire
 from gateway.dialects.replay import Replayed
 from gateway.domain.request import CompletionRequest, Controls
-from gateway.domain.routing.route import ContextPlan
 from gateway.errors import BadRequest, UnknownModel
 from tests.dialects.samples import STOP, chunk, text
 
@@ -102,12 +101,6 @@ def test_what_cannot_be_translated_is_named(fields: dict[str, Any], param: str) 
     with pytest.raises(BadRequest) as refused:
         asked(**{"messages": HELLO, **fields})
     assert refused.value.param == param
-
-
-def test_a_turn_that_is_dropped_is_not_sent() -> None:
-    request = asked([{"role": role, "content": role} for role in ("user", "assistant", "user")])
-    sent = wire("ollama_chat", "anthropic_messages").body(request, "m", ContextPlan(1, 1, drop=frozenset({0, 1})))
-    assert len(orjson.loads(sent)["messages"]) == 1
 
 
 USAGE = {"prompt_tokens": 14, "completion_tokens": 7, "total_tokens": 21}

@@ -138,6 +138,7 @@ def test_every_response_header_has_a_line_and_every_line_a_header() -> None:
     record.difficulty, record.trimmed_tokens, record.escalated, record.cost_pico = 0.5, 9, True, 1
     record.degraded.add("state")
     record.over_budget = ("day",)
+    record.of_gateway, attempt.price_text = True, "input=1 output=2"
     record.ratelimit["x-ratelimit-limit-requests"] = "1"
     assert set(first_column("response-headers", REFERENCE / "headers.md")) == {
         name.decode() for name, _ in of_record(record)

@@ -210,6 +210,29 @@ async def test_vectors_come_in_order_as_numbers_and_as_base64(gateway: GatewayPr
     assert [one["cost_pico"] for one in rows] == [6_000_000, 1_000_000, 1_000_000]
 
 
+async def test_geminis_clients_get_vectors_in_googles_form(gateway: GatewayProcess, behind: Behind) -> None:
+    place, headers = f"{gateway.base}/v1beta/models/all", {"x-goog-api-key": await gateway.key("open")}
+    contents = [{"parts": [{"text": "one"}]}, {"parts": [{"text": "two"}, {"text": "lines"}]}]
+    batch = {"requests": [{"model": "models/all", "content": each, "outputDimensionality": 3} for each in contents]}
+    async with httpx.AsyncClient(headers=headers) as http:
+        one = await http.post(f"{place}:embedContent", json={"content": contents[0], "taskType": "RETRIEVAL_QUERY"})
+        assert one.json() == {"embedding": {"values": vector("one")}}
+        several = await http.post(f"{place}:batchEmbedContents", json=batch)
+        assert several.json() == {"embeddings": [{"values": vector("one", 3)}, {"values": vector("two\nlines", 3)}]}
+        image = {"parts": [{"inlineData": {"mimeType": "image/png", "data": "AA=="}}]}
+        batch["requests"][1]["outputDimensionality"] = 4
+        refused = [
+            (":embedContent", {"content": image}, "content.parts"),
+            (":embedContent", {"content": contents[0], "outputDimensionality": 0}, "outputDimensionality"),
+            (":batchEmbedContents", {"requests": []}, "requests"),
+            (":batchEmbedContents", batch, "outputDimensionality"),
+        ]
+        for method, body, field in refused:
+            answer = await http.post(place + method, json=body)
+            assert (answer.status_code, answer.json()["error"]["status"]) == (400, "INVALID_ARGUMENT")
+            assert field in answer.json()["error"]["message"]
+
+
 async def test_tokens_are_vectors_input_too_and_many_inputs_need_no_common_window(
     gateway: GatewayProcess, behind: Behind
 ) -> None:

@@ -37,6 +37,7 @@ class Caller:
     """Backend → most input tokens that fit."""
     tokens: int = 7
     policy: Policy = POLICY
+    session: str = ""
     record: Record = field(default_factory=lambda: record_of(chat_request()))
 
     async def plan_for(self, backend: Backend) -> ContextPlan:
@@ -46,6 +47,7 @@ class Caller:
 
     async def call(self, request: CompletionRequest, route: Route | None = None, *, within_s: float = 30.0) -> Answer:
         self.record = record_of(request, self.policy)
+        self.record.session = self.session
         return await self.fleet.call(
             route or Route(self.fleet.backends, "test"),
             request,

@@ -52,6 +52,10 @@ class LooseHold:
         self.output_limit: int | None = None
         self.followed: Attempt | None = None
         self.spent: BudgetExhausted | None = None
+        self.left: int | None = None
+
+    def left_nano(self) -> int | None:
+        return self.left
 
     async def extend(
         self, backend: Backend, input_tokens: int, attached: Attached = NOTHING_ATTACHED, *, marked: bool = False

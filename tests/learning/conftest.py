@@ -16,6 +16,7 @@ from sqlalchemy import select
 from gateway.domain.backend import PriceEntry
 from gateway.domain.policy import ModelRule, Policy
 from gateway.domain.tenant import Key, Tenant
+from gateway.learning.class_trials import LiveTrials
 from gateway.learning.evidence import Learning
 from gateway.learning.shadow.holdout import Holdout
 from gateway.learning.shadow.shadow import Shadows
@@ -33,6 +34,7 @@ RULE = ModelRule(candidates=("small", "large"), reference="large", quality=0.9, 
 CHEAP = PriceEntry(input=Decimal("0.1"), output=Decimal("0.4"))
 """USD per 1M tokens; the trusted one costs 25 times as much."""
 DEAR = PriceEntry(input=Decimal("2.5"), output=Decimal(10))
+ABLE = frozenset({"logprobs", "tools", "json_schema", "vision"})
 QUESTION = "What is 7 plus {}? Reply with the number alone."
 
 
@@ -44,6 +46,7 @@ class ShadowedGateway:
     learning: Learning
     shadows: Shadows
     spend_cap: SpendCap
+    trials: LiveTrials
 
     async def ask(self, number: int, who: Tenant, **more: Any) -> str:
         """Ask an easy question and wait until what is compared because of it is known → whose answer was served."""
@@ -86,20 +89,22 @@ async def shadowed(
             state,
             database,
             tmp_path,
-            more=lambda _: (backend(large, "large", tier="large", price=DEAR, capabilities=frozenset({"logprobs"})),),
+            more=lambda _: (backend(large, "large", tier="large", price=DEAR, capabilities=ABLE),),
             price=CHEAP,
+            capabilities=ABLE,
         ) as gateway,
     ):
         gateway.provider.default = Reply(text="42")
         settings = TrialsSettings(cap_usd=getattr(request, "param", Decimal(1000)))
         prices, learning = catalogue(), Learning(database)
         spend_cap = SpendCap(database, settings)
-        shadows = Shadows(database, prices, spend_cap, learning, Holdout(0.0))
+        trials = LiveTrials(database)
+        shadows = Shadows(database, prices, spend_cap, learning, Holdout(0.0), trials)
         gateway.pipeline.settlement = replace(gateway.pipeline.settlement, sampler=shadows)
         gateway.pipeline.router = Router(
-            grader, prices, gateway.fleet, gateway.fleet.backends, sampler=shadows, evidence=learning
+            grader, prices, gateway.fleet, gateway.fleet.backends, sampler=shadows, evidence=learning, trials=trials
         )
         await shadows.open(gateway.pipeline)
-        yield ShadowedGateway(gateway, gateway.provider, large, learning, shadows, spend_cap)
+        yield ShadowedGateway(gateway, gateway.provider, large, learning, shadows, spend_cap, trials)
         await shadows.aclose()
         await learning.aclose()

@@ -83,6 +83,7 @@ def _fill(gateway: GatewayProcess) -> dict[str, str]:
         wanted = [("lead", traffic.SEARCH, both, None), ("look", traffic.SEARCH, look, None)]
         wanted += [("chat", traffic.CHAT, look, None), ("new", traffic.NEW, both, None), ("spent", "spent", both, None)]
         wanted += [("admin", "ops", ("admin",), None), ("old", traffic.SEARCH, look, time.time() - 60)]
+        wanted += [("app", traffic.SEARCH, ("inference",), None)]
         wanted += [("player", "player", both, None), ("leaving", traffic.SEARCH, look, None)]
         return {
             name: keys.create(database, team, scopes=scopes, expires_at=expires)[0]
@@ -120,12 +121,17 @@ class Visit:
         self.page.on("console", lambda said: self.complaints.append(said.text) if said.type == "error" else None)
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
 
-    def enter(self, key: str) -> Page:
-        """Show the figures of one of the dashboard's keys."""
-        self.page.goto(self.dashboard.address)
+    def enter(self, key: str, address: str = "#/overview?period=30") -> Page:
+        """Show a view with one of the dashboard's keys."""
+        self.page.goto(self.dashboard.address + address)
         self.page.fill("#key", self.dashboard.keys[key])
         self.page.click("#door button")
         self.page.wait_for_selector("#figures:not([hidden])")
+        return self.page
+
+    def go(self, address: str) -> Page:
+        """Follow a link of the page."""
+        self.page.evaluate("(address) => { location.hash = address; }", address)
         return self.page
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.page.conftest import Dashboard, Open
+from tests.page.reading import until
 
 FOCUSED = """() => {
   const at = document.activeElement, style = getComputedStyle(at);
@@ -13,7 +14,8 @@ FOCUSED = """() => {
 
 def test_the_door_and_the_figures_by_keyboard(visit: Open, dashboard: Dashboard) -> None:
     page = visit().page
-    page.goto(dashboard.address)
+    page.goto(f"{dashboard.address}#/overview?period=30")
+    page.wait_for_selector("#door:not([hidden])")
     assert page.evaluate(FOCUSED)[0] == "key"
     page.keyboard.type(dashboard.keys["lead"])
     page.keyboard.press("Enter")
@@ -29,7 +31,7 @@ def test_the_door_and_the_figures_by_keyboard(visit: Open, dashboard: Dashboard)
     assert all(visible and drawn for name, visible, drawn in steps if name != "body"), steps
     names = [name for name, _, _ in steps]
     assert "key" not in names  # the door is shut
-    wanted = ["a", "days", "try", "leave", "summary", "by"]
+    wanted = ["a", "language", "period", "try", "leave", "summary"]
     places = [names.index(name) for name in wanted]
     assert places == sorted(places), names
 
@@ -60,25 +62,29 @@ def test_escape_closes_the_dialog_and_the_focus_returns(visit: Open) -> None:
     assert page.evaluate("document.activeElement.id") == "try"
 
 
-def test_a_choice_is_made_and_a_request_opened_by_keyboard(visit: Open) -> None:
-    page = visit().enter("lead")
-    page.wait_for_selector("#brief .tile")
-    page.focus("input[name=by][value=backend]")
-    page.keyboard.press("ArrowRight")
-    assert page.is_checked("input[name=by][value=model]")
-    assert page.inner_text("#where thead th:first-child") == "Model"
-    page.focus("#dearest li:first-child summary")
+def test_a_request_is_found_and_opened_by_keyboard(visit: Open) -> None:
+    page = visit().enter("lead", "#/requests?period=30")
+    page.wait_for_selector("#log tbody tr")
+    page.focus("#filters [name=backend]")
+    page.keyboard.type("gpt")
     page.keyboard.press("Enter")
-    page.wait_for_selector("#dearest li:first-child details[open] .record > *")
+    until(page, "location.hash.includes('backend=gpt')")
+    until(page, "[...document.querySelectorAll('#log tbody tr')].every((one) => one.textContent.includes('gpt'))")
+    page.focus("#log tbody a >> nth=0")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#one .life li")
+    page.go_back()
+    page.wait_for_selector("#log tbody tr")
+    assert page.input_value("#filters [name=backend]") == "gpt"
 
 
 def test_what_is_open_stays_open_while_figures_are_renewed(visit: Open) -> None:
     page = visit().enter("lead")
     page.wait_for_selector("#brief .tile")
-    page.click("#dearest li:first-child summary")
-    page.focus("#where .scroll")
+    page.click("#days-table >> xpath=.. >> summary")
+    page.focus("#days-table .scroll")
     with page.expect_response("**/dashboard/data*"):
         page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
     page.wait_for_timeout(200)
-    assert page.locator("#dearest details[open]").count() == 1
-    assert page.evaluate("document.activeElement.closest('#where') !== null")
+    assert page.is_visible("#days-table table")
+    assert page.evaluate("document.activeElement.closest('#days-table') !== null")

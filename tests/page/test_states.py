@@ -11,11 +11,14 @@ from tests.page.reading import until
 def test_a_team_without_requests_is_told_how_to_begin(visit: Open) -> None:
     opened = visit()
     page = opened.enter("admin")
-    assert page.is_visible("#empty")
-    assert page.is_hidden("#used")
+    page.wait_for_selector("#empty:not([hidden])")
+    assert page.is_hidden(".used")
     assert "OPENAI_BASE_URL=" in page.inner_text("#example")
-    assert page.inner_text("#budgets") == "The policy of this team sets no budget."
     assert page.inner_text("#alerts") == "There are no alerts."
+    opened.go("#/budget")
+    until(page, "document.querySelector('#budgets').textContent === 'The policy of this team sets no budget.'")
+    opened.go("#/requests")
+    until(page, "document.querySelector('#log').textContent === 'No request matches.'")
     assert opened.complaints == []
 
 
@@ -67,7 +70,7 @@ def test_a_gateway_that_is_away_leaves_what_was_known_and_says_so(visit: Open) -
     page.wait_for_selector("#brief .tile")
     spent = page.inner_text("#brief .tile:first-child")
     opened.context.set_offline(True)
-    page.select_option("#days", "7")
+    page.select_option("#period", "7")
     page.wait_for_selector("#status .bad")
     assert "does not answer" in page.inner_text("#status")
     assert "These figures are from" in page.inner_text("#status")
@@ -81,7 +84,7 @@ def test_a_refusal_of_the_server_is_told_in_its_own_words(visit: Open) -> None:
     page = opened.enter("lead")
     body = '{"error": {"message": "The ledger cannot be read; check that its database is up."}}'
     page.route("**/dashboard/data*", lambda route: route.fulfill(status=503, body=body))
-    page.select_option("#days", "7")
+    page.select_option("#period", "7")
     page.wait_for_selector("#status .bad")
     assert "The ledger cannot be read" in page.inner_text("#status")
 

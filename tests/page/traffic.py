@@ -33,6 +33,14 @@ def put(database: Database, now: float) -> None:
     rows += [_row("r_hush2", 1, now - DAY, "gpt", 100, 100, team=CHAT, key_id="key_chat", model_asked="hush")]
     today = max(now - 60, now // DAY * DAY)  # at midnight too somebody has asked, and spent
     rows += [_row("r_today", 1, today, "large", 900, 300, key_id="key_shop", difficulty=0.5)]
+    hostile = {
+        "model_asked": HOSTILE,
+        "error": HOSTILE,
+        "outcome": "failed",
+        "session": HOSTILE,
+        "tags": orjson.dumps({HOSTILE: HOSTILE}).decode(),
+    }
+    rows += [_row("r_hostile", 1, now - 40 * DAY, "small", 10, 10, **hostile)]
     named = [("key_shop", SEARCH, "Web shop"), ("key_help", SEARCH, HOSTILE), ("key_chat", CHAT, "Chat bot")]
     with database.begin() as connection:
         connection.execute(insert(ledger), rows)

@@ -148,3 +148,25 @@ def test_an_upgrade_keeps_the_fingerprints_of_unchanged_files(tmp_path: Path) ->
         policy, fingerprint = load_policies([tmp_path], Ceilings()).find("a")
         fingerprints.append((fingerprint, epoch(Tenant(Key("k", "a"), policy, fingerprint))))
     assert fingerprints == [("34ca603364825a32", "34ca603364825a32"), ("ddc09936776dfda3", "1a27f83bf8f6a323")]
+
+
+def test_the_teams_time_zone_is_that_of_budgets_without_one(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        "a.yaml",
+        "team: a\ntimezone: Europe/Madrid\nbudget: [{limit_usd: 1}, {limit_usd: 9, timezone: Asia/Tokyo}]\n",
+    )
+    write(tmp_path, "b.yaml", "team: b\nbudget: {limit_usd: 1}\n")
+    policies = load_policies([tmp_path], Ceilings())
+    assert [each.timezone for each in policies.find("a")[0].budget] == ["Europe/Madrid", "Asia/Tokyo"]
+    assert [each.timezone for each in policies.find("b")[0].budget] == ["UTC"]
+    write(tmp_path, "c.yaml", "team: c\ntimezone: Mars/Base\nbudget: {limit_usd: 1}\n")
+    with pytest.raises(ConfigError, match=r"c\.yaml:2: timezone: unknown time zone 'Mars/Base'"):
+        load_policies([tmp_path], Ceilings())
+
+
+def test_a_changed_time_zone_empties_no_cache(tmp_path: Path) -> None:
+    write(tmp_path, "a.yaml", LEAST)
+    before = load_policies([tmp_path], Ceilings()).find("a")[1]
+    write(tmp_path, "a.yaml", LEAST + "timezone: Asia/Tokyo\n")
+    assert load_policies([tmp_path], Ceilings()).find("a")[1] == before

@@ -81,3 +81,20 @@ def test_known_names_are_listed_once() -> None:
     names = known(POLICY, BACKENDS)
     assert len(names) == len(set(names))
     assert {"auto", "gpt-4o", "small", "large-model"} <= set(names)
+
+
+def test_a_backend_that_must_be_named_is_in_no_tier_and_not_in_auto() -> None:
+    toy = backend("toy", "small", "0.01", only_named=True)
+    present = [toy, *BACKENDS]
+    auto = tenant().policy
+
+    def found(model: str, **models: object) -> list[str]:
+        policy = tenant(models=models).policy if models else auto
+        return [each.name for each in resolve(model, policy, present).backends]
+
+    assert "toy" not in found("auto")
+    assert found("auto", auto={"candidates": ["small"]}) == ["small"]
+    assert found("cheap", cheap="small") == ["small"]
+    assert found("toy") == ["toy"]
+    assert found("toy-model") == ["toy"]
+    assert found("tour", tour={"candidates": ["toy", "large"]}) == ["toy", "large"]

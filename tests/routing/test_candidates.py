@@ -43,9 +43,7 @@ def test_a_backend_that_cannot_serve_is_excluded(
     assert tuple(found[name][0] for name in ("small", "large", "hosted")) == causes
 
 
-@pytest.mark.parametrize(
-    ("kind", "cause"), [("openai", ""), ("local", ""), ("anthropic", "dialect"), ("litellm", "dialect")]
-)
+@pytest.mark.parametrize(("kind", "cause"), [("openai", ""), ("local", ""), ("anthropic", "dialect"), ("litellm", "")])
 def test_who_cannot_be_asked_for_vectors_is_excluded(kind: str, cause: str, catalogue: PriceBook) -> None:
     demand = PLAIN._replace(dialect="openai_embeddings")
     (found,) = examine([backend("one", "large", "1", kind=kind)], demand, catalogue, Fleet())

@@ -144,6 +144,49 @@ def test_a_member_whose_rate_limit_is_used_up_comes_last(grader: Grader, catalog
     assert names(everywhere.decide(request(model="sonnet"), tenant(), ESTIMATE))[0] == "cloud"
 
 
+SAME = [each.model_copy(update={"price": CLOUD.price}) for each in GROUP]
+
+
+class Timed(Fleet):
+    """Each member with its state."""
+
+    def __init__(self, **states: BackendState) -> None:
+        super().__init__()
+        self.states = states
+
+    def state(self, backend: Backend) -> BackendState:
+        return self.states[backend.name]
+
+
+def measured(ms: float | None, ago_s: float = 1.0, in_flight: int = 0) -> BackendState:
+    return BackendState(True, "", in_flight, ms, ago_s)
+
+
+@pytest.mark.parametrize(
+    ("states", "order"),
+    [
+        ((measured(900), measured(400), measured(600)), ["cloud", "resold", "direct"]),
+        ((measured(400), measured(900), measured(600)), ["direct", "resold", "cloud"]),
+        ((measured(400), measured(900), measured(None)), ["resold", "direct", "cloud"]),
+        ((measured(400), measured(900), measured(None, in_flight=1)), ["direct", "cloud", "resold"]),
+        ((measured(400), measured(300, ago_s=61), measured(300, ago_s=61, in_flight=1)), ["cloud", "direct", "resold"]),
+    ],
+    ids=["faster", "other", "an idle one is measured", "one call measures it", "old measurements do not count"],
+)
+def test_of_equal_prices_the_faster_member_is_called(
+    grader: Grader, catalogue: PriceBook, states: tuple[BackendState, ...], order: list[str]
+) -> None:
+    fleet = Timed(**{each.name: state for each, state in zip(SAME, states, strict=True)})
+    router = Router(lambda: grader, catalogue, fleet, SAME)
+    assert names(router.decide(request(model="sonnet"), tenant(), ESTIMATE)) == order
+
+
+def test_a_faster_member_is_not_called_for_a_higher_price(grader: Grader, catalogue: PriceBook) -> None:
+    fleet = Timed(direct=measured(10), cloud=measured(5000), resold=measured(20))
+    router = Router(lambda: grader, catalogue, fleet, GROUP)
+    assert names(router.decide(request(model="sonnet"), tenant(), ESTIMATE)) == ["cloud", "resold", "direct"]
+
+
 @pytest.mark.parametrize("group", ["direct", "hosted", "auto", "a group"])
 def test_a_group_needs_a_name_of_its_own(group: str) -> None:
     about = {"name": "direct", "kind": "openai", "base_url": "http://127.0.0.1:9/v1", "model": "m"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 import time
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import orjson
 import pytest
 
-from gateway.telemetry.access import AccessLog
+from gateway.telemetry.access import AccessLog, readable
 from tests.telemetry.conftest import LARGE, SMALL, attempted, record, served
 
 
@@ -105,3 +106,34 @@ def test_a_full_disk_costs_lines_but_nothing_else(
     log.flush()
     assert len(lines(capsys)) == 1
     assert "1 lines are lost" in caplog.text
+
+
+class Screen(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_on_a_terminal_a_line_is_for_people(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", screen := Screen())
+    log = AccessLog(enabled=True)
+    seen = record(cost_pico=8_000_000)
+    attempted(seen, LARGE)
+    log.request(seen)
+    log.refusal("req_1", 401, "invalid_api_key", "/v1/\x1b[31m")
+    log.flush()
+    first, second = screen.getvalue().splitlines()
+    for word in ("200", "search", "auto → large", "$0.000008", "120 ms", seen.request_id):
+        assert word in first
+    assert "401 invalid_api_key /v1/" in second
+    assert "\x1b" not in second
+
+
+def test_a_cached_answer_and_an_error_are_named() -> None:
+    line = {
+        "at": 0.0, "request": "req_1", "team": "t", "model": "auto", "backend": None, "status": 200, "error": None,
+        "cache": "semantic", "in": 0, "out": 0, "cost_pico": 0, "ms": None,
+    }  # fmt: skip
+    assert "auto → cache semantic" in readable(line)
+    failed = readable({**line, "cache": "miss", "status": 503, "error": "overloaded", "cost_pico": None})
+    assert "503  t  auto → no backend  overloaded" in failed
+    assert "cost unknown" in failed

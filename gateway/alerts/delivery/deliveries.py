@@ -76,8 +76,8 @@ def write(
 
 
 def claim(connection: Connection, now: float, busy_s: float) -> list[Delivery]:
-    """Claim the deliveries that are due and return them. The caller must attempt them now. Other processes can claim
-    these deliveries only after `busy_s` seconds plus the pause that `wait_s` returns."""
+    """Claim the deliveries that are due and return them. The caller must attempt them now. `busy_s`: seconds for which
+    no other process gets them, beside `wait_s`."""
     table = alerts.c
     waiting = connection.execute(
         select(table.id, table.target, table.payload, table.tries, table.created_at, table.next_try_at)
@@ -98,8 +98,8 @@ def claim(connection: Connection, now: float, busy_s: float) -> list[Delivery]:
 
 
 def wait_s(tries: int) -> float:
-    """Seconds from a failed attempt to the next attempt. `tries`: the number of attempts so far. The result is 2
-    seconds after one attempt. It doubles with each further attempt, up to 10 minutes."""
+    """Seconds from a failed attempt to the next: 2, doubled with each further attempt, at most 600. `tries`: attempts
+    so far."""
     return min(2.0 ** min(tries, 20), LONGEST_WAIT_S)
 
 
@@ -142,8 +142,7 @@ def acknowledge(connection: Connection, id: str, by: str, now: float) -> str | N
 
 
 def escalate(connection: Connection, policy_of: Callable[[str], AlertsPolicy | None], now: float) -> list[str]:
-    """Find the alerts that were not acknowledged in time, and queue them for delivery to the escalation receivers.
-    Returns the ids of these alerts."""
+    """Queue the alerts that were not acknowledged in time for the escalation receivers. Returns their ids."""
     c = alerts.c
     late = connection.execute(
         select(c.id, c.team, c.created_at, c.payload, c.kind, c.severity, c.escalate_at)

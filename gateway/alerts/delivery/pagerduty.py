@@ -28,8 +28,7 @@ class PagerDuty:
 
 
 def event(routing_key: str, id: str, payload: Mapping[str, Any]) -> dict[str, Any]:
-    """The event for one alert. The event's deduplication key is the alert's id, so a repeated or escalated alert joins
-    the open incident."""
+    """The event for one alert. Its deduplication key is the alert's id, so repetitions join the open incident."""
     key = str(payload.get("id", id))
     return {
         "routing_key": routing_key,

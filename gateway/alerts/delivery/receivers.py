@@ -37,8 +37,8 @@ class Receivers:
         secret_of: Callable[[str], str] = receiver_secret,
         senders: Mapping[str, Sender] = MappingProxyType({}),
     ) -> None:
-        """`addresses`: the receivers that a policy may name. `address_of` returns the address for `env:NAME` or
-        `file:PATH`, and `secret_of` the secret. `senders`: kind → a sender to use instead of the class in `KINDS`."""
+        """`addresses`: receivers that a policy may name. `address_of`, `secret_of`: `env:NAME` or `file:PATH` →
+        address, secret. `senders`: kind → sender instead of that in `KINDS`."""
         self._addresses, self._address_of, self._secret_of = addresses or Addresses(), address_of, secret_of
         self._poster = poster or Poster()
         self._senders = dict(senders)

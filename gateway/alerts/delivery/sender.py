@@ -28,12 +28,8 @@ class Sender(Protocol):
         """`poster`: the HTTP client that all senders share."""
 
     async def deliver(self, to: Destination, id: str, payload: bytes) -> tuple[bool, str]:
-        """Deliver `payload`, an alert in JSON. Never raises.
-
-        Returns (whether the receiver accepted the alert, the receiver's reply without the receiver's address). Repeated
-        deliveries of one alert have the same `id`, so that a receiver can drop repetitions. Takes TIMEOUT_S seconds at
-        most.
-        """
+        """Deliver `payload`, an alert in JSON, within TIMEOUT_S seconds. Returns (whether it was accepted, reply
+        without address). `id`: equal for repeated deliveries. Never raises."""
         ...
 
 

@@ -32,9 +32,7 @@ class Webhooks:
 
 def signature(secret: str, id: str, at: int, payload: bytes) -> str:
     """The value of the signature header: `v1,` and the base64 HMAC-SHA256 of `id`, `at` (Unix seconds) and `payload`.
-
-    `secret` is the key itself, or `whsec_` followed by the key in base64, which is the form in the standard.
-    """
+    `secret`: the key, or `whsec_` and its base64."""
     signed = b".".join((id.encode(), str(at).encode(), payload))
     return "v1," + base64.b64encode(hmac.digest(_key(secret), signed, "sha256")).decode()
 

@@ -45,8 +45,7 @@ def robust_z(value: float, past: Sequence[float], least_mad: float) -> float:
 
 
 def found(team: str, hours: Mapping[int, Hour], now: float) -> list[Alert]:
-    """Alerts about anomalies of the current and the previous hour. The id of an alert contains the day, so each kind of
-    anomaly is reported at most once a day (UTC)."""
+    """Alerts about anomalies of the current and the previous hour. Each kind is reported at most once a day (UTC)."""
     current = int(now // HOUR_S)
     last = {number: hours[number] for number in (current - 1, current) if number in hours}
     past = [hour for number, hour in hours.items() if current - PAST_HOURS <= number < current - 1]
@@ -90,8 +89,8 @@ def _unpriced(team: str, last: Iterable[Hour], now: float) -> Alert | None:
 
 
 def _zero_cost(team: str, hours: Iterable[Hour], last: Iterable[Hour], now: float) -> Alert | None:
-    """The alert about backends that have successful answers with a cost of 0, although other attempts on the same
-    backends cost money. None if there are no such backends."""
+    """The alert about backends whose successful answers cost 0, although others on them cost money. None if there are
+    none."""
     paid = priced(hours)
     counts = _by_backend(
         (name, backend.free) for hour in last for name, backend in hour.backends.items() if name in paid

@@ -18,8 +18,8 @@ _NAMED = 5
 
 
 def found(holds: Iterable[OrphanedHold], now: float) -> Iterator[tuple[str, Alert]]:
-    """Yield (owner, alert) for each lost host and each owner of budgets that hold money for this host. The owner is a
-    team or `organisation NAME`."""
+    """Yield (owner, alert) for each lost host and each owner of budgets that hold money for it. `owner`: a team or
+    `organisation NAME`."""
     groups: dict[tuple[str, str], list[OrphanedHold]] = {}
     for one in holds:
         groups.setdefault((one.team or one.tag, one.host), []).append(one)

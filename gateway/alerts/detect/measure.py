@@ -70,8 +70,8 @@ def _which(team: str, policy: Policy, budget: Budget, window: tuple[float, float
 
 
 def _amount(budget: Budget) -> ColumnElement[Any]:
-    """The SQL expression of the amount of a row. For a budget in USD: the row's cost. For a budget in tokens: 0 if the
-    row's cost is 0; all tokens of the row if the cost is above 0 or unknown."""
+    """The SQL expression of a row's amount. Budget in USD: its cost. Budget in tokens: all its tokens; 0 if its cost is
+    0."""
     c = entries.c
     if budget.limit_usd is not None:
         return c.cost_pico

@@ -13,9 +13,8 @@ from gateway.ledger.store import evidence
 
 
 def found(connection: Connection, after: tuple[int, int], now: float) -> Iterator[Alert]:
-    """Yield an alert about each backend whose quality for a team is too low. A backend is checked for a team only if an
-    answer of the backend to the team was judged since the last call. `after`: the newest ids at the last call (see
-    `evidence.newest`)."""
+    """Yield an alert about each backend whose quality for a team is too low. Only teams with newly judged answers are
+    checked. `after`: newest ids at the last call (`evidence.newest`)."""
     since = now - evidence.WINDOW_S
     for team, backend in sorted(evidence.judged_pairs(connection, after, since)):
         rows = evidence.read(connection, team, backend, since)

@@ -11,6 +11,7 @@ from gateway.alerts.detect import lost_hosts
 from gateway.alerts.detect.anomalies import ENOUGH_HOURS, LEAST_LOOKUPS, found
 from gateway.alerts.detect.hours import HOUR_S, Backend, Hour
 from gateway.alerts.detect.quality import quality_alert
+from gateway.alerts.detect.slo import slo_alert
 from gateway.alerts.detect.thresholds import BudgetWindow, due, due_ahead
 from gateway.alerts.detect.tool_loops import tool_loop_alert
 from gateway.alerts.detect.weekly_report import Week, weekly_report
@@ -19,6 +20,7 @@ from gateway.domain.policy import Budget
 from gateway.domain.routing.standing import Judged, standing
 from gateway.domain.units import PICO_PER_USD
 from gateway.ledger.reports.forecast import DAY_S, Forecast
+from gateway.ledger.reports.objectives import Objective
 from gateway.ledger.reports.report import Line
 from gateway.ledger.reports.savings import Statement
 from gateway.state.leases.orphaned_holds import OrphanedHold
@@ -32,6 +34,8 @@ def sample(kind: Kind, team: str, now: float) -> Alert:
         alert = _report(team, now)
     elif kind == "lost_host":
         alert = _lost_host(team, now)
+    elif kind == "slo":
+        alert = slo_alert(Objective(team, "en/text/opening", 0.97, 30 * DAY_S, 100.0, 4.0, 40.0, 8.0), now)
     elif kind == "tool_loop":
         alert = tool_loop_alert(LoopReport(team, "session", "claude_code", "Bash", 5, 10), now)
     else:
@@ -74,8 +78,7 @@ def _lost_host(team: str, now: float) -> Alert:
 
 
 def _anomaly(kind: Kind, team: str, now: float) -> Alert:
-    """An alert of `kind`. To make it, hourly figures are invented and searched for anomalies. The last hour of these
-    figures has all four kinds of anomaly, and every other hour is normal."""
+    """An example alert of `kind`, from invented hourly figures. Their last hour has all four kinds of anomaly."""
     current = int(now // HOUR_S)
     good = {"backend": Backend(PICO_PER_USD)}
     hours = {

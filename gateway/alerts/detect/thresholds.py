@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
-from zoneinfo import ZoneInfo
 
 from gateway.alerts.alert import Alert, Kind, alert, digest
-from gateway.domain.money.windows import iso
+from gateway.domain.money.windows import iso, zone_named
 from gateway.domain.notify import Severity
 from gateway.domain.policy import Budget
 from gateway.domain.units import pico_to_usd, usd_to_pico
@@ -95,8 +94,8 @@ def due(account: BudgetWindow, spent: int, window: tuple[float, float], now: flo
 def due_ahead(
     account: BudgetWindow, spent: int, ahead: Forecast | None, window: tuple[float, float], now: float
 ) -> list[Alert]:
-    """A list with one alert: the limit will probably be reached before the window ends. Empty if the forecast does not
-    say so, or if the limit is already reached."""
+    """One alert in a list if the forecast exceeds the limit before the window ends. Empty if not, or if the limit is
+    already reached."""
     if ahead is None or ahead.exhausted_at is None or spent >= account.limit:
         return []
     zone = account.budget.timezone
@@ -200,7 +199,7 @@ def _until(window: tuple[float, float], budget: Budget) -> str:
 
 
 def _day(at: float, timezone: str) -> str:
-    return f"{datetime.fromtimestamp(at, ZoneInfo(timezone)):%Y-%m-%d %H:%M} ({timezone})"
+    return f"{datetime.fromtimestamp(at, zone_named(timezone)):%Y-%m-%d %H:%M} ({timezone})"
 
 
 def money(pico: int) -> str:

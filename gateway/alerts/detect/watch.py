@@ -12,11 +12,13 @@ from types import MappingProxyType
 
 from gateway.alerts.alert import Alert
 from gateway.alerts.delivery import deliveries
-from gateway.alerts.detect import anomalies, hours, lost_hosts, measure, quality, weekly_report
+from gateway.alerts.detect import anomalies, hours, lost_hosts, measure, quality, slo, weekly_report
 from gateway.alerts.detect.thresholds import BudgetWindow, due, due_ahead, least
 from gateway.domain.money.windows import window_bounds
 from gateway.domain.policy import AlertsPolicy, Budget, Policy
 from gateway.domain.protocols import Clock
+from gateway.ledger.reports import objectives
+from gateway.ledger.reports.objectives import Objective
 from gateway.ledger.rows import Row
 from gateway.ledger.store import evidence
 from gateway.state.leases import orphaned_holds
@@ -29,6 +31,7 @@ FORECAST_EVERY_S = 300.0
 ANOMALIES_EVERY_S = 60.0
 QUALITY_EVERY_S = 5.0
 LOST_HOSTS_EVERY_S = 5.0
+OBJECTIVES_EVERY_S = 60.0
 REPORTS_EVERY_S = 60.0
 OWNER = "organisation "
 """Prefix of an organisation's name in places where a team's name is expected. Names of teams contain no space."""
@@ -40,8 +43,8 @@ Window = tuple[float, float]
 
 
 class Watch:
-    """Finds the alerts that are due. Runs in the process that writes the ledger; the writer passes new rows to
-    `notice`. Sums and forecasts are computed in a thread, because the ledger may be large."""
+    """Finds the alerts that are due. Use it in the process that writes the ledger, which passes new rows to
+    `notice`."""
 
     def __init__(
         self,
@@ -52,8 +55,8 @@ class Watch:
         reference_of: weekly_report.References = lambda policy: None,
         clock: Clock = time,
     ) -> None:
-        """`organisations`: name of an organisation → budgets that all its teams share. `reference_of`: returns the
-        backend with which weekly reports compare a team's cost to compute the savings."""
+        """`organisations`: name → budgets that all its teams share. `reference_of`: policy → backend with which weekly
+        reports compare costs."""
         self._reference_of = reference_of
         self._database, self._policies, self._clock = database, policies, clock
         self._organisations = {
@@ -79,6 +82,7 @@ class Watch:
         self._judged = (0, 0)
         """Ids of the newest comparison and the newest rating that were checked for quality alerts."""
         self._undrained: Counter[str] = Counter()
+        self._objectives: tuple[Objective, ...] = ()
 
     def notice(self, rows: Iterable[Row]) -> None:
         """Note new ledger rows, so that the next `check` covers their teams and windows."""
@@ -91,8 +95,8 @@ class Watch:
                     self._touched.setdefault(OWNER + row.organisation, set()).add(grain)
 
     async def check(self) -> list[Alert]:
-        """Store the alerts that are due and not stored yet, and return them. Raises SQLAlchemyError; the next call then
-        checks the same rows again."""
+        """Store the alerts that are due and new, and return them. Raises SQLAlchemyError; the next call then repeats
+        the check."""
         policies, now = self._policies(), self._clock.time()
         touched, self._touched = self._touched, {}
         if policies is not self._seen:
@@ -113,14 +117,18 @@ class Watch:
         return found
 
     def used(self) -> dict[tuple[str, str, str], float]:
-        """(Team, window, limit) → spent share of the budget's limit. If each key, end user or session has its own
-        amount, the value is the highest of their shares."""
+        """(Team, window, limit) → spent part of the budget's limit. If each key, end user or session has its own
+        amount, the highest part."""
         now = self._clock.time()
         return {budget: share if now < end else 0.0 for budget, (share, end) in self._used.copy().items()}
 
     def undrained(self) -> dict[str, int]:
         """Host → number of the host's dead workers for which budgets still held money at the last check."""
         return dict(self._undrained)
+
+    def objectives(self) -> tuple[Objective, ...]:
+        """The teams' objectives for quality, as of the last check."""
+        return self._objectives
 
     def _check(self, policies: Mapping[str, Policy], touched: Mapping[str, set[float]], now: float) -> list[Alert]:
         fired = []
@@ -137,6 +145,8 @@ class Watch:
             fired += self._lost_hosts(policies, now)
         if self._is_due("", "reports", REPORTS_EVERY_S, now):
             fired += self._reports(policies, now)
+        if self._is_due("", "objectives", OBJECTIVES_EVERY_S, now):
+            fired += self._slos(policies, now)
         return fired + (self._quality(policies, now) if self._is_due("", "quality", QUALITY_EVERY_S, now) else [])
 
     def _lost_hosts(self, policies: Mapping[str, Policy], now: float) -> list[Alert]:
@@ -153,12 +163,11 @@ class Watch:
         return fired
 
     def _reports(self, policies: Mapping[str, Policy], now: float) -> list[Alert]:
-        """Store and return the reports about last week. A team gets a report if it had activity in that week and its
-        policy names receivers for reports."""
+        """Store and return the reports about last week, for active teams whose policy names receivers."""
         fired: list[Alert] = []
-        if (week := weekly_report.last_week(now)) is None:
-            return fired
         for team, policy in policies.items():
+            if (week := weekly_report.last_week(now, policy.timezone)) is None:
+                continue
             id = weekly_report.report_id(team, week)
             if not policy.alerts.weekly_report or id in self._known:
                 continue
@@ -183,6 +192,19 @@ class Watch:
         self._judged = newest
         return fired
 
+    def _slos(self, policies: Mapping[str, Policy], now: float) -> list[Alert]:
+        """Store and return alerts about objectives for quality that are burning or missed."""
+        watched = {team: policy for team, policy in policies.items() if policy.slo.objective is not None}
+        if watched:
+            with self._database.read() as connection:
+                self._objectives = tuple(objectives.of_teams(connection, watched, now))
+        else:
+            self._objectives = ()
+        fired: list[Alert] = []
+        for one in slo.found(self._objectives, now):
+            fired += self._store([one], one.payload["team"], watched[one.payload["team"]], None, now)
+        return fired
+
     def _check_budget(self, team: str, policy: Policy, budget: Budget, window: Window, now: float) -> list[Alert]:
         if not measure.shared(policy, budget):
             return self._check_each(team, policy, budget, window, now)
@@ -201,9 +223,8 @@ class Watch:
         return self._store(found, team, policy, budget, now)
 
     def _check_each(self, team: str, policy: Policy, budget: Budget, window: Window, now: float) -> list[Alert]:
-        """Store and return alerts about a budget of which each key, end user or session has its own amount. There is
-        one alert per key. All end users or sessions that reached a threshold share one alert, because there may be
-        thousands."""
+        """Store and return alerts about a budget with an amount for each key, end user or session. Each key gets its
+        own alert. All end users or sessions share one."""
         with self._database.read() as connection:
             each = measure.used_by_each(connection, team, policy, budget, window)
         if window[0] <= now < window[1]:
@@ -263,16 +284,14 @@ class Watch:
         self._used[account.team, label, limit] = (spent / account.limit, window[1])
 
     def _at_most(self, team: str, window: Window) -> int | None:
-        """An upper limit of the team's spend in `window`: the spend at the last query plus the rows since that query.
-        With it, most queries can be saved, because a query of a large ledger takes long. None: the ledger must be
-        queried. The limit is known only with SQLite, because there no other process writes rows, so `notice` receives
-        every new row."""
+        """An upper limit of the team's spend in `window`; None: query the ledger. It is the last query's result plus
+        later rows. Known only with SQLite, where `notice` gets every row."""
         known = self._queried.get((team, window))
         return None if known is None else known[0] + self._noticed.get(team, 0) - known[1]
 
     def _may_be_due(self, account: BudgetWindow, at_most: int, window: Window, now: float) -> bool:
-        """Whether an alert that is not stored yet may be due. `at_most`: the highest possible spend; the lowest
-        possible spend is the result of the last query."""
+        """Whether an alert that is not stored yet may be due. `at_most`: upper limit of the spend. The last query's
+        result is the lower limit."""
         return self._queried[account.team, window][0] < account.limit <= at_most or any(
             alert.id not in self._known for alert in due(account, at_most, window, now)
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection
@@ -15,7 +15,7 @@ from gateway.alerts.detect.standing import standings
 from gateway.alerts.detect.thresholds import money
 from gateway.domain.backend import Backend
 from gateway.domain.money.price import Price
-from gateway.domain.money.windows import iso, window_bounds
+from gateway.domain.money.windows import iso, window_bounds, zone_named
 from gateway.domain.policy import Policy
 from gateway.ledger.prices.price_book import PriceBook
 from gateway.ledger.reports.forecast import Forecast, forecast
@@ -55,11 +55,11 @@ class Week:
     ahead: Forecast | None
     """Forecast of the current month's spend; None if it is too early for a forecast."""
     budgets: Sequence[dict[str, Any]] = ()
+    timezone: str = "UTC"
 
 
 def references(settings: Settings) -> References:
-    """A function that finds the reference backend of a policy among the backends of gateway.yaml. The function loads
-    the prices for each report, because prices change between reports."""
+    """A function: policy → its reference backend, among those of gateway.yaml. It loads the prices for each report."""
 
     def reference_of(policy: Policy) -> tuple[Backend, Price] | None:
         try:
@@ -71,10 +71,11 @@ def references(settings: Settings) -> References:
     return reference_of
 
 
-def last_week(now: float) -> Window | None:
-    """Begin and end of the last calendar week (UTC) in Unix seconds; None if the report of this week is not due yet."""
-    start, _ = window_bounds("week", "UTC", now)
-    return None if now < start + DELAY_S else window_bounds("week", "UTC", start - 1)
+def last_week(now: float, timezone: str) -> Window | None:
+    """Begin and end of the last calendar week of a time zone in Unix seconds; None if the report of this week is not
+    due yet."""
+    start, _ = window_bounds("week", timezone, now)
+    return None if now < start + DELAY_S else window_bounds("week", timezone, start - 1)
 
 
 def report_id(team: str, week: Window) -> str:
@@ -85,8 +86,8 @@ def read(connection: Connection, policy: Policy, week: Window, reference_of: Ref
     """The figures of the policy's team in `week`, for its report."""
     team, (since, until) = policy.team, week
     (report,) = read_usage(connection, [("model",)], team=team, since=since, until=until)
-    before, _ = window_bounds("week", "UTC", since - 1)
-    month = window_bounds("month", "UTC", now)
+    before, _ = window_bounds("week", policy.timezone, since - 1)
+    month = window_bounds("month", policy.timezone, now)
     so_far = spent(connection, *within(month[0], None, team))
     known = spend_points(connection, entries.c.team == team, month, now)
     return Week(
@@ -98,6 +99,7 @@ def read(connection: Connection, policy: Policy, week: Window, reference_of: Ref
         so_far,
         forecast(known, month, now, spent=so_far),
         standings(connection, {team: policy}, {}, now),
+        policy.timezone,
     )
 
 
@@ -126,7 +128,8 @@ def weekly_report(team: str, week: Week, now: float) -> Alert:
 
 
 def _spent(team: str, week: Week) -> str:
-    first, last = (datetime.fromtimestamp(at, UTC).date() for at in (week.window[0], week.window[1] - 1))
+    zone = zone_named(week.timezone)
+    first, last = (datetime.fromtimestamp(at, zone).date() for at in (week.window[0], week.window[1] - 1))
     spent, before = money(week.total.cost_pico), money(week.before_pico)
     text = f"Team {team} spent {spent} USD on {week.total.requests:,} requests from {first} to {last}"
     text += f" (week before: {before} USD)."

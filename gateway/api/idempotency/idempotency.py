@@ -70,8 +70,7 @@ class Run:
 
 
 class Idempotency:
-    """Keeps the answers. While the state server is down, each worker replays only its own answers. No request fails for
-    this reason, and clients do not see it."""
+    """Keeps answers for repeated requests. While the state server is down, each worker replays only its own answers."""
 
     def __init__(self, state: State, *, patience_s: float) -> None:
         """`patience_s`: maximum seconds that a request may take, and so the maximum wait for another worker's
@@ -88,12 +87,8 @@ class Idempotency:
     async def answer(
         self, key: bytes, body: bytes, caller: Caller, tenant: Tenant, serve: Serve, refuse: Refuse
     ) -> asyncio.Task[None] | None:
-        """Answer `caller`: the first request with `key` is answered by `serve`. A repeated request gets the answer of
-        the first request.
-
-        If the caller has left while the request is still being served, returns the task that serves it. Raises
-        BadRequest and KeyReused.
-        """
+        """Answer the first request with `key` by `serve`; repeat its answer for later requests. Returns the task that
+        serves the request if the caller has left. Raises BadRequest and KeyReused."""
         if not key or len(key) > _MOST_KEY_BYTES or not key.isascii() or not key.decode().isprintable():
             message = f"{HEADER} must have 1 to {_MOST_KEY_BYTES} printable ASCII characters."
             raise BadRequest(message, param=HEADER)
@@ -151,9 +146,9 @@ class Idempotency:
     # -- the state server ------------------------------------------------------------------------------------------
 
     async def _claim(self, run: Run) -> bytes | None:
-        """Claim the request for this worker. Returns the claim. Returns None if another worker has answered (then `run`
-        contains the answer), or if the state server does not answer. Raises KeyReused, and DeadlineExceeded if another
-        worker takes too long."""
+        """Claim the request for this worker and return the claim. Returns None if another worker has answered (see
+        `run`), or the state server is unavailable. Raises KeyReused; DeadlineExceeded if another worker takes too
+        long."""
         claim = _CLAIM + run.print + secrets.token_bytes(8)
         until, pause_s = time.monotonic() + self._patience_s, _LOOK_S[0]
         lease_ms = int(LEASE_S * 1000)

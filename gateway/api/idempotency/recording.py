@@ -153,8 +153,7 @@ class Recorder(Wrapped):
         return True
 
     async def drain(self) -> None:
-        """Returns at once, without waiting until data are sent. Waiting is not needed, because an answer has a size
-        limit and few requests have an idempotency key."""
+        """Returns at once. No wait is needed: answers have a size limit, and few requests have an idempotency key."""
 
     async def end(self, last: bytes = b"", *, broken: bool = False) -> None:
         self._recording.add(last)

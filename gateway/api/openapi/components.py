@@ -29,6 +29,8 @@ REQUEST_HEADERS: Mapping[str, tuple[str, Schema]] = {
     "x-thriftgate-session": ("Name of a conversation.", TEXT),
     "x-thriftgate-context": ("Do not trim; refuse what does not fit.", words("untouched")),
     "x-thriftgate-priority": ("Give way to interactive requests under load.", words("interactive", "batch")),
+    "x-thriftgate-max-usd": ("Most that the request may cost, in USD.", TEXT),
+    "x-thriftgate-hops": ("Ids of the gateways that the request has passed.", TEXT),
 }
 """Name → (effect, schema of its values)."""
 
@@ -160,7 +162,7 @@ SCHEMAS: Mapping[str, Schema] = {
     "Usage": {
         "type": "object",
         "description": "Figures of the ledger, as `thriftgate usage --json` prints them.",
-        "required": ["budgets", "credits", "wrong_hits"],
+        "required": ["budgets", "credits", "objectives", "wrong_hits"],
     },
     "NewKey": {
         "type": "object",

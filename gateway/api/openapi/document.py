@@ -28,8 +28,8 @@ _TAGS = (
 
 
 def document(routes: Iterable[tuple[str, str]], version: str) -> dict[str, Any]:
-    """The OpenAPI document. `routes`: (method, path) of everything that is served except inference. Routes without an
-    operation are omitted, because they are aliases of documented routes."""
+    """The OpenAPI document. `routes`: (method, path) of everything except inference. Routes without an operation are
+    aliases and are left out."""
     paths: dict[str, dict[str, Any]] = {path: {"post": _operation(path, each)} for path, each in INFERENCE.items()}
     for method, path in routes:
         shown = template(path)

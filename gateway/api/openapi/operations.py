@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from gateway.api.openapi.dashboard import DASHBOARD
 from gateway.api.openapi.operation import (
     EVENTS,
     JSON,
@@ -238,16 +239,7 @@ OPERATIONS: Mapping[tuple[str, str], Operation] = {
     ("GET", "/health/ready"): Operation(
         "getReady", "200 when requests can be answered.", (), {200: _STATUS, 503: {JSON: ref("NotReady")}}, errors=()
     ),
-    ("GET", "/dashboard"): Operation("getDashboard", "The page.", (), {200: {"text/html": TEXT}}, errors=()),
-    ("GET", "/dashboard/static/{path}"): Operation(
-        "getDashboardFile", "A file of the page.", (), {200: {"*/*": {}}}, errors=(400, 404)
-    ),
-    ("GET", "/dashboard/data"): Operation(
-        "getDashboardData",
-        "The figures of the page.",
-        ("usage", "admin"),
-        query=(query("days", "Of so many days.", whole(1, 366)), query("team", "Of this team; for admin keys.", TEXT)),
-    ),
+    **DASHBOARD,
     ("GET", "/admin/fleet"): Operation("getFleet", "State of the backends.", _ADMIN, _OBJECTS),
     ("GET", "/admin/usage"): Operation(
         "getAllUsage", "Usage and cost of all teams.", _ADMIN, {200: {JSON: ref("Usage")}}, query=_USAGE

@@ -126,7 +126,7 @@ class Admin:
         return json_response({"key": secret, "id": key.id, "team": team, "expires_at": expires_at}, 201)
 
     async def revoke_key(self, request: Request, tenant: Tenant) -> Response:
-        """End all keys of the key's lineage: the key and all keys that came before or after it by rotation."""
+        """End the key, and all keys that it replaced or that replaced it."""
         key_id = request.path_params["id"]
         ended = await asyncio.to_thread(lambda: keys.revoke(self._database, key_id, actor=tenant.key.id))
         if not ended:

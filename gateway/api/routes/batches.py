@@ -75,16 +75,15 @@ def shown_batch(batch: Batch) -> dict[str, Any]:
 
 
 def shown_list(found: list[dict[str, Any]], limit: int) -> dict[str, Any]:
-    """The list `found` as a page in OpenAI's format. `limit`: maximum number of elements on the page. If `found` has
-    one element more than `limit`, the page says that there is a next page."""
+    """The list `found` as a page in OpenAI's format. `limit`: maximum number of elements on the page. A longer `found`
+    means that there is a next page."""
     data = found[:limit]
     first, last = (data[0]["id"], data[-1]["id"]) if data else (None, None)
     return {"object": "list", "data": data, "first_id": first, "last_id": last, "has_more": len(found) > limit}
 
 
 def asked_expiry(fields: Mapping[str, str]) -> float:
-    """Seconds for which an uploaded file is kept: the time that the form sets, or 30 days if it sets none. Raises
-    BadRequest."""
+    """Seconds for which an uploaded file is kept; 30 days without a time in the form. Raises BadRequest."""
     anchor, length = fields.get("expires_after[anchor]"), fields.get("expires_after[seconds]")
     if anchor is None and length is None:
         return LONGEST_S
@@ -92,11 +91,8 @@ def asked_expiry(fields: Mapping[str, str]) -> float:
 
 
 def common_headers(request: Request, tenant: Tenant) -> dict[str, str]:
-    """Headers of `request` that apply to all lines of a batch: the gateway's own headers, and the headers by which
-    clients turn on features of a vendor.
-
-    Raises BadRequest or Forbidden if one of these headers would make every line fail. The error names this header.
-    """
+    """The headers of `request` that apply to all lines of a batch. Raises BadRequest or Forbidden if one of these
+    headers would make every line fail."""
     headers = by_name(request.scope["headers"])
     check_overrides(parse_controls(headers), tenant.policy)
     kept = {name for name in headers if name in FEATURES or name.startswith(b"x-thriftgate-")}
@@ -104,8 +100,8 @@ def common_headers(request: Request, tenant: Tenant) -> dict[str, str]:
 
 
 def asked_once(request: Request, tenant: Tenant, fingerprint: str) -> BatchFields:
-    """The fields that are stored with a new batch for its `Idempotency-Key` and its `fingerprint`. With these fields,
-    the batch of the first request is found when the request is repeated. Raises BadRequest."""
+    """The stored fields by which a repeated request finds the first request's batch. They come from `Idempotency-Key`
+    and `fingerprint`. Raises BadRequest."""
     key = request.headers.get("idempotency-key")
     if key is None:
         return EACH_TIME
@@ -125,8 +121,7 @@ def asked_page(request: Request, default: int, most: int) -> Page:
 
 
 class BatchRoutes:
-    """Starlette endpoints for files and batches. A key sees the files and batches that it made itself, and those that
-    the team's policy shares with all keys of the team."""
+    """Starlette endpoints for files and batches. A key sees its own, and those that its team's policy shares."""
 
     def __init__(self, *, authenticator: Authenticator, files: Files, jobs: Jobs, uploads: Uploads) -> None:
         self._files, self._jobs, self._uploads = files, jobs, uploads

@@ -33,8 +33,7 @@ from gateway.settings.gateway import RequestLimits
 
 
 class CountRoutes:
-    """The backend counts the tokens if it has a route for counting and the prompt may be sent to it. Otherwise the
-    gateway counts them."""
+    """Counts the tokens of a prompt, by the backend if it can and may, else by the gateway."""
 
     def __init__(
         self,
@@ -70,8 +69,8 @@ class CountRoutes:
         return asked
 
     async def _count(self, count: Count, request: Request, tenant: Tenant) -> int:
-        """The number of input tokens of the prompt, from the backend or counted by the gateway. The gateway's own count
-        is exact for OpenAI's tokenizers and approximate for others."""
+        """The number of input tokens of the prompt. Counted by the backend or the gateway. The gateway's count is exact
+        only for OpenAI's tokenizers."""
         headers, limit = by_name(request.scope["headers"]), self._limits.max_body_bytes
         check_json(headers)
         check_length(headers, limit)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from starlette.types import Receive, Scope, Send
@@ -17,11 +17,13 @@ from gateway.api.response_headers import of_error, of_id, of_record
 from gateway.api.server.asgi import Headers, Pace, by_name, check_json, check_length, decoded, secret
 from gateway.api.server.caller import AsgiCaller, Caller, HangUp, unless_gone
 from gateway.api.server.envelope import Envelope
+from gateway.api.server.reframed import Reframed
 from gateway.dialects.agents import recognise
 from gateway.dialects.client import ClientDialect
 from gateway.dialects.clients import PASSED_THROUGH, at
 from gateway.dialects.controls import check_overrides, parse_controls
 from gateway.dialects.facts import FACTS
+from gateway.dialects.framing import FramedEndpoint
 from gateway.dialects.passthrough.form import is_form
 from gateway.dialects.requests.body_extent import check_extent
 from gateway.dialects.requests.forwarding import check_forwarding
@@ -29,7 +31,7 @@ from gateway.dialects.requests.known_blocks import LEAST_BYTES, KnownBlocks
 from gateway.domain.record import Record, RequestIds
 from gateway.domain.request import CompletionRequest, Controls
 from gateway.domain.tenant import Tenant
-from gateway.errors import Forbidden, GatewayError, InvalidKey, MethodNotAllowed, NotFound
+from gateway.errors import Forbidden, GatewayError, InvalidKey, LoopDetected, MethodNotAllowed, NotFound
 from gateway.pipeline import Pipeline, Reply
 from gateway.policy.tenants import Tenants
 from gateway.responses.memory import StoredContext
@@ -61,9 +63,11 @@ class Inference:
         idempotency: Idempotency,
         memory: StoredContext | None = None,
         decoding: OffLoop | None = None,
+        instance: str = "",
     ) -> None:
         """`memory`: reads stored responses; without it, no request can refer to an earlier response. `decoding`:
-        threads for decoding bodies."""
+        threads for decoding bodies. `instance`: the id of this gateway in the list of hops."""
+        self._instance = instance
         self._tenants, self._pipeline, self._telemetry = tenants, pipeline, telemetry
         self._limits, self._overload, self._envelope = limits, overload, envelope
         self._idempotency, self._memory = idempotency, memory
@@ -87,6 +91,10 @@ class Inference:
         headers = by_name(caller.headers)
         if b"accept-encoding" in headers or b"origin" in headers:
             caller = self._envelope.around(caller, headers)
+        if isinstance(dialect, FramedEndpoint):
+            caller = Reframed(caller, dialect.framing())
+            if dialect.may_lack_content_type:
+                headers.setdefault(b"content-type", JSON[0][1])
         try:
             try:
                 tenant, controls, batch = self._admit(caller, headers)
@@ -137,7 +145,7 @@ class Inference:
         tenant: Tenant,
     ) -> CompletionRequest:
         """Parse the body, and check whether the request may be forwarded. Raises the errors of `dialect.parse` and
-        `check_forwarding`. If the body has too many items, raises BodyTooLarge before the body is parsed."""
+        `check_forwarding`; BodyTooLarge for too many items."""
 
         def parse() -> CompletionRequest:
             scan = self._blocks.scan(tenant.team, body) if len(body) >= LEAST_BYTES else None
@@ -155,8 +163,8 @@ class Inference:
         return _for_inference(await self._tenants.find(secret(headers)))
 
     def _admit(self, caller: Caller, headers: Mapping[bytes, bytes]) -> tuple[Tenant, Controls, bool]:
-        """Make all checks that need no body. Returns the tenant, the controls, and whether the request has the priority
-        `batch`. After a request was admitted, `leave` of the load shedder must be called when the request ends."""
+        """Make all checks that need no body. Returns the tenant, the controls, and whether the priority is `batch`.
+        Call `leave` of the load shedder when the admitted request ends."""
         tenant = _for_inference(self._tenants.authenticate(secret(headers)))
         if caller.method != "POST":
             raise MethodNotAllowed(f"{caller.path} takes POST, not {caller.method}.")
@@ -169,9 +177,18 @@ class Inference:
         check_length(headers, self._limits.max_body_bytes)
         controls = parse_controls(headers)
         check_overrides(controls, tenant.policy)
+        if controls.hops:
+            self._check_hops(controls.hops)
         batch = tenant.batch(controls)
         self._overload.enter(tenant.team, batch=batch)
         return tenant, controls, batch
+
+    def _check_hops(self, hops: Sequence[str]) -> None:
+        if self._instance in hops:
+            raise LoopDetected(
+                f"The request has passed this gateway before: {' → '.join((*hops, self._instance))}. A backend of kind "
+                "thriftgate leads back to it; correct its base_url, or the model that it asks for."
+            )
 
     async def _serve(self, caller: Caller, dialect: ClientDialect, tenant: Tenant, request: CompletionRequest) -> None:
         controls, loop = request.controls, self.deadlines.loop
@@ -185,6 +202,7 @@ class Inference:
             session=controls.session or request.agent_session,
             agent=request.agent,
             trace=request.headers,
+            of_gateway=bool(controls.hops),
         )
         task = asyncio.current_task(loop)
         assert task is not None
@@ -231,9 +249,8 @@ class Inference:
         tenant: Tenant,
         request: CompletionRequest,
     ) -> asyncio.Task[None] | None:
-        """Like `_serve`, for a request with the idempotency key `key`. Of all requests with this key, only the first is
-        served. The other requests get the same answer. If the caller has left, returns the task that continues to serve
-        the request."""
+        """Serve the first request with the idempotency key `key`, and give repeated requests the same answer. If the
+        caller has left, returns the task that still serves the request."""
 
         async def serve(recorder: Caller) -> None:
             await self._serve(recorder, dialect, tenant, request)
@@ -261,11 +278,9 @@ class Inference:
     async def _fail(
         self, caller: Caller, dialect: ClientDialect, error: GatewayError, record: Record, begun: str, sent: bytes
     ) -> None:
-        """Send a status if none has been sent; otherwise send an error event, but no terminating event.
-
-        `begun`: the content type of an answer that has begun. If an answer of this type cannot contain an error event,
-        the connection is broken off, so that the client notices the failure. `sent`: the last bytes that were sent.
-        """
+        """Send an error status, or an error event if a status has been sent already. `begun`: content type of the
+        answer that has begun. If this type has no error events, the connection is broken off. `sent`: the last bytes
+        that were sent."""
         if begun.startswith(tuple(_STREAMS)):
             await caller.end(dialect.error_event(error, record.request_id, sent), broken=True)
         elif not begun:

@@ -77,8 +77,8 @@ def reached(request: Request) -> str:
 
 
 class MessageBatchRoutes:
-    """Starlette endpoints for Anthropic's message batches. A key sees the batches that it made itself, and those that
-    the team's policy shares with all keys of the team."""
+    """Starlette endpoints for Anthropic's message batches. A key sees its own, and those that its team's policy
+    shares."""
 
     def __init__(
         self, *, authenticator: Authenticator, files: Files, jobs: MessageJobs, uploads: Uploads, max_request_bytes: int

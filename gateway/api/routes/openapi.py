@@ -11,8 +11,7 @@ from gateway import __version__
 
 
 class OpenApiRoute:
-    """Serves the OpenAPI document. No key is needed, because the document contains routes and fields but no tenants and
-    no settings. It is built at the first request."""
+    """Serves the OpenAPI document to everybody. It contains routes and fields, but no tenants and no settings."""
 
     def __init__(self, served: list[Route]) -> None:
         """`served`: all routes except inference. Routes may be added until the first request."""

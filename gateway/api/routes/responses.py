@@ -65,8 +65,7 @@ def page(items: list[Item], asked: Any) -> dict[str, Any]:
 
 
 class ResponseRoutes:
-    """Starlette endpoints for stored responses. A key sees its own responses, and those that the team's policy shares
-    with all keys of the team."""
+    """Starlette endpoints for stored responses. A key sees its own, and those that its team's policy shares."""
 
     def __init__(self, *, authenticator: Authenticator, responses: Responses) -> None:
         self._responses = responses

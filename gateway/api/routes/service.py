@@ -84,8 +84,8 @@ class ServiceRoutes:
             log.warning("a cached answer that was called wrong stays until its time is over: %s", error)
 
     async def _flight(self, request: Request, tenant: Tenant) -> dict[str, Any]:
-        """The flight record of a request: what the gateway decided and did for it. Only for the key that made the
-        request and for admin keys of the same team. Raises NotFound."""
+        """What the gateway decided and did for a request. Only for the key that made the request and the team's admin
+        keys. Raises NotFound."""
         found = await self._telemetry.flight(request.path_params["id"], tenant.team)
         if found is None or not (found["key"] == tenant.key.lineage or "admin" in tenant.key.scopes):
             raise NotFound("No such request of this key; what has ended is known everywhere about a second later.")
@@ -104,8 +104,7 @@ class ServiceRoutes:
         return json_response({"status": "live"})
 
     async def ready(self, request: Request) -> Response:
-        """Answer with status 200 if requests can be answered: the keys have been read, a backend is configured, and no
-        shutdown has begun."""
+        """Answer 200 if requests can be served. Required: keys read, a backend configured, no shutdown."""
         why = self._why_not_ready()
         return json_response({"status": "not ready", "why": why}, 503) if why else json_response({"status": "ready"})
 
@@ -156,3 +155,16 @@ class ServiceRoutes:
 
 def _word(state: BackendState) -> str:
     return state.trouble or ("ok" if state.available else state.reason)
+
+
+def backend_health(tenant: Tenant, fleet: Fleet) -> list[dict[str, Any]]:
+    """The state of the backends that the key may use; for admin keys of all backends, with their load. Without
+    addresses and keys."""
+    admin = "admin" in tenant.key.scopes
+    found = []
+    for backend in fleet.backends if admin else visible_backends(tenant, fleet):
+        state = fleet.state(backend)
+        facts = {"backend": backend.name, "model": backend.model, "tier": backend.tier, "state": _word(state)}
+        load = {"in_flight": state.in_flight, "wait_s": round(state.wait_s, 3), "headroom": state.headroom}
+        found.append({**facts, "first_byte_ms": state.first_byte_ms, **(load if admin else {})})
+    return found

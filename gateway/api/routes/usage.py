@@ -1,4 +1,4 @@
-"""Answers `/v1/usage`: report, budgets, credits, savings and wrong cache hits."""
+"""Answers `/v1/usage`: report, budgets, credits, objectives, savings and wrong cache hits."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gateway.domain.protocols import Clock
 from gateway.errors import BadRequest
 from gateway.ledger.prices.discounts import CreditUse, drawn
 from gateway.ledger.prices.price_book import PriceBook
-from gateway.ledger.reports import focus, savings
+from gateway.ledger.reports import focus, objectives, savings
 from gateway.ledger.reports.dimensions import dimensions
 from gateway.ledger.reports.formats import as_object, dollars
 from gateway.ledger.reports.period import parse_when
@@ -50,6 +50,8 @@ class Spent:
     report: Report
     budgets: list[dict[str, Any]]
     credits: list[dict[str, Any]]
+    objectives: list[dict[str, Any]]
+    """The teams' objectives for quality (`slo`), now, whatever the period of the report."""
     wrong_hits: list[dict[str, Any]]
     """For each team that uses the semantic cache: how many of its cache hits were measured to be wrong."""
     savings: dict[str, Any] | None
@@ -57,6 +59,7 @@ class Spent:
     def as_object(self) -> dict[str, Any]:
         """The figures in the form of `thriftgate usage --json`, `/v1/usage` and `/admin/usage`."""
         beside = {"budgets": self.budgets, "credits": self.credits, "wrong_hits": self.wrong_hits}
+        beside["objectives"] = self.objectives
         return as_object(self.report) | beside | ({} if self.savings is None else {"savings": self.savings})
 
     def as_json(self) -> bytes:
@@ -120,11 +123,12 @@ class UsageFigures:
             above = self._organisations if asked.team is None else {}
             budgets = standings(connection, policies, above, self._clock.time())
             credits = [] if asked.team is not None else self._credits(connection)
+            slos = [one.as_object() for one in objectives.of_teams(connection, policies, self._clock.time())]
             hits = counters.read(connection, team=asked.team, **period)
             statements = savings.statements(connection, self._references(policies), **period) if asked.savings else None
         wrong_hits = [{"team": team, **counts.as_object()} for team, counts in hits.items()]
         return Spent(
-            report, budgets, credits, wrong_hits, None if statements is None else savings.as_object(statements)
+            report, budgets, credits, slos, wrong_hits, None if statements is None else savings.as_object(statements)
         )
 
     def _references(self, policies: Mapping[str, Policy]) -> dict[str, tuple[Backend, Price] | None]:

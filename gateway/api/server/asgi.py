@@ -101,8 +101,7 @@ class Pace:
         return cls(limits.upload_timeout, limits.body_rate, limits.body_grace)
 
     def due_s(self, received: int) -> float:
-        """The time, in seconds after the start, by which another byte must arrive if `received` bytes have arrived so
-        far."""
+        """Seconds after the start by which another byte must arrive. `received`: bytes so far."""
         return min(self.total_s, self.grace_s + received / self.rate) if self.rate else self.total_s
 
 
@@ -128,11 +127,7 @@ async def read_body(receive: Receive, limit: int, pace: Pace, deadlines: Deadlin
 
 async def next_message(receive: Receive, until: float, deadlines: Deadlines | None = None) -> Message:
     """The next message of the body. Raises RequestTimeout at `until` (loop time), ConnectionResetError if the client
-    has left.
-
-    `deadlines`: timers that several readers share. Callers that read often should pass `deadlines`. Without it, each
-    call starts a timer of its own, which takes half as much time as reading a small body.
-    """
+    has left. `deadlines`: timers that several readers share; they make frequent calls cheaper."""
     try:
         if deadlines is None:
             async with asyncio.timeout_at(until):
@@ -148,11 +143,8 @@ async def next_message(receive: Receive, until: float, deadlines: Deadlines | No
 
 
 async def decoded(body: bytes, header: bytes, limit: int, aside: OffLoop) -> bytes:
-    """Decode a request's body. `header`: the value of `content-encoding`. Slow decoding runs in the threads of `aside`.
-    It is stopped if the calling task is cancelled.
-
-    Raises BadRequest, UnsupportedMediaType, and BodyTooLarge above `limit` bytes.
-    """
+    """Decode a request's body. `header`: value of `content-encoding`. `aside`: threads for slow decoding. Raises
+    BadRequest, UnsupportedMediaType, and BodyTooLarge above `limit` bytes."""
     coding = read_coding(header.decode("latin-1"))
     if coding is None:
         return body
@@ -209,10 +201,7 @@ def too_large(limit: int) -> GatewayError:
 async def send_whole(
     send: Send, status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes, *, pause_s: float = 0.0
 ) -> None:
-    """Send the head and body of a complete reply.
-
-    With `pause_s`, the client gets the reply at once, but the connection's next request is read only after the pause.
-    """
+    """Send the head and body of a complete reply. `pause_s`: seconds before the connection's next request is read."""
     await send(
         {
             "type": "http.response.start",

@@ -46,12 +46,9 @@ class BoundedProtocol(HttpToolsProtocol):
             self.framing = 0
 
     def count_framing(self, framing: int, size: int) -> None:
-        """Count the framing before a piece of `size` bytes. `framing`: the count so far. The sum is stored. Raises
-        HeadTooLarge if there is too much framing.
-
-        A received packet can contain several pieces. When the first of them is parsed, `unparsed` includes the whole
-        packet; when the others are parsed, `unparsed` includes nothing of the packet. So no byte is counted twice.
-        """
+        """Add the framing before a piece of `size` bytes to the count, and store the sum. `framing`: bytes of framing
+        so far. Raises HeadTooLarge."""
+        # `unparsed` includes the whole packet for the first piece in it, and nothing of the packet for the others.
         self.framing = framing + self.unparsed - (1 + MOST_PER_BYTE) * size
         if self.framing > MAX_HEAD_BYTES:
             raise framing_too_large()

@@ -96,8 +96,8 @@ class Wrapped:
 
 
 class HangUp:
-    """Cancels the task that serves a client when the client disconnects. The task is not cancelled if the answer has
-    already been sent, or if other requests need its result."""
+    """Cancels the task that serves a client when the client disconnects. The task goes on if the answer has been sent,
+    or other requests need it."""
 
     __slots__ = ("_record", "_serving", "answered", "happened")
 
@@ -134,8 +134,8 @@ async def unless_gone(caller: Listening, work: Awaitable[T]) -> T:
 
 
 class AsgiLine:
-    """A client connection behind any ASGI server, after the whole request was received. A separate task waits for the
-    disconnection, because ASGI has no callback for it."""
+    """A client connection behind any ASGI server, after the whole request was received. A task waits for the
+    disconnection."""
 
     def __init__(self, receive: Receive, watchers: Tasks) -> None:
         self._receive, self._watchers = receive, watchers

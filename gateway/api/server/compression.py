@@ -36,12 +36,8 @@ mean that the user wants a coding."""
 
 @lru_cache(maxsize=256)
 def chosen(accept: bytes, mode: Compression) -> Coding | None:
-    """The coding of an answer; None: no coding. The value `*` in `accept` stands for gzip only, because a client that
-    sends `*` may not decode newer codings.
-
-    In the mode `auto`, an answer is encoded only if the client explicitly asks for a coding. The gateway is usually
-    near its clients, and there encoding takes time on both sides and saves nothing.
-    """
+    """The coding of an answer; None: no coding. `accept`: value of `Accept-Encoding`; `*` in it stands for gzip only.
+    `mode`: `auto` requires that the client explicitly asks for a coding."""
     if mode == "off":
         return None
     weights = _weights(accept.decode("latin-1").lower())

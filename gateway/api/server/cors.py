@@ -30,8 +30,8 @@ def shared(path: str) -> bool:
 
 
 class Cors:
-    """Adds CORS headers. If the operator lists origins, only pages of these origins may call the API; otherwise pages
-    of all origins may call it. This is safe, because a browser never adds the header with the API key by itself."""
+    """Adds CORS headers. If the operator lists origins, only pages of these origins may call the API. Otherwise all
+    pages may."""
 
     def __init__(self, origins: Sequence[str]) -> None:
         self._any = "*" in origins

@@ -33,8 +33,8 @@ class Envelope:
         return caller
 
     def asgi(self, app: ASGIApp, methods: Callable[[str], str]) -> ASGIApp:
-        """An application that adds headers (request id, CORS, content coding) to the answers of `app`. It answers
-        OPTIONS requests itself. `methods`: returns the methods of a path, in the format of the header `Allow`."""
+        """An application that adds headers to the answers of `app`, and answers OPTIONS requests. `methods`: returns
+        the methods of a path, in the format of the header `Allow`."""
 
         async def answer(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] != "http":

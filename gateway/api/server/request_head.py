@@ -39,8 +39,8 @@ def target_too_long() -> TargetTooLong:
 
 
 def check_head(url: bytes, headers: Headers, version: str) -> None:
-    """Check the head of a request. Raises HeadTooLarge if it exceeds the size limits. Raises BadRequest if it does not
-    have exactly one `Host` header. (A request of HTTP/1.0 may omit the header.)"""
+    """Check the head of a request. Raises HeadTooLarge above the size limits. Raises BadRequest unless there is exactly
+    one `Host` header (HTTP/1.0: at most one)."""
     if len(headers) > MOST_HEADERS:
         raise HeadTooLarge(f"The request has {len(headers)} header fields; at most {MOST_HEADERS} are read.")
     if len(url) + sum(len(name) + len(value) + 4 for name, value in headers) > MAX_HEAD_BYTES:
@@ -51,8 +51,8 @@ def check_head(url: bytes, headers: Headers, version: str) -> None:
 
 
 def check_path(url: bytes) -> None:
-    """Check the path. Raises BadRequest if an escape hides the real path: a proxy's rule for `/admin` and the gateway's
-    routes could then match different requests."""
+    """Check the path. Raises BadRequest if an escape hides the real path, which would bypass a proxy's rule for
+    `/admin`."""
     path = url.partition(b"?")[0]
     if b"%" not in path:
         return

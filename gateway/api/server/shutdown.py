@@ -41,11 +41,8 @@ class Connection(Protocol):
 
 
 async def leave(connections: Collection[Connection], within_s: float) -> None:
-    """Serve remaining requests, and close each connection after it has been idle for some time. Returns when all
-    connections are closed, or after `within_s` seconds.
-
-    An answer that has begun cannot announce that it is the last one, so its connection accepts one more request.
-    """
+    """Serve remaining requests, and close each connection once it is idle. Returns when all are closed, or after
+    `within_s` seconds."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + within_s
     idle_since: dict[Connection, float] = {}

@@ -12,12 +12,8 @@ from gateway.runtime.write_batcher import WriteBatcher
 
 
 class GuardedProtocol(InferenceProtocol):
-    """A connection with timeouts. If a request arrives in one piece and the client reads at full speed, the timeouts
-    cost nothing.
-
-    A client that reads slowly fills one transport buffer. The gateway then stops writing to the client and reading from
-    the backend. A client that reads no byte for `stall_s` seconds is disconnected, and its request ends as interrupted.
-    """
+    """A connection with timeouts. A client that reads no byte for `stall_s` seconds is disconnected. Its request then
+    ends as interrupted."""
 
     head_timeout_s: ClassVar[float] = 10.0
     stall_s: ClassVar[float] = 60.0
@@ -55,12 +51,11 @@ class GuardedProtocol(InferenceProtocol):
             self._head_timer = None
 
     def _give_up(self) -> None:
-        """Close the connection because the head of a request is late. A client that has begun to send a head gets an
-        error. A client that has sent nothing gets no error. A client that still sends the body of a refused request
-        gets no error either, because it would take the error for the answer to its next request."""
+        """Close the connection because the head of a request is late. Only a client that has begun to send a head gets
+        an error."""
         cycle = self.cycle
         resting = cycle is not None and self.headers is cycle.headers  # type: ignore[attr-defined]
-        if self.unparsed and not resting:
+        if self.unparsed and not resting:  # `resting`: the error would seem to answer the client's next request
             self.refuse(RequestTimeout(f"The request's head did not arrive within {self.head_timeout_s:g} seconds."))
         self._end()
 
@@ -89,14 +84,10 @@ class GuardedProtocol(InferenceProtocol):
         self._stall_timer = self.loop.call_later(self.stall_s, self._look_at_reader, unsent)
 
     def _look_at_reader(self, unsent: int) -> None:
-        """Disconnect a client that has read nothing since `unsent` bytes were left to send. Otherwise check again
-        later.
-
-        While writing is paused, no bytes are added, so the client has read something if there are fewer unsent bytes
-        than before.
-        """
+        """Disconnect a client that has read nothing since the last check; otherwise check again later. `unsent`: bytes
+        that were left to send at the last check."""
         left = self.transport.get_write_buffer_size()
-        if left < unsent:
+        if left < unsent:  # while writing is paused, no bytes are added
             self._watch_reader(left)
         else:
             self.transport.abort()

@@ -31,12 +31,9 @@ class Uploads:
         self._watchers = Tasks()
 
     async def receive(self, request: Request, take: Sink, limit: int, frame: int = 0) -> None:
-        """Pass the decoded body to `take`, off the event loop. `frame` bytes of the body do not count towards `limit`.
-
-        Raises BodyTooLarge above `limit` bytes. Raises RequestTimeout if the body arrives too slowly, BadRequest if it
-        ends early, UnsupportedMediaType for an unknown coding, ConnectionResetError if the client has left, and the
-        errors of `take`.
-        """
+        """Pass the decoded body to `take`, off the event loop. `frame`: bytes that do not count towards `limit`. Raises
+        BodyTooLarge, RequestTimeout, BadRequest, UnsupportedMediaType, ConnectionResetError, and the errors of
+        `take`."""
         declared = request.headers.get("content-length", "")
         if declared.isdigit() and int(declared) > limit + frame:
             raise _too_large(limit)

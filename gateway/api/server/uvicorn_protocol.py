@@ -106,7 +106,7 @@ class InferenceProtocol(BoundedProtocol):
 
     def _decline(self, rest: bytes) -> None:
         """Parse a request again without its offer to upgrade the protocol. Java's client, for example, offers HTTP/2
-        with each request. The parser would treat this offer as accepted and would ignore everything after the head."""
+        with each request."""
         parser = self.parser
         if parser.get_method() == b"CONNECT":
             self.refuse(MethodNotAllowed("This is no proxy."))
@@ -223,8 +223,7 @@ class InferenceProtocol(BoundedProtocol):
     # -- one timer per connection instead of one per request -------------------------------------------------------
 
     def _unset_keepalive_if_required(self) -> None:
-        """Does nothing. The idle timer is not restarted for each request; it checks how long the connection has been
-        idle."""
+        """Does nothing: the idle timer is not restarted for each request."""
 
     def on_response_complete(self) -> None:
         self.server_state.total_requests += 1
@@ -281,9 +280,8 @@ class Call(RequestResponseCycle):
 
     @property
     def message_event(self) -> Call:  # type: ignore[override]
-        """This call itself, which also takes the place of uvicorn's event object. It is a property, because a call with
-        an attribute that refers to the call itself would stay in memory until garbage collection."""
-        return self
+        """This call itself, in place of uvicorn's event object."""
+        return self  # an attribute would keep the call in memory until garbage collection
 
     def set(self) -> None:
         """Replaces `Event.set`. The protocol calls it when a piece of the body has arrived or the client has left."""
@@ -385,9 +383,8 @@ class Call(RequestResponseCycle):
         self._complete()
 
     def _framed(self, piece: bytes) -> bytes:
-        """The piece as a chunk. The head, if it has not been sent yet, is put in front of the chunk, because two writes
-        cost twice as much as one."""
-        head, self._unsent = self._unsent, b""
+        """The piece as a chunk of the transfer coding. The first piece includes the head."""
+        head, self._unsent = self._unsent, b""  # sent with the chunk, because two writes cost twice as much as one
         return b"%b%x\r\n%b\r\n" % (head, len(piece), piece) if piece else head
 
     def _head(self, status: int, headers: Headers, framing: tuple[bytes, bytes]) -> bytes:
@@ -418,5 +415,4 @@ def _expects_100_continue(headers: Headers) -> bool:
 
 
 def _nothing() -> None:
-    """Does nothing. It replaces the callback of a request that has ended. The original callback would act on the
-    connection, although the connection serves the next request then."""
+    """Does nothing. It replaces the callback of a request that has ended."""

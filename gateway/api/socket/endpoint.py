@@ -25,8 +25,8 @@ _OF_ONE_REQUEST = frozenset({b"upgrade", b"connection", b"idempotency-key", b"ex
 
 
 class ResponsesSockets:
-    """Every request on a socket goes through the inference endpoint, with the headers of the handshake. So keys,
-    limits, budgets and ledger work as they do for HTTP requests."""
+    """Serves the requests on sockets through the inference endpoint. Keys, limits, budgets and ledger work as for
+    HTTP."""
 
     def __init__(self, inference: Inference, limits: RequestLimits, off_loop: OffLoop) -> None:
         self._inference, self._limits, self._off_loop = inference, limits, off_loop

@@ -53,8 +53,7 @@ Serve = Callable[[Turn], Coroutine[Any, Any, None]]
 
 
 class Session:
-    """One socket from handshake to end. It reads messages even while an answer is in progress, so that it notices a
-    disconnection and can refuse a second request."""
+    """One socket from handshake to end. It reads messages while an answer is in progress, to notice a disconnection."""
 
     def __init__(
         self,
@@ -74,8 +73,7 @@ class Session:
         life_s: float = LIFE_S,
     ) -> None:
         """`serve`: answers one request of the socket. `admit`: raises GatewayError when the key is no longer valid.
-        `turns`: owns the tasks that make the answers. Such a task may continue after its client has left, because
-        another request may wait for the same answer."""
+        `turns`: owner of the tasks that make the answers. They may go on after the client has left."""
         self._path, self._headers, self._receive, self._sending = path, headers, receive, send
         self._serve, self._admit, self._dialect, self._limits = serve, admit, dialect, limits
         self._leaving, self._turns, self._off_loop = leaving, turns, off_loop
@@ -108,9 +106,8 @@ class Session:
             await own.aclose()
 
     async def _something(self, reading: asyncio.Task[Message], leaving: asyncio.Task[None], ends_at: float) -> bool:
-        """If an answer is in progress, wait until a message arrives or the answer ends. Otherwise wait until a message
-        arrives or the worker shuts down. Returns False if the socket reached its maximum idle time or maximum age
-        first."""
+        """Wait for a message. With an answer in progress, also wait for its end, otherwise for the worker's shutdown.
+        Returns False if the socket has reached its maximum idle time or age."""
         if self._answering is not None:
             await asyncio.wait({reading, self._answering}, return_when=asyncio.FIRST_COMPLETED)
             return True
@@ -172,8 +169,8 @@ class Session:
         self._answering = self._turns.spawn(self._serve(turn), "answer on a socket")
 
     async def _warm(self, body: dict[str, Any]) -> None:
-        """Answer a request whose field `generate` is false. No backend is called. The input of the request is kept, so
-        that the next request can continue the conversation."""
+        """Answer a request whose field `generate` is false. No backend is called. The next request can continue its
+        input."""
         await self._admit()
         _, events = socket.warmed(body, new_request_id(), int(time.time()))
         self._keep(socket.kept_after(body, events[-1]))
@@ -186,8 +183,8 @@ class Session:
             self._keep(turn.kept)
 
     def _keep(self, kept: socket.Kept | None) -> None:
-        """Replace the conversation that is kept for this socket. If there is no space for the new conversation, no
-        conversation is kept, so the client must send the whole conversation with its next request."""
+        """Replace the conversation that is kept for this socket. If there is no space, none is kept. The client must
+        then send the whole conversation again."""
         self._space.free(self._kept)
         self._kept = kept if self._space.take(kept) else None
 

@@ -66,21 +66,15 @@ class _Guarded:
 
 
 class Cascade:
-    """Runs the strategy for one request.
+    """Runs the strategy for one request. Each attempt stays open in the journal until an answer is selected.
 
-    Each attempt stays open in the journal until an answer is selected; then all other attempts are closed. Plain
-    answers are read to their end. There are three cases for streams. If the strategy continues only after a weak
-    answer, the beginning of the stream is held back. If the strategy compares answers, whole streams are held back,
-    provided that this is fast enough. Otherwise the stream of the reference backend (`route.reference`, or else the
-    last backend of the route) is sent directly to the client. Bytes that were sent to the client cannot be withdrawn.
+    A stream that must be judged is held back, either its beginning or all of it. If that takes too long, the stream of
+    the reference backend is sent at once. This backend is `route.reference`, or the last of the route.
     """
 
     def __init__(self, attempts: Attempts, asking: RunningStrategy, route: Route, call_context: CallContext) -> None:
-        """`asking`: the strategy to run.
-
-        An answer is weak if its mean token probability is below `route.escalate_below`. If `route.escalate_below` is 0,
-        the probability is not checked.
-        """
+        """`asking`: the strategy to run. Answers with a mean token probability below `route.escalate_below` are weak;
+        0: no check."""
         self._attempts, self._strategy, self._route, self._call_context = (
             attempts,
             _Guarded(asking),
@@ -161,8 +155,8 @@ class Cascade:
         return not self._strategy.next(judged) and self._strategy.serves(judged) == len(self._judged)
 
     def _needs_beginning_only(self, names: Sequence[str]) -> bool:
-        """Whether `names` is a single backend, and the strategy accepts every answer of this backend that is not weak.
-        If so, only the beginning of the answer must be judged, because the strategy does not compare whole answers."""
+        """Whether only the beginning of the next answer must be judged. True if `names` is a single backend, and the
+        strategy accepts any answer of it that is not weak."""
         judged = [*self._judged, StrategyAnswer(names[0], None, confidence=1.0)]
         return (
             len(names) == 1 and not self._strategy.next(judged) and self._strategy.serves(judged) == len(self._judged)
@@ -204,8 +198,8 @@ class Cascade:
     # both
 
     async def _next(self) -> tuple[str, ...]:
-        """The names of the backends to call next. Empty in three cases: the strategy has ended; the budget ended an
-        answer early; or there is an answer, and too little time is left for another one."""
+        """The names of the backends to call next. Empty if the strategy has ended, the budget ended an answer, or there
+        is an answer but too little time."""
         if self._cut_by_budget:
             return ()
         asked = {judged.backend for judged in self._judged}
@@ -227,16 +221,16 @@ class Cascade:
 
     @property
     def _cut_by_budget(self) -> bool:
-        """Whether the budget ended an answer early. If it did, the budget cannot pay for another answer. The early end
-        is not a fault of the backend."""
+        """Whether the budget ended an answer early. If so, no further answer can be paid, and the backend is not at
+        fault."""
         return any(answer is not None and _cut_by_budget(answer) for answer in self._answers)
 
     def _usual_answer_s(self, name: str) -> float:
         return self._attempts.health(self._backends[name]).whole_s or 0.0
 
     def _with_spare_time(self) -> CallContext:
-        """The call context for the next call. If an answer already exists, the deadline is earlier, so that time
-        remains to serve this answer."""
+        """The call context for the next call. If an answer exists, the deadline is earlier, so that this answer can be
+        served."""
         if all(answer is None for answer in self._answers):
             return self._call_context
         spare_s = min(_MOST_SPARE_S, _SPARE * (self._call_context.deadline - self._clock()))
@@ -266,8 +260,8 @@ class Cascade:
     async def _one(
         self, backend: Backend, call_context: CallContext, tokens: float, within_s: float
     ) -> Obstacle | None:
-        """Call one backend and store its answer. Of a stream, reads at most `tokens` content chunks (infinite: the
-        whole stream) in at most `within_s` seconds."""
+        """Call one backend and store its answer. `tokens`, `within_s`: maximum content chunks and seconds of a stream;
+        infinite: all of it."""
         has_logprobs = self._route.escalate_below > 0 and "logprobs" in backend.capabilities
         muted = has_logprobs and logprobs.can_ask(call_context.request)
         if muted:
@@ -297,11 +291,8 @@ class Cascade:
         return None
 
     async def _begun(self, held: StreamGate, call_context: CallContext, tokens: float, within_s: float) -> None:
-        """Hold back the stream `held` while its beginning is judged. If the text is found to be weak, stop the stream
-        at once.
-
-        `tokens`, `within_s`: maximum content chunks and maximum seconds that the stream is held back.
-        """
+        """Hold back the stream `held` while its beginning is judged. Stop the stream if its text is weak. `tokens`,
+        `within_s`: maximum content chunks and seconds to hold back."""
         attempt = held.attempt
         name, thinks = attempt.backend.name, "reasoning" in attempt.backend.capabilities
         try:
@@ -363,8 +354,8 @@ class Cascade:
         return chosen
 
     async def _fallback(self) -> Served:
-        """Call further backends, because no answer of the strategy can be served. First come the backends that were not
-        called yet, then the backends whose answers were stopped."""
+        """Call further backends, because the strategy has no answer to serve. Backends not called yet come first, then
+        those whose answers were stopped."""
         asked = {judged.backend for judged in self._judged}
         stopped = [self._backends[judged.backend] for judged in self._judged if judged.weak != FAILED]
         rest = [backend for backend in self._route.backends if backend.name not in asked] + stopped

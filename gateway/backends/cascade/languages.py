@@ -37,8 +37,7 @@ def language(text: str) -> Language | None:
 
 
 def asked_in(text: str) -> Language | None:
-    """The language of a user's question; None if the language is unclear, or if the beginning and the end of a long
-    question are in different languages."""
+    """The language of a user's question; None if it is unclear, or differs between beginning and end."""
     if len(text) <= 2 * _ENDS:
         return language(text)
     begins, ends = language(text[:_ENDS]), language(text[-_ENDS:])

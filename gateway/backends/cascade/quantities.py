@@ -41,8 +41,8 @@ def value(found: re.Match[str], language: Language | None = None) -> Fraction | 
 
 
 def _decimal(written: str, language: Language | None) -> Fraction:
-    """Parse a number such as `1,234.5`, `1.234,5` or `1 234`. The last comma or point is the decimal mark. There is one
-    exception: if this comma or point stands before a group of three digits, as in `1,234`, the language decides."""
+    """Parse a number such as `1,234.5`, `1.234,5` or `1 234`. The last comma or point is the decimal mark. If three
+    digits follow it, as in `1,234`, the language decides."""
     bare = re.sub(r"['’\u00a0\u202f\u2009]", "", written)
     dots, commas = bare.count("."), bare.count(",")
     if dots and commas:

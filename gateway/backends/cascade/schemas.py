@@ -21,8 +21,8 @@ _MOST_BYTES = 64 * 2**10
 
 
 class Expected:
-    """The JSON that a request expects: the schema of the answer, and the schemas of the tools' arguments. A schema that
-    cannot be read accepts any value."""
+    """The JSON that a request expects: schemas of the answer and of the tools' arguments. Unreadable schemas accept any
+    value."""
 
     __slots__ = ("json", "schema", "tools")
 
@@ -70,8 +70,8 @@ class Expected:
 
 
 def _format(body: Mapping[str, Any]) -> tuple[str, bytes | None]:
-    """The JSON type that the request expects (empty: the request does not ask for JSON), and the schema of this JSON.
-    Reads the fields of all dialects."""
+    """(JSON type that the request expects, its schema). The type is empty without a request for JSON. Reads all
+    dialects' fields."""
     text, config = body.get("text"), body.get("output_config")
     for value in (
         body.get("response_format"),
@@ -86,8 +86,7 @@ def _format(body: Mapping[str, Any]) -> tuple[str, bytes | None]:
 
 
 def _tools(body: Mapping[str, Any]) -> dict[str, bytes | None]:
-    """Tool name → schema of the tool's arguments. Empty if one of the request's tools is not a function tool, because
-    other kinds of tools have no schema."""
+    """Tool name → schema of the tool's arguments. Empty if a tool of the request is not a function tool."""
     found: dict[str, bytes | None] = {}
     tools = body.get("tools")
     for tool in tools if type(tools) is list else ():
@@ -112,8 +111,8 @@ def _schema(value: object) -> bytes | None:
 
 @lru_cache(maxsize=256)
 def _check(schema: bytes) -> Check:
-    """Compile a schema. The compiled schema is cached. Schemas come from clients; therefore patterns are matched in
-    linear time, and references to other addresses are not fetched."""
+    """Compile a client's schema, with a cache. Patterns must match in linear time; other addresses must not be
+    fetched."""
     from jsonschema_rs import RegexOptions, validator_for  # imported here because few requests need it
 
     try:

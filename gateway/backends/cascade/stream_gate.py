@@ -27,9 +27,8 @@ _MOST_KEPT = 2**20
 
 
 class StreamGate:
-    """Implements `Answer` over a relayed stream whose beginning is held back. The pieces that were held back are sent
-    first, unchanged. `muted`: the gateway has asked for log-probabilities although the client has not, so the
-    log-probabilities are removed from the answer."""
+    """Implements `Answer` over a relayed stream whose beginning is held back. `muted`: log-probabilities are removed
+    from the answer, because the client did not ask for them."""
 
     stream = True
     choices: list[dict[str, Any]] | None = None
@@ -43,12 +42,10 @@ class StreamGate:
         self._unsent = b""
 
     async def hold(self, tokens: float, until: float, money: Hold, stop: Callable[[str], str] = lambda text: "") -> str:
-        """Read until `tokens` chunks of content have arrived, the answer has ended, `until` (loop time) is reached, or
-        the maximum size to hold back is exceeded. Returns the reason that `stop` gave; empty if `stop` gave no reason.
+        """Hold the stream back until `tokens` content chunks have arrived, but at most until `until` (loop time).
+        `stop`: called with the text so far; ends the wait by a reason. Returns this reason, or an empty string.
 
-        `stop` is called from time to time with the text so far. When `stop` returns a reason (not empty), reading ends.
-        `money` is the budget's hold for the tokens of the answer. Raises StreamBroken, DeadlineExceeded, and
-        BudgetExhausted if the budget does not cover the tokens received.
+        `money`: the budget's hold for the answer. Raises StreamBroken, DeadlineExceeded, and BudgetExhausted.
         """
         attempt, relayed, clock = self.attempt, self._relayed, asyncio.get_running_loop().time
         look = min(_FIRST_LOOK, tokens)
@@ -72,8 +69,6 @@ class StreamGate:
     async def _read(self, keep: Sink, until: float) -> bool:
         """Read the stream until `keep` returns False or `until` (loop time) is reached. Returns whether the stream may
         have more pieces."""
-        if not self.attempt.backend.facts.resumable:
-            return await self._relayed.pipe_to(keep)
         try:
             async with asyncio.timeout_at(until):
                 return await self._relayed.pipe_to(keep)

@@ -63,11 +63,8 @@ _MOST_JSON = 20_000
 def vote(
     message: Mapping[str, Any], *, json_wanted: bool = False, question_language: Language | None = None
 ) -> str | None:
-    """The vote of a chat message; None if the message has no vote.
-
-    `json_wanted`: a text is a vote only if the whole text is JSON. `question_language`: assumed as the language of an
-    answer that is too short to detect one.
-    """
+    """The vote of a chat message; None if it has none. `json_wanted`: only a text that is JSON as a whole is a vote.
+    `question_language`: language of answers too short to detect one."""
     if calls := message.get("tool_calls"):
         return _of_calls(calls)
     text = message.get("content")
@@ -75,8 +72,9 @@ def vote(
 
 
 def _of_calls(calls: Any) -> str | None:
-    """The vote of tool calls: the names and arguments of all calls, in order. None if one call is unreadable."""
-    signatures = []
+    """The vote of tool calls: the names and arguments of all calls. The order of the calls has no influence. None if
+    one call is unreadable."""
+    signatures: list[str] = []
     for call in calls if type(calls) is list else ():
         function = call.get("function") if type(call) is dict else None
         if type(function) is not dict:
@@ -85,8 +83,8 @@ def _of_calls(calls: Any) -> str | None:
             value = orjson.loads(function.get("arguments") or "{}")
         except orjson.JSONDecodeError:
             return None
-        signatures.append([function.get("name"), _plain(value)])
-    return "calls:" + _dumped(signatures) if signatures else None
+        signatures.append(_dumped([function.get("name"), _plain(value)]))
+    return "calls:" + ",".join(sorted(signatures)) if signatures else None
 
 
 def _of_text(text: str, json_wanted: bool, question_language: Language | None) -> str | None:
@@ -106,9 +104,8 @@ def _of_text(text: str, json_wanted: bool, question_language: Language | None) -
 
 
 def _of_json(text: str, *, strict: bool) -> str | None:
-    """The vote of the JSON in `text`; None if there is no such JSON. If `strict` is true, the whole text must be JSON.
-    Otherwise the JSON must be an object or a list, and it may also be the content of the only fenced block in the text.
-    """
+    """The vote of the JSON in `text`; None if there is none. `strict`: the whole text must be JSON. Otherwise, an
+    object or list in the text's only fenced block counts too."""
     body = text
     if not strict and len(parts := text.split(_FENCE)) == 3:  # the content of the only fence, without its language name
         body = parts[1].lstrip("abcdefghijklmnopqrstuvwxyzJSON").strip()
@@ -143,8 +140,8 @@ def _dumped(value: Any) -> str:
 
 
 def _marked(text: str) -> list[str]:
-    """The parts of the text that are marked as the answer: the content of the last `\\boxed`, or else what follows the
-    last introducing phrase. The list may be empty."""
+    r"""The parts of the text that are marked as the answer; may be empty. The last `\boxed` comes first, then what
+    follows the last introducing phrase."""
     if (at := text.rfind("\\boxed")) >= 0 and (inner := _braced(text, at)) is not None:
         return [inner[:_LINE]]
     ending = text[-_ENDING:]

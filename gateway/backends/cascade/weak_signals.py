@@ -57,33 +57,12 @@ class Reader:
         return StrategyAnswer(backend, found, weak, confidence)
 
     def _weakness(self, message: Mapping[str, Any], finish: str) -> str:
-        calls = message.get("tool_calls")
-        if calls or message.get("function_call"):
-            return "" if self._calls(calls) else "invalid_tool_call"
+        found = weakness(message, finish, self._expected, limited=self._limited)
         content = message.get("content")
-        text = content.strip() if type(content) is str else ""
-        if finish == "content_filter" or message.get("refusal"):
-            return "refusal"
-        if finish == "tool_calls":
-            return ""  # a tool call that chat completions cannot express
-        if not text:
-            return "empty"
-        if declines(text):
-            return "refusal"
-        if finish == "length" and not self._limited:  # another backend's answer would end at a client's limit too
-            return "truncated"
-        if repeats(text):
-            return "repetition"
-        if not self._expected.content(text):
-            return "invalid_json"
-        return "off_language" if self._off_language(text) else ""
-
-    def _calls(self, calls: Any) -> bool:
-        for call in calls if type(calls) is list else ():
-            function = call.get("function") if type(call) is dict else None
-            if type(function) is dict and not self._expected.call(function.get("name"), function.get("arguments")):
-                return False
-        return True
+        called = finish == "tool_calls" or message.get("tool_calls") or message.get("function_call")
+        if found or called or type(content) is not str:
+            return found
+        return "off_language" if self._off_language(content.strip()) else ""
 
     def _off_language(self, text: str) -> bool:
         if self._mentions_languages or self._expected.json:
@@ -94,9 +73,8 @@ class Reader:
         return answered_in is not None and answered_in != self._question_language
 
     def beginning(self, text: str, *, thinks: bool) -> str:
-        """The reason to stop a stream, found in the stream's text so far. Empty if the stream may continue. `thinks`:
-        the text may begin with the model's thinking. If so, the format and the words of the text are not judged,
-        because they do not show the quality of the answer."""
+        """The reason to stop a stream, found in its text so far; empty if it may continue. `thinks`: the text may begin
+        with the model's thinking, which is not judged for format and words."""
         if repeats(text):
             return "repetition"
         if thinks:
@@ -104,6 +82,37 @@ class Reader:
         if begins_declining(text):
             return "refusal"
         return "" if self._expected.beginning(text) else "invalid_json"
+
+
+def weakness(message: Mapping[str, Any], finish: str, expected: Expected, *, limited: bool) -> str:
+    """The sign that a whole answer is weak; empty if there is none. Languages are not compared. `limited`: whether the
+    client limits the length of the answer."""
+    calls = message.get("tool_calls")
+    if calls or message.get("function_call"):
+        return "" if _valid_calls(calls, expected) else "invalid_tool_call"
+    content = message.get("content")
+    text = content.strip() if type(content) is str else ""
+    if finish == "content_filter" or message.get("refusal"):
+        return "refusal"
+    if finish == "tool_calls":
+        return ""  # a tool call that chat completions cannot express
+    if not text:
+        return "empty"
+    if declines(text):
+        return "refusal"
+    if finish == "length" and not limited:  # another backend's answer would end at a client's limit too
+        return "truncated"
+    if repeats(text):
+        return "repetition"
+    return "" if expected.content(text) else "invalid_json"
+
+
+def _valid_calls(calls: Any, expected: Expected) -> bool:
+    for call in calls if type(calls) is list else ():
+        function = call.get("function") if type(call) is dict else None
+        if type(function) is dict and not expected.call(function.get("name"), function.get("arguments")):
+            return False
+    return True
 
 
 def repeats(text: str) -> bool:

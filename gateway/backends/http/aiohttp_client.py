@@ -129,8 +129,7 @@ class AiohttpResponse:
         return False
 
     async def aclose(self) -> None:
-        """Release the connection. If the body is incomplete, close the connection at once, so that the backend notices
-        that the client is gone."""
+        """Release the connection. If the body is incomplete, close it at once, so that the backend notices."""
         self._response.close()
 
 
@@ -295,8 +294,8 @@ def _failed(error: BaseException, name: str) -> BackendError:
 
 
 def _broken(error: Exception, name: str, *, finishing: bool) -> BackendError:
-    """The error for a response that failed while its body was arriving. `finishing`: only for a timeout; true if the
-    whole body was late, false if its first byte was late."""
+    """The error for a response that failed while its body was arriving. `finishing`: True: the whole body was late;
+    False: its first byte was late."""
     if isinstance(error, TimeoutError):
         return BackendTimeout(f"{name} did not {'finish' if finishing else 'begin to answer'} in time", backend=name)
     return StreamBroken(f"{name} broke off in the middle of its answer", backend=name)

@@ -34,10 +34,8 @@ class Response(Protocol):
         ...
 
     async def pipe_to(self, take: Sink) -> bool:
-        """Pass each piece to `take` as it arrives, without waking the reading task.
-
-        Returns True once `take` has returned False, and False at the end of the body. Raises the errors of iterating.
-        """
+        """Pass each piece to `take` as it arrives, without waking the reading task. Returns True if the body may have
+        more data, and False at its end. Raises the errors of iterating."""
         ...
 
     async def read(self, limit: int) -> bytes:
@@ -50,16 +48,12 @@ class Response(Protocol):
         ...
 
     def half_close(self) -> bool:
-        """Close only the sending direction of the connection. The backend sees that the client sends no more, and the
-        data that the backend has sent still arrives.
-
-        Returns False if the connection is encrypted or closed, because then it cannot be closed in one direction.
-        """
+        """Close only the sending direction of the connection. Data that the backend has sent still arrives. Returns
+        False if the connection is encrypted or closed; then nothing was done."""
         ...
 
     async def aclose(self) -> None:
-        """Release the connection. If the body is incomplete, close the connection at once, so that the backend notices
-        that the client is gone."""
+        """Release the connection. If the body is incomplete, close it at once, so that the backend notices."""
         ...
 
 
@@ -76,27 +70,24 @@ class HttpClient(Protocol):
         deadline: float,
         first_byte_timeout: float,
     ) -> Response:
-        """Send a request to `path` below the base URL. Returns the response when the response head has arrived,
-        whatever its status is.
+        """Send a request to `path` below the base URL. Returns the response once its head has arrived, whatever the
+        status. Redirects are not followed, and HEAD and CONNECT are not supported.
 
-        The first byte of the body must arrive within `first_byte_timeout` seconds. These seconds include the wait in
-        the queue and the time to connect. The whole response must arrive before `deadline` (loop time). Redirects are
-        not followed. The methods HEAD and CONNECT are not supported. Raises BackendUnreachable, BackendTimeout,
-        BackendGarbage.
+        `first_byte_timeout`: seconds until the first byte of the body, including queue and connecting. `deadline`: loop
+        time before which the whole response must arrive. Raises BackendUnreachable, BackendTimeout, BackendGarbage.
         """
         ...
 
     def opening(self, path: str, headers: Sequence[tuple[bytes, bytes]]) -> bytes:
-        """The part of the request head that is equal for all POST requests to `path` with `headers`. The caller passes
-        the result to `post`. Raises BackendUnreachable if a header contains invalid characters."""
+        """The part of the request head that is equal for all POST requests to `path`. Pass it to `post`. Raises
+        BackendUnreachable if a header contains invalid characters."""
         ...
 
     def post(
         self, opening: bytes, body: bytes, *, deadline: float, first_byte_timeout: float, stall_timeout: float
     ) -> Awaitable[Response]:
-        """Send a POST request. It has the errors and timeouts of the method `request`, and one more timeout:
-        `stall_timeout` is the maximum number of seconds between two pieces of the body. `opening`: the result of the
-        method `opening`; the caller may append complete header lines to it."""
+        """Send a POST request, with the errors and timeouts of `request`. `opening`: result of the method `opening`, to
+        which complete header lines may be appended. `stall_timeout`: maximum seconds between two pieces of the body."""
         ...
 
     async def aclose(self) -> None:
@@ -114,18 +105,19 @@ def connect(
     tls: ssl.SSLContext | None = None,
     idle_timeout_s: float = IDLE_TIMEOUT_S,
     aiohttp: bool = False,
+    socket_path: str = "",
 ) -> HttpClient:
-    """Create a client for `base_url` with at most `concurrent` connections. `name` is the backend's name in errors.
-
-    Returns the gateway's own client, or the aiohttp client if the environment configures a proxy for this URL or
-    `aiohttp` is true. `tls` replaces the system's trusted certificates. Raises ValueError for an invalid URL.
-    """
+    """Create a client for `base_url` with at most `concurrent` connections. `name`: the backend's name in errors.
+    `tls`: replaces the system's trusted certificates. `aiohttp`: use aiohttp, as for URLs with a proxy.
+    `socket_path`: a Unix socket in place of the URL's host and port. Raises ValueError for an invalid URL."""
     origin = Origin.parse(base_url)
     if origin.tls and tls is None:
         tls = ssl.create_default_context()
-    proxy = proxy_for(base_url)
+    proxy = "" if socket_path else proxy_for(base_url)
     if proxy or aiohttp:
         from gateway.backends.http.aiohttp_client import AiohttpClient  # the import costs 0.2 s and 15 MB
 
         return AiohttpClient(origin, concurrent=concurrent, name=name, tls=tls, proxy=proxy)
-    return PooledClient(origin, concurrent=concurrent, name=name, tls=tls, idle_timeout_s=idle_timeout_s)
+    return PooledClient(
+        origin, concurrent=concurrent, name=name, tls=tls, idle_timeout_s=idle_timeout_s, socket_path=socket_path
+    )

@@ -37,8 +37,7 @@ class Owner(Protocol):
         ...
 
     def watch(self, when: float) -> None:
-        """Called when the limit of a connection has been set to the loop time `when`, which may be earlier than the
-        limits of all other connections."""
+        """Called when a connection's limit was set to `when` (loop time). It may be the earliest of all."""
         ...
 
 
@@ -94,11 +93,11 @@ class Connection(asyncio.Protocol):
     def send(
         self, head: bytes, body: bytes, *, limit: float, deadline: float, stall_timeout: float = math.inf
     ) -> Response:
-        """Send a request and return its response at once. The response's future `begun` is done when the head has
-        arrived. Raises Stale if the connection was closed before.
+        """Send a request and return its response at once. Its future `begun` is done when the head has arrived. Raises
+        Stale if the connection was closed before.
 
-        `limit`: loop time before which the first byte of the body must arrive. `deadline`: loop time before which the
-        whole body must arrive. `stall_timeout`: maximum seconds between two pieces of the body.
+        `limit`, `deadline`: loop times before which the body's first and last byte must arrive. `stall_timeout`:
+        maximum seconds between two pieces of the body.
         """
         transport = self._transport
         if self.gone or transport is None or transport.is_closing():

@@ -30,19 +30,23 @@ _PROBES = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 
 
 class PooledClient:
-    """Sends at most `concurrent` requests at a time; further callers wait in a queue. Of several idle connections, the
-    one that was used last is reused first.
-
-    One timer serves all timeouts. The timer is set to the earliest timeout. When the timer fires, all connections are
-    checked.
-    """
+    """Sends at most `concurrent` requests at a time; further callers wait in a queue. The connection used last is
+    reused first."""
 
     def __init__(
-        self, origin: Origin, *, concurrent: int, name: str, tls: ssl.SSLContext | None, idle_timeout_s: float
+        self,
+        origin: Origin,
+        *,
+        concurrent: int,
+        name: str,
+        tls: ssl.SSLContext | None,
+        idle_timeout_s: float,
+        socket_path: str = "",
     ) -> None:
+        """`socket_path`: the Unix socket to connect to instead of the origin's host and port."""
         self.name = name
         self.outgoing = WriteBatcher()
-        self._origin = origin
+        self._origin, self._socket_path = origin, socket_path
         self._concurrent = concurrent
         self._tls = tls
         self._idle_timeout_s = idle_timeout_s
@@ -84,27 +88,24 @@ class PooledClient:
         deadline: float,
         first_byte_timeout: float,
     ) -> Response:
-        """Send a request. Returns the response when its head has arrived. The caller owns the response and must close
-        it.
+        """Send a request and return the response when its head has arrived. The caller must close the response. Raises
+        BackendUnreachable, BackendTimeout, BackendGarbage.
 
-        The wait in the queue, the time to connect, and the wait for the body's first byte may together take
-        `first_byte_timeout` seconds. `deadline` is loop time. Raises BackendUnreachable, BackendTimeout,
-        BackendGarbage.
+        `first_byte_timeout`: seconds for queue, connecting and the body's first byte together. `deadline`: loop time.
         """
         head = self._origin.head(method, path, headers, len(body))
         return await self._exchange(head, body, deadline, first_byte_timeout, math.inf)
 
     def opening(self, path: str, headers: Sequence[tuple[bytes, bytes]]) -> bytes:
-        """The part of the request head that is equal for all POST requests to `path` with `headers`. The caller passes
-        the result to `post`. Raises BackendUnreachable if a header contains invalid characters."""
+        """The part of the request head that is equal for all POST requests to `path`. Pass it to `post`. Raises
+        BackendUnreachable if a header contains invalid characters."""
         return self._origin.opening("POST", path, headers)
 
     def post(
         self, opening: bytes, body: bytes, *, deadline: float, first_byte_timeout: float, stall_timeout: float
     ) -> Coroutine[Any, Any, Response]:
-        """Send a POST request. It has the errors and timeouts of the method `request`, and one more timeout:
-        `stall_timeout` is the maximum number of seconds between two pieces of the body. `opening`: the result of the
-        method `opening`; the caller may append complete header lines to it."""
+        """Send a POST request, with the errors and timeouts of `request`. `opening`: result of the method `opening`, to
+        which complete header lines may be appended. `stall_timeout`: maximum seconds between two pieces of the body."""
         head = opening + b"content-length: %d\r\n\r\n" % len(body)
         return self._exchange(head, body, deadline, first_byte_timeout, stall_timeout)
 
@@ -157,8 +158,7 @@ class PooledClient:
     # slots
 
     async def _acquire(self, loop: asyncio.AbstractEventLoop, limit: float) -> Connection:
-        """Reserve a connection. If fewer than the maximum are in use, opens a new connection; otherwise waits for a
-        connection whose request ends. No idle connection is reused."""
+        """Reserve a new connection, or wait for one whose request ends. Idle connections are not reused."""
         if self._closed:
             raise BackendUnreachable(f"the connections to {self.name} were closed", backend=self.name)
         if self._taken >= self._concurrent:
@@ -209,6 +209,9 @@ class PooledClient:
         return connection
 
     async def _dial(self, connection: Connection, loop: asyncio.AbstractEventLoop) -> None:
+        if self._socket_path:
+            await loop.create_unix_connection(lambda: connection, self._socket_path)
+            return
         origin = self._origin
         where: dict[str, Any] = {"host": origin.host, "port": origin.port}
         if not origin.literal:
@@ -223,8 +226,8 @@ class PooledClient:
     # called by connections (http.connection.Owner)
 
     def release(self, connection: Connection | None) -> None:
-        """Pass a slot to the next caller in the queue. `connection`: the reusable connection of this slot, which is
-        passed too; None: the caller must open a connection. If no caller waits, the connection becomes idle."""
+        """Give a free connection to the next caller in the queue. `connection`: the connection; None: the caller must
+        open one. If no caller waits, it becomes idle."""
         while self._line:
             waiter = next(iter(self._line))
             del self._line[waiter]

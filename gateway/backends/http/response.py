@@ -90,11 +90,8 @@ class Response:
         return self._taken()
 
     async def pipe_to(self, take: Sink) -> bool:
-        """Pass data to `take` as it arrives, without waking this task, until `take` returns False.
-
-        Returns True if the body may have more data, and False at its end. Raises the errors of iterating and those of
-        `take`. Bytes that arrive between two calls of `pipe_to` are kept for the next call.
-        """
+        """Pass data to `take` as it arrives, until `take` returns False. Returns True if the body may have more data,
+        and False at its end. Raises the errors of iterating and of `take`."""
         if self._ready and not take(self._taken()):
             return True
         if self.whole:
@@ -126,13 +123,12 @@ class Response:
         return b"".join(self._ready)
 
     def half_close(self) -> bool:
-        """Close only the sending direction of the connection. The backend sees that the client sends no more, and the
-        data that the backend has sent still arrives. Returns False if that is impossible."""
+        """Close only the sending direction of the connection. Data that the backend has sent still arrives. Returns
+        False if that is impossible."""
         return self._source is not None and self._source.half_close()
 
     async def aclose(self) -> None:
-        """Release the connection. If the body is incomplete, close the connection at once, so that the backend notices
-        that the client is gone."""
+        """Release the connection. If the body is incomplete, close it at once, so that the backend notices."""
         if self._source:
             why = f"the answer of {self._name} was not read to its end"
             self._source.fail(StreamBroken(why, backend=self._name))

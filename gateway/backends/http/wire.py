@@ -102,12 +102,9 @@ class Origin:
 
 
 def check_head(status: int, headers: Headers, name: str) -> tuple[bool, bool]:
-    """Check the head of a response. Raises BackendGarbage if its headers contradict each other about the end of the
-    body, or if it changes the protocol although the request did not ask for that. `name`: the backend's name in errors.
-
-    Returns two booleans. The first says whether the head states where the body ends; if not, the body ends when the
-    connection closes. The second says whether the body is encoded.
-    """
+    """Check the head of a response. Returns whether it states where the body ends, and whether the body is encoded.
+    `name`: the backend's name in errors. Raises BackendGarbage for contradictory lengths or an unwanted change of
+    protocol."""
     if status < 100 or status == 101:
         raise BackendGarbage(f"{name} sent the status {status}, which answers nothing", backend=name)
     length = chunked = encoded = False

@@ -44,9 +44,8 @@ class Reading:
 
 
 def read(text: str) -> Reading | None:
-    """Parse the text of a scrape. Returns None if the text does not contain the number of running requests, because the
-    server is then no model server or has its metrics disabled. Never raises. Parse a long text in a thread, because the
-    time grows with its length."""
+    """Parse the text of a scrape; None if it lacks the number of running requests. Never raises. Parse a long text in a
+    thread."""
     found = _samples(text)
     running = _sum(found, RUNNING)
     if running is None:

@@ -95,11 +95,10 @@ def own_view(health: Health, capacity: int) -> Load:
 
 def wait_s(load: Load, whole_s: float | None) -> float:
     """Estimated seconds that one more request would wait for a slot. `whole_s`: measured seconds of a whole answer,
-    including the wait for a slot; None: not measured yet.
+    including this wait; None: not measured yet.
 
-    The new request gets a slot as soon as `load.waiting` + 1 of the present requests have ended. While all slots are
-    taken, one request ends every S / capacity seconds, where S is the time to serve one request without waiting. By
-    Little's law (1961), S = whole_s · running / (running + waiting).
+    Formula (Little's law, 1961): (`load.waiting` + 1) · S / capacity, where S = whole_s · running / (running +
+    waiting).
     """
     if not load.full:
         return 0.0

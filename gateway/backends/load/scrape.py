@@ -99,8 +99,8 @@ class Scrape:
         self.looks = 0
 
     def load(self, in_flight: int) -> Load | None:
-        """The current load of the server; None if unknown. `in_flight`: this worker's present calls to the server. The
-        load of the last scrape is corrected by the change of `in_flight` since that scrape."""
+        """The current load of the server; None if unknown. `in_flight`: this worker's present calls. Calls that began
+        since the last scrape are added to its figures."""
         self.want()
         return self.known(in_flight)
 
@@ -184,8 +184,8 @@ class Scrape:
         self._last, self._in_flight_then = (now, reading), in_flight
 
     def _learn_capacity(self, reading: Reading, now: float) -> None:
-        """Learn the capacity: the number of requests that the server runs at a time. If other requests wait in two
-        consecutive scrapes, the capacity is `reading.running`."""
+        """Learn the capacity: how many requests the server runs at a time. It is `reading.running` if requests wait in
+        two consecutive scrapes."""
         if reading.waiting > 0 and reading.running > 0 and self._last is not None and self._last[1].waiting > 0:
             self._capacity, self._capacity_at = reading.running, now
         elif self._capacity is not None and reading.running > self._capacity:
@@ -201,9 +201,8 @@ class Scrape:
             self._drains.see(self.backend.name, GONE_S, _GONE)
 
     async def _look_for_notice(self, path: str) -> None:
-        """Drain the backend if the cloud has announced that it will stop the machine. As in AWS'
-        `spot/instance-action`, the server answers a GET of `path` with 404 before the announcement and with 200 after
-        it."""
+        """Drain the backend if the cloud has announced that it will stop the machine. A GET of `path` returns 404
+        before the announcement and 200 after it, as in AWS' `spot/instance-action`."""
         try:
             status, _ = await self._get(path)
         except BackendError:

@@ -9,6 +9,8 @@ from typing import Protocol
 
 from gateway.dialects.base import Translator
 from gateway.domain.answer import Sink
+from gateway.domain.protocols import Hold
+from gateway.domain.record import Record
 from gateway.domain.request import CompletionRequest, DialectName
 from gateway.domain.text.concealment import Concealer
 from gateway.errors import BackendError
@@ -50,6 +52,10 @@ class Call:
     """The id of the attempt's ledger entry, set when the attempt is opened. The id is sent to the backend, so that the
     provider's bill can be compared with the ledger."""
 
+    record: Record | None = field(default=None, repr=False)
+    hold: Hold | None = field(default=None, repr=False)
+    """Record and held money of the request, set when the attempt is opened. A gateway upstream is told about them."""
+
     def conceal(self, error: BackendError) -> None:
         """Remove the backend's key from all texts in `error` that the backend has written."""
         if not self.secret:
@@ -82,10 +88,8 @@ class Upstream(Protocol):
     def header(self, name: bytes) -> bytes | None: ...
 
     async def pipe_to(self, take: Sink) -> bool:
-        """Pass the body to `take`, piece by piece as it arrives, until `take` returns False or the body ends.
-
-        Returns True if the body may have more pieces. Raises BackendError, and the errors of `take`.
-        """
+        """Pass the body to `take`, piece by piece, until `take` returns False or the body ends. Returns True if the
+        body may have more pieces. Raises BackendError, and the errors of `take`."""
         ...
 
     async def read(self, limit: int) -> bytes: ...
@@ -95,8 +99,8 @@ class Upstream(Protocol):
         ...
 
     def half_close(self) -> bool:
-        """Close the sending direction, which tells the backend that the client has disconnected. What the backend has
-        already sent still arrives. Returns False if closing one direction is impossible or would lose data."""
+        """Close the sending direction, which tells the backend that the client has disconnected. Data that was sent
+        still arrives. Returns False if that is impossible or would lose data."""
         ...
 
     async def aclose(self) -> None:

@@ -50,11 +50,8 @@ _PACKAGED = ("window_tokens", "max_output_tokens", "capabilities", "price", "con
 
 
 async def backends_of(config: GatewayConfig, local_model_url: str | None, simulate: bool = False) -> list[Backend]:
-    """The backends of gateway.yaml. If gateway.yaml has no `backends`, the backends found by `discover`.
-
-    An entry of kind local without `base_url` is the local model at `local_model_url`. If `local_model_url` is None, the
-    entry is left out.
-    """
+    """The backends of gateway.yaml, or those found by `discover` if it lists none. `local_model_url`: URL for local
+    entries without `base_url`; None: they are left out."""
     if config.backends is None:
         return await discover(config, local_model_url, simulate)
     found = []
@@ -87,10 +84,11 @@ async def discover(
     *,
     ports: Mapping[int, str] = USUAL_PORTS,
 ) -> list[Backend]:
-    """Find the backends of this machine. Hosted backends come first, and names are unique. Takes at most half a second.
+    """Find the backends of this machine, in at most half a second. Hosted backends come first, and names are unique.
 
-    `simulate`: if only small models were found, add a simulated backend. `ports`: port → name of the model server to
-    look for. Prices and context windows that are not known here come from the catalogue of models.
+    `simulate`: if only small models were found, add a simulated backend, and use the packaged local model only where a
+    request names it. `ports`: port → name of a model server. Prices and context windows that are not known here come
+    from the catalogue of models.
     """
     found = [backend for provider, key in provider_keys().items() for backend in _hosted(provider, key)]
     ours = {config.listen.port, urlsplit(local_model_url or "").port}
@@ -100,7 +98,8 @@ async def discover(
         if all(backend.name != other.name for other in found):
             found.append(backend)
     if local_model_url:
-        found.append(_packaged(local_model_url, config.local_model))
+        packaged = _packaged(local_model_url, config.local_model)
+        found.append(packaged.model_copy(update={"only_named": True}) if simulate else packaged)
     if simulate and all(backend.tier == "small" for backend in found):
         found.append(
             Backend(
@@ -132,14 +131,19 @@ def _hosted(provider: str, key: str) -> Iterable[Backend]:
         )
 
 
+def packaged_name(settings: LocalModelSettings) -> str:
+    """The name of the backend for the local model that the supervisor starts."""
+    return f"local-{_clean(PurePath(settings.gguf).stem.lower() if settings.gguf else 'smollm2')}"
+
+
 def _packaged(url: str, settings: LocalModelSettings) -> Backend:
     """The local model that the supervisor starts."""
-    name = PurePath(settings.gguf).stem.lower() if settings.gguf else "smollm2"
+    name = PurePath(settings.gguf).stem.lower() if settings.gguf else ""
     return Backend(
-        name=f"local-{_clean(name)}",
+        name=packaged_name(settings),
         kind="local",
         base_url=url if urlsplit(url).path.strip("/") else url.rstrip("/") + "/v1",
-        model=name if settings.gguf else "smollm2-135m-instruct",
+        model=name or "smollm2-135m-instruct",
         tier="small",
         window_tokens=settings.window_tokens,
         max_output_tokens=settings.window_tokens // 2,

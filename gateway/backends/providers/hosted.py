@@ -66,10 +66,8 @@ _OF_HOST = {urlsplit(facts.base_url).hostname: facts for facts in KINDS.values()
 
 
 def limit_fields(backend: Backend) -> tuple[str, ...]:
-    """The names of the output limit field that `backend` accepts in OpenAI's chat dialect.
-
-    A server that is not known gets both fields, because it ignores the field that it does not know.
-    """
+    """The names of the output limit field that `backend` accepts in OpenAI's chat dialect. An unknown server gets both
+    names."""
     if known := vendor(backend).limits_per_answer:
         return known
     host = urlsplit(backend.base_url).hostname or ""
@@ -85,8 +83,8 @@ def vendor(backend: Backend) -> KindFacts:
 
 
 def refuses_foreign_fields(backend: Backend) -> bool:
-    """Whether `backend` rejects fields in messages that OpenAI's API does not know, such as `cache_control`. OpenAI's
-    own API rejects them. Resellers and proxies usually accept them."""
+    """Whether `backend` rejects message fields that OpenAI's API does not know, such as `cache_control`. Resellers and
+    proxies usually accept them."""
     return vendor(backend).strict or _is_one_of(urlsplit(backend.base_url).hostname or "", _LATER_LIMIT)
 
 

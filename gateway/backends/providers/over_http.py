@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable
 from email.utils import parsedate_to_datetime
 
-from gateway.backends.http.client import connect
+from gateway.backends.http.client import HttpClient, connect
 from gateway.backends.providers.base import PATHS, Call, Upstream
 from gateway.dialects.base import Translator
 from gateway.domain.backend import Backend
@@ -33,12 +33,16 @@ class OverHttp:
     be read with only the key."""
 
     def __init__(self, backend: Backend) -> None:
-        self._client = connect(backend.base_url, concurrent=backend.concurrent, name=backend.name)
+        self._client = self.connect(backend)
         self.secret = backend.api_key.get_secret_value() if backend.api_key else ""
         self._conceals_traces = backend.hosted
         self._openings: dict[tuple[DialectName, bool], bytes] = {}
         """(Backend dialect, whether the answer is a stream) → request head. The stored heads are used for requests
         whose client sent no headers to forward."""
+
+    def connect(self, backend: Backend) -> HttpClient:
+        """The client for the backend's base URL. Raises ValueError for an invalid URL."""
+        return connect(backend.base_url, concurrent=backend.concurrent, name=backend.name)
 
     async def open(self) -> None:
         """Does nothing, because connections are opened on demand."""
@@ -56,12 +60,16 @@ class OverHttp:
             if not special and wire.backend in PATHS:
                 self._openings[wire.backend, request.stream] = opening
         return self._client.post(
-            opening + b"x-request-id: %b\r\n" % call.attempt_id.encode("ascii"),
+            opening + self.lines(call),
             call.body,
             deadline=call.deadline,
             first_byte_timeout=call.first_byte_timeout,
             stall_timeout=call.stall_timeout,
         )
+
+    def lines(self, call: Call) -> bytes:
+        """The header lines that differ from call to call."""
+        return b"x-request-id: %b\r\n" % call.attempt_id.encode("ascii")
 
     async def look(self, within_s: float) -> tuple[int, bytes]:
         """Read the list of models. Returns the status and the body. If `models_path` is None, requests `/` instead,
@@ -96,8 +104,7 @@ class OverHttp:
         self._openings.clear()
 
     def headers(self, request: CompletionRequest, wire: Translator, body: bytes) -> list[tuple[bytes, bytes]]:
-        """All headers of a request: the headers of the dialect, the authentication, and the client's headers that may
-        be forwarded to this backend."""
+        """All headers of a request: the dialect's, authentication, and the client's for this backend."""
         forwarded = wire.forwarded(request)
         if self._conceals_traces and not _TRACE.isdisjoint(request.headers):
             forwarded = [header for header in forwarded if header[0] not in _TRACE]

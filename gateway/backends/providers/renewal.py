@@ -85,8 +85,8 @@ class Renewed(ABC, Generic[C]):
 
 
 async def ask(method: str, url: str, headers: Headers, body: bytes = b"", *, wait_s: float) -> bytes:
-    """The body of an answer with status 200. Raises BackendError for any other answer, and if no answer arrives within
-    `wait_s` seconds. The text of the error contains nothing that was sent."""
+    """The body of an answer with status 200. Raises BackendError for other answers, and after `wait_s` seconds. The
+    error's text contains nothing that was sent."""
     at = urlsplit(url)
     client = connect(f"{at.scheme}://{at.netloc}", concurrent=1, name=f"the credentials' endpoint {at.hostname}")
     try:

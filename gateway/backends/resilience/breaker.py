@@ -42,9 +42,8 @@ class BreakerSettings:
 
 
 class Breaker:
-    """A circuit breaker. After too many failures, the breaker opens and blocks calls for a time. Then one call, the
-    probe, may start. If the probe succeeds, the breaker closes. If the probe fails, the breaker opens again for twice
-    as long.
+    """A circuit breaker. After too many failures, it blocks calls for a time (it is open). Then one call, the probe,
+    may start. If the probe fails, the time doubles; otherwise the breaker closes.
 
     No I/O. Times are monotonic seconds.
     """
@@ -85,8 +84,8 @@ class Breaker:
         return self._probing
 
     def start(self) -> bool:
-        """Register the start of a call. Returns whether the call is a probe. It is a probe if the breaker is open or
-        the backend has asked for a pause."""
+        """Register the start of a call. Returns whether the call is a probe, because the breaker is open or the backend
+        has asked for a pause."""
         self._probing = self.open or self.limited_until > 0
         return self._probing
 
@@ -164,6 +163,8 @@ class Health:
     ) -> None:
         self.name = name
         self.first_byte_ms: float | None = None
+        self.measured_at = 0.0
+        """Monotonic time of the last measurement of `first_byte_ms`."""
         self.whole_s: float | None = None
         """Moving average of the seconds from the start of a call to its complete answer; None before the first complete
         answer."""
@@ -182,9 +183,16 @@ class Health:
         """Whether a call may start now, and this worker's figures for the backend."""
         breaker = self.breaker
         reason = breaker.blocked_reason(self.monotonic()) if breaker.open or breaker.limited_until else ""
-        headroom = self.headroom.share(self.monotonic(), self.in_flight)
+        now = self.monotonic()
+        headroom = self.headroom.share(now, self.in_flight)
         return BackendState(
-            not reason, reason, self.in_flight, self.first_byte_ms, headroom=headroom, trouble=self.trouble
+            not reason,
+            reason,
+            self.in_flight,
+            self.first_byte_ms,
+            now - self.measured_at,
+            headroom=headroom,
+            trouble=self.trouble,
         )
 
     @property
@@ -199,8 +207,7 @@ class Health:
         return waits[-(-95 * len(waits) // 100) - 1] if len(waits) >= _LEAST_SAMPLES else None
 
     def note_failure(self, error: BackendError) -> None:
-        """Store the reason for a failure, if the breaker is open or only the operator can solve the problem. Only the
-        first such failure is logged."""
+        """Store a failure's reason if the breaker is open or only the operator can help. Only the first is logged."""
         if not self.breaker.open and not error.needs_operator:
             return
         if not self.trouble:
@@ -218,8 +225,8 @@ class Health:
         self._waits.append(seconds)
 
     def try_enter(self, share: str) -> Slot | None:
-        """Take a slot without waiting. `share`: the team for which the slot is counted. Returns None if no slot is
-        available at once or the breaker is not closed; then the caller must call `enter`."""
+        """Take a slot without waiting. `share`: the team for which the slot is counted. None: no slot is free or the
+        breaker is not closed; call `enter` then."""
         breaker = self.breaker
         if breaker.open or breaker.limited_until or not self.limiter.take(share):
             return None
@@ -228,14 +235,12 @@ class Health:
     async def enter(
         self, wait_s: float, share: str = "", *, batch: bool = False, last_resort: bool = False
     ) -> Slot | None:
-        """Take a slot for one call. Returns None while the breaker is open.
+        """Take a slot for one call; None while the breaker is open. `wait_s`: maximum seconds in the queue. `share`:
+        the team for which the slot is counted. `batch`: whether interactive requests come first. `last_resort`: whether
+        one probe may start despite an open breaker or a pause.
 
-        If no slot is available at once, the call waits at most `wait_s` seconds in a queue. The queue is fair between
-        shares (teams) and prefers interactive requests to `batch` requests. `last_resort`: no other backend can be
-        called, so one probe at a time may start although the breaker is open or the backend has asked for a pause.
-
-        Raises Overloaded (or ShareExceeded) if the wait was too long or too many callers wait. Raises
-        BackendRateLimited while the backend has asked for a pause.
+        Raises Overloaded or ShareExceeded if the queue is too long or too slow. Raises BackendRateLimited during a
+        pause.
         """
         breaker = self.breaker
         if (breaker.open or breaker.limited_until) and self._blocked(last_resort):
@@ -287,6 +292,7 @@ class Slot:
         ms = seconds * 1000
         before = ms if health.first_byte_ms is None else health.first_byte_ms
         health.first_byte_ms = before + (ms - before) * _NEWEST
+        health.measured_at = self._started + seconds
 
     def _close_breaker(self) -> None:
         self._health.breaker.began()

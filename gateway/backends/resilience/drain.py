@@ -81,6 +81,13 @@ class BackendDrains:
             await self._state.call("HSET", self._key(self._state), backend, orjson.dumps([until, why]))
         return until
 
+    async def listing(self) -> dict[str, tuple[float, str]]:
+        """The drains that all workers share now: backend → (expiry time in Unix seconds, reason). Raises
+        StateUnavailable."""
+        if self._state is not None:
+            await self._read(self._state)
+        return dict(self._shared)
+
     async def undrain(self, backend: str) -> bool:
         """End the drain of `backend` on all workers. Returns whether `backend` was drained. Raises StateUnavailable."""
         known = bool(self.reason(backend))

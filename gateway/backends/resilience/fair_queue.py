@@ -27,8 +27,8 @@ Waiter = TypeVar("Waiter", bound=Waiting)
 
 
 class FairQueue(Generic[Waiter]):
-    """A queue of requests. Within a share (team), the request that came first is served first. The share that holds the
-    fewest slots is served next. No I/O."""
+    """A queue of requests. The team with the fewest slots is served next. Within a team, the oldest request is served
+    first. No I/O."""
 
     def __init__(self) -> None:
         self._interactive: dict[str, dict[Waiter, None]] = {}
@@ -77,16 +77,12 @@ class FairQueue(Generic[Waiter]):
         return waiter
 
     def to_drop_for(self, share: str, *, batch: bool) -> Waiter | None:
-        """Select the waiting request to drop, so that a new request of `share` can wait in the full queue. None: the
-        new request itself must be dropped. `batch`: whether the new request is a batch request.
+        """Select the waiting request to drop, so that a new request of `share` (a team) can wait. None: drop the new
+        request itself. `batch`: whether the new request is a batch request.
 
-        If the new request is interactive and batch requests wait, a batch request is dropped. It is the newest request
-        of the share that has the most waiting batch requests.
-
-        Otherwise only requests of the same kind (interactive or batch) as the new request are considered. Take the
-        share that has the most waiting requests of this kind. If this number is greater than the number that `share`
-        would have including the new request, the newest request of that other share is dropped. Otherwise the result is
-        None.
+        An interactive request displaces a batch request if one waits, otherwise a request of its own kind. A batch
+        request displaces only batch requests. The team with most requests of that kind loses its newest one. Within one
+        kind, this team must have more requests than `share` would have.
         """
         if not batch and self._batch:
             shares, shorter = self._batch, 0

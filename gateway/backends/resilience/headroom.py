@@ -77,8 +77,8 @@ class Headroom:
         self._limits[name] = _Limit(most, left, now, now + (_WINDOW_S if reset_s is None else reset_s), used)
 
     def share(self, now: float, in_flight: int) -> float | None:
-        """The unused share (0 to 1) of the rate limit of which the smallest share is left. Calls in progress count as
-        used. 0 means that one more call would exceed a limit. None: no limit was reported."""
+        """The unused part (0 to 1) of the rate limit of which the least is left. Calls in progress count as used. 0:
+        one more call would exceed a limit. None: no limit was reported."""
         if not self._limits:
             return None
         return min(_share(each, now, in_flight) for each in self._limits.values())

@@ -29,12 +29,9 @@ class Hedges:
         self._earned: dict[str, float] = {}
 
     async def answer(self, route: Route, call_context: CallContext) -> Relayed | Whole:
-        """Like `Attempts.first_of`, but starts a second attempt if the first backend is slow. A backend is slow if the
-        wait for the first token is longer than in 95 % of the backend's recent streams.
-
-        Each stream adds the policy's `hedging.share` to the team's credit, and a second attempt costs 1. Therefore the
-        share of streams with a second attempt stays below the configured share.
-        """
+        """Like `Attempts.first_of`, but start a second attempt if the first backend is slow. Slow means a longer wait
+        for the first token than in 95 % of its recent streams. The policy's `hedging.share` limits the part of streams
+        with a second attempt."""
         tenant = call_context.record.tenant
         earned = min(self._earned.get(tenant.team, 0.0) + tenant.policy.hedging.share, _MOST_SAVED)
         self._earned[tenant.team] = earned
@@ -123,8 +120,7 @@ class _Race:
         return await self._attempts.first_of(backends, self._call_context)
 
     def _spare(self, route: Route) -> Backend | None:
-        """The backend for the second attempt: the next available backend of the route, or else the first backend again.
-        None if no backend is available."""
+        """The backend for the second attempt: the next available one, or the first again. None if none is available."""
         for backend in (*route.backends[1:], route.backends[0]):
             if _as_good(backend, route) and self._attempts.health(backend).state().available:
                 return backend
@@ -132,8 +128,8 @@ class _Race:
 
 
 def _as_good(backend: Backend, route: Route) -> bool:
-    """Whether `backend` may answer although the first backend has not failed. Some backends of a route are only for the
-    case that the others fail, such as the backends above the price ceiling."""
+    """Whether `backend` may answer although the first backend has not failed. False for backends that are only for
+    failures, such as those above the price ceiling."""
     if backend.name in route.above and backend is not route.backends[0]:
         return False
     if route.reference is None or backend.same_model(route.backends[0]):

@@ -66,11 +66,8 @@ class ConcurrencyLimiter:
         return True
 
     async def wait(self, share: str, batch: bool, wait_s: float) -> None:
-        """Wait at most `wait_s` seconds for a slot. On return, the caller holds a slot. A caller that was cancelled
-        holds no slot.
-
-        Raises Overloaded, or ShareExceeded if too many callers of `share` (a team) already wait.
-        """
+        """Wait at most `wait_s` seconds for a slot, which the caller then holds. A cancelled caller holds no slot.
+        Raises Overloaded, or ShareExceeded if too many callers of `share` (a team) wait."""
         self._drop_one_if_full(share, batch)
         waiter = _Waiter(share, batch, asyncio.get_running_loop().create_future())
         if not self._queue:
@@ -131,8 +128,8 @@ class ConcurrencyLimiter:
             dropped.granted.set_exception(refusal)
 
     def _refusal(self, batch: bool, *, crowds: bool) -> Overloaded:
-        """The error for a dropped caller. `crowds`: the team of the caller fills the queue; the error then asks the
-        team to send fewer calls."""
+        """The error for a dropped caller. `crowds`: whether the caller's team fills the queue, and is asked to send
+        less."""
         if crowds:
             self._counts["refused_share"] += 1
             return ShareExceeded(
@@ -151,8 +148,7 @@ class ConcurrencyLimiter:
         )
 
     def _retry_after_s(self) -> float:
-        """Estimated seconds until all callers that wait now are served. The value is randomised, so that not all
-        clients retry at the same time."""
+        """Estimated seconds until all present callers are served. Randomised, so that clients do not retry together."""
         expected = _FIRST_GUESS_S if self._gap_s is None else self._gap_s * (len(self._queue) + 1)
         return min(max(expected, _LEAST_S), _MOST_S) * random.uniform(0.8, 1.4)  # noqa: S311 - scatter, no secret
 

@@ -35,12 +35,8 @@ for a failing backend again and again."""
 
 
 class Coalescer:
-    """Finds calls in progress that answer an identical request.
-
-    First searches in this worker (`SharedCalls`). Then searches in the other workers of this host: `HostLocks` name the
-    worker that makes the call, and `Peers` fetch the answer from it. If the policy requires it, also searches in all
-    gateways that use the same state server (`RedisLocks`).
-    """
+    """Finds calls in progress that answer an identical request. Searches in this worker, then in this host's other
+    workers. If the policy requires it, also in other gateways with the same state server."""
 
     def __init__(
         self,
@@ -50,9 +46,9 @@ class Coalescer:
         stored: Callable[[bytes], Awaitable[Stored | None]],
         folder: Path | None = None,
     ) -> None:
-        """`delivered()`: returns when all answers that this worker has stored have reached the state server.
-        `is_stored(digest)`: whether an answer is stored. `stored(digest)`: the stored answer. `folder`: contains the
-        locks and sockets of this host's workers; None: there is only one worker."""
+        """`delivered()`: returns when this worker's stored answers have reached the state server. `is_stored(digest)`:
+        whether an answer is stored. `stored(digest)`: this answer. `folder`: this host's locks and sockets; None: one
+        worker."""
         self._redis_locks = RedisLocks(state, delivered)
         self._host_locks = None if folder is None else HostLocks(folder)
         self._calls = SharedCalls(self._ended)
@@ -90,16 +86,13 @@ class Coalescer:
 
     @staticmethod
     def allowed(request: CompletionRequest, tenant: Tenant) -> bool:
-        """Whether the request may share an answer in progress. The policy can forbid sharing."""
-        return tenant.policy.cache.join != "none" and request.dialect in DIALECTS
+        """Whether the request may share an answer in progress. The policy can forbid sharing. A request with a limit of
+        its own (`x-thriftgate-max-usd`) shares none, because other requests have other limits."""
+        return request.controls.max_usd is None and tenant.policy.cache.join != "none" and request.dialect in DIALECTS
 
     async def join(self, digest: bytes, request: CompletionRequest, deadline: float, *, claim: bool) -> Join | None:
-        """The answer in progress to an identical request; None if there is no such answer. Returns after the first
-        bytes of the answer have arrived.
-
-        `claim`: if no answer is in progress, take the host lock. Then the other workers join the call that this worker
-        will make.
-        """
+        """The answer in progress to an identical request; None if there is none. Returns after the answer's first
+        bytes. `claim`: if there is none, other workers join the call of this worker."""
         for _ in range(MOST_JOINS):
             subscriber = self._subscribe(digest, request, deadline, claim=claim)
             if subscriber is None:
@@ -113,8 +106,8 @@ class Coalescer:
     def _subscribe(
         self, digest: bytes, request: CompletionRequest, deadline: float, *, claim: bool
     ) -> Subscriber | None:
-        """A subscriber to the call in this worker or, if `claim` is true, to the call in another worker. None: there is
-        no call in progress, so this request makes the call."""
+        """A subscriber to the call in progress; None: this request makes the call. `claim`: also search other
+        workers."""
         shared = self._calls.find(digest, deadline, form(request))
         if shared is not None:
             return Subscriber(shared, silent=not (shared.form == form(request) and _shares_bytes(request)))
@@ -122,8 +115,8 @@ class Coalescer:
         return None if owner is None else self._subscribe_to_peer(owner, digest, request, deadline)
 
     async def _begin(self, subscriber: Subscriber, request: CompletionRequest) -> Join | None:
-        """Wait for the first bytes of the answer. If the answer must be replayed in another form or with another id,
-        wait for its end. None: the call has failed."""
+        """Wait for the first bytes of the answer. Wait for the whole answer if the request needs another form than the
+        call (a stream, or no stream) or another id. None: the call has failed."""
         if not await subscriber.begin():
             return None
         shared = subscriber.shared
@@ -135,12 +128,8 @@ class Coalescer:
         return None if completion is None else Join(Replayed(request, completion), shared)
 
     async def wait_for_other_gateway(self, digest: bytes, deadline: float) -> bool:
-        """Take the lock that all gateways share through the state server. If another gateway holds the lock, wait until
-        it has finished.
-
-        Returns whether this gateway waited. If it waited, and the other gateway stored the answer, this gateway now
-        knows the answer. `deadline` is loop time.
-        """
+        """Take the lock that all gateways share, or wait for the gateway that has it. `deadline`: loop time. Returns
+        True if it waited; a stored answer is then known here."""
         return not await self._redis_locks.take(digest, deadline)
 
     def announce(self, digest: bytes, request: CompletionRequest, deadline: float) -> SharedCall:
@@ -159,10 +148,7 @@ class Coalescer:
         work: Callable[[SharedCall], Awaitable[None]],
     ) -> Answer:
         """Run `work`, which publishes an answer that other requests may join. Returns the answer when its first bytes
-        have arrived.
-
-        Requests can join before the first await. Raises what `work` raises before the first bytes.
-        """
+        have arrived. Raises what `work` raises before."""
         subscriber = self._calls.start(self.announce(digest, request, deadline), work)
         if not await subscriber.begin():
             assert subscriber.shared.error is not None
@@ -172,8 +158,7 @@ class Coalescer:
     # -- other workers of this host ------------------------------------------------------------------------------------
 
     def _claim(self, digest: bytes) -> int | None:
-        """Decide which worker makes the call. Returns None if this worker makes the call; otherwise the process id of
-        the worker that makes it."""
+        """Decide which worker makes the call. None: this worker; otherwise that worker's process id."""
         if self._host_locks is None:
             return None
         owner = self._host_locks.take(digest)
@@ -182,8 +167,8 @@ class Coalescer:
         return owner
 
     def _ended(self, shared: SharedCall) -> None:
-        """Release the locks of a call that other requests can no longer join. If the answer was stored, the host lock
-        is released some time later: until the other workers know the answer, they must ask this worker for it."""
+        """Release the locks of a call that other requests can no longer join. The host lock of a stored answer is
+        released later, when other workers know it."""
         self._redis_locks.release(shared.digest)
         if shared.claimed and self._host_locks is not None:
             if shared.over and self._is_stored(shared.digest):
@@ -195,8 +180,7 @@ class Coalescer:
     def _subscribe_to_peer(
         self, process: int, digest: bytes, request: CompletionRequest, deadline: float
     ) -> Subscriber:
-        """A subscriber to the call that another worker makes. The answer is fetched through a new shared call in this
-        worker, which further requests in this worker can join."""
+        """A subscriber to the call that another worker makes. Further requests in this worker can join it."""
         assert self._peers is not None
         self._counts["joined_neighbours"] += 1
         shared = self._calls.add(digest, form(request), deadline, remote=True)
@@ -214,6 +198,5 @@ def form(request: CompletionRequest) -> Form:
 
 
 def _shares_bytes(request: CompletionRequest) -> bool:
-    """Whether all subscribers get the same bytes. In the Responses dialect they do not, because each answer has an id
-    of its own there."""
+    """Whether all subscribers get the same bytes. False for Responses, where each answer has its own id."""
     return not FACTS[request.dialect].answers_have_ids

@@ -20,8 +20,8 @@ A byte can be locked although the file is shorter."""
 
 
 class HostLocks:
-    """The locks of one process. A process must have only one instance, because the kernel's file locks belong to a
-    process: two locks of one process never conflict, and closing any descriptor of the file releases all of them."""
+    """The locks of one process. A process must have only one instance, because file locks of one process never
+    conflict."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "claims"
@@ -50,12 +50,8 @@ class HostLocks:
             os.close(fd)
 
     def take(self, digest: bytes) -> int | None:
-        """Take the lock for `digest` without waiting. Returns None if this process now has the lock; otherwise the id
-        of the process that has it.
-
-        Taking and releasing a lock are three system calls, about 5 µs. The result is also None if the lock file cannot
-        be used; each worker then makes a call of its own.
-        """
+        """Take the lock for `digest` without waiting. Returns the id of the process that has it. None: this process has
+        the lock, or the lock file cannot be used; make the call."""
         if self._fd < 0:
             return None
         self._lingering.pop(digest, None)
@@ -73,8 +69,7 @@ class HostLocks:
         return None
 
     def _owner(self, slot: int) -> int:
-        """The process id of the lock's owner; 0 if the owner is unknown. Two digests may use the same slot, so the
-        returned process may hold the lock for another digest."""
+        """The process id of the lock's owner; 0 if unknown. The owner may hold the lock for another digest."""
         stored = os.pread(self._fd, _OWNER.size, slot)
         return int(_OWNER.unpack(stored)[0]) if len(stored) == _OWNER.size else 0
 
@@ -103,7 +98,6 @@ class HostLocks:
 
 
 def _offsets(digest: bytes) -> tuple[int, int]:
-    """Two offsets in the lock file: the byte that is locked for `digest`, and the slot with the process id of the
-    owner."""
+    """(Offset of the byte locked for `digest`, offset of the slot with the owner's process id) in the lock file."""
     number = int.from_bytes(digest[:7])
     return _LOCKS_FROM + number, number % _SLOTS * _OWNER.size

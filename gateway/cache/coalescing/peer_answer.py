@@ -61,8 +61,8 @@ def write_head(writer: asyncio.StreamWriter, *, live: bool, stream: bool, status
 def write_end(
     writer: asyncio.StreamWriter, stored: Stored, *, complete: bool, finish: str, replayable: bool, ending: bytes = b""
 ) -> None:
-    """Write the last frame. `replayable`: whether `stored` contains the whole answer. `ending`: the last bytes of the
-    answer, if a part of it was already sent as pieces."""
+    """Write the last frame. `replayable`: whether `stored` contains the whole answer. `ending`: last bytes of an answer
+    whose pieces were sent already."""
     facts = orjson.dumps((complete, finish, replayable, len(ending)))
     write_frame(writer, END, b"".join((facts, b"\n", ending, stored.encode())))
 

@@ -24,8 +24,7 @@ _AHEAD_BYTES = 2**16
 
 
 class Peers:
-    """Sends the answers of this worker's calls to other workers, and fetches the answers of their calls. Only processes
-    of the same user can connect."""
+    """Sends this worker's answers to other workers, and fetches theirs. Only processes of the same user can connect."""
 
     def __init__(self, folder: Path, calls: SharedCalls, stored: Callable[[bytes], Awaitable[Stored | None]]) -> None:
         """`folder`: contains the sockets. `stored(digest)`: an answer that this worker has stored and that other
@@ -41,8 +40,7 @@ class Peers:
         self._server = await asyncio.start_unix_server(self._serve, path)
 
     def _remove_stale_sockets(self) -> None:
-        """Remove the sockets of workers that were killed, and the socket of an earlier worker that had the process id
-        of this worker."""
+        """Remove the sockets of killed workers, also of one with this worker's process id."""
         for path in self._folder.iterdir():
             if path.name.isdigit() and (int(path.name) == os.getpid() or not _is_running(int(path.name))):
                 path.unlink(missing_ok=True)
@@ -95,8 +93,8 @@ class Peers:
             await writer.drain()
 
     async def _send_shared(self, subscriber: Subscriber, writer: asyncio.StreamWriter) -> None:
-        """Send the pieces of the answer as they arrive, and then the last frame. If the subscriber waits only for the
-        end, send only the last frame. If the usage of the answer is unknown, the last frame is not sent."""
+        """Send the pieces of the answer as they arrive, and then the last frame. A silent subscriber gets only the last
+        frame. If the usage is unknown, the last frame is not sent."""
 
         def put(piece: bytes) -> bool:
             write_frame(writer, PIECE, piece)
@@ -132,11 +130,9 @@ class Peers:
     async def fetch(
         self, process: int, shared: SharedCall, request: CompletionRequest, *, live: bool, deadline: float
     ) -> None:
-        """Publish on `shared` the answer that the worker with the process id `process` is receiving.
-
-        `live`: pass the pieces on as they arrive, if the answer has the form that `request` needs. `deadline` is loop
-        time. Raises StreamBroken if the other worker has no such call or if the call fails.
-        """
+        """Publish on `shared` the answer that the worker with the process id `process` receives. `live`: pass pieces on
+        as they arrive, if their form fits `request`. `deadline`: loop time. Raises StreamBroken if there is no such
+        call, or it fails."""
         try:
             reader, writer = await asyncio.open_unix_connection(self._path(process))
         except OSError as error:

@@ -23,13 +23,8 @@ KNOWN_S = 0.3
 
 
 class RedisLocks:
-    """Locks that all gateways share. Used for policies with `cache.join: everywhere`. Each call needs one additional
-    round trip to the state server.
-
-    If the key of another gateway exists, this gateway waits until the key is deleted. By then, the other gateway has
-    stored its answer, unless the answer must not be stored. While the state server does not answer, there are no locks,
-    and each gateway makes a call of its own.
-    """
+    """Locks that all gateways share, for policies with `cache.join: everywhere`. A call needs one more round trip to
+    the state server. While this server does not answer, there are no locks."""
 
     def __init__(self, state: State, delivered: Callable[[], Awaitable[None]]) -> None:
         """`delivered()`: returns when all answers that were stored here have reached the state server."""
@@ -49,11 +44,8 @@ class RedisLocks:
         return self._state.key("join", digest.hex())
 
     async def take(self, digest: bytes, deadline: float) -> bool:
-        """Wait for the lock of `digest`, at most until `deadline` (loop time).
-
-        Returns True if this host makes the call, because the lock was free or because the state server does not answer.
-        Returns False if another gateway made the call and has finished.
-        """
+        """Wait for the lock of `digest`, at most until `deadline` (loop time). True: this host must make the call.
+        False: another gateway made the call and has finished."""
         key, loop = self._key(digest), asyncio.get_running_loop()
         give_up_at, waited = min(deadline, loop.time() + PATIENCE_S), False
         try:

@@ -49,11 +49,8 @@ class SharedCalls:
         return KEPT_BYTES if self.bytes <= ALL_BYTES else LEAST_KEPT_BYTES
 
     def find(self, digest: bytes, deadline: float, remote_form: Form | None = None) -> SharedCall | None:
-        """A call that can be joined; None if there is none. `deadline`: loop time until which the request can wait. A
-        call can be joined only if the call's own deadline leaves it at least half of this time.
-
-        `remote_form`: also find a call that another worker pays for, if the answer has this form.
-        """
+        """A call that can be joined; None if there is none. `deadline`: loop time until which the request can wait.
+        `remote_form`: also find calls of other workers whose answer has this form."""
         shared = self._joinable.get(digest)
         if shared is None and remote_form is not None:
             shared = self._joinable.get((digest, remote_form))

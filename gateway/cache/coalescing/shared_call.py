@@ -29,17 +29,11 @@ _YIELD = _Yield()
 
 
 class SharedCall:
-    """One call in progress and its subscribers.
+    """One call in progress and its subscribers. One task makes the call and publishes the answer's pieces. It is
+    cancelled when the last subscriber leaves. Use it in one event loop only.
 
-    The object belongs to one event loop. One task makes the call and publishes the pieces of the answer (`publish`).
-    The task reads the next piece when at least one subscriber wants it. The task is cancelled when the last subscriber
-    leaves.
-
-    A stream is read in a separate task (`start`), because the subscribers, including the first caller, read at
-    different speeds. A plain answer is read in the task of the first caller (`run_call`, then `finish_call`).
-
-    Nearly every call has only one subscriber. Initial values are class attributes, because setting attributes for each
-    call would take time.
+    A stream is read in a task of its own (`start`). A plain answer is read in the first caller's task (`run_call`, then
+    `finish_call`).
     """
 
     error: Exception | None = None
@@ -109,10 +103,8 @@ class SharedCall:
             self.finish_call()
 
     async def run_call(self, source: Source, buy: Callable[[], Awaitable[None]]) -> None:
-        """Make the call for a plain answer in the current task. The answer is complete when `buy` returns.
-
-        Afterwards, also after an error, the caller must call `finish_call`. Raises what `buy` raises.
-        """
+        """Make the call for a plain answer in the current task. Returns when the answer is complete. Raises what `buy`
+        raises. Always call `finish_call` afterwards."""
         try:
             await buy()
             await self.publish(source)
@@ -121,8 +113,8 @@ class SharedCall:
             raise
 
     def outlives(self, serving: asyncio.Task[Any]) -> bool:
-        """Whether the task `serving`, which makes the call, must continue although its own client has disconnected. The
-        result is true as long as the call has other subscribers. The last subscriber that leaves cancels `serving`."""
+        """Whether the task `serving` must continue although its own client has disconnected. True while the call has
+        other subscribers; the last of them cancels `serving`."""
         if self.over or not self.subscribers:
             return False
         self._task = serving

@@ -14,8 +14,7 @@ from gateway.errors import StreamBroken
 
 
 class Subscriber:
-    """Implements `Answer` for one subscriber. Reads the answer of a shared call from its first piece, at the speed of
-    the subscriber's client."""
+    """Implements `Answer` for one subscriber. Reads a shared call's answer from its begin, at the client's speed."""
 
     attempt: Attempt | None = None
     stream, status, content_type = False, 200, ""
@@ -35,8 +34,8 @@ class Subscriber:
         shared.subscribers.add(self)
 
     async def begin(self) -> bool:
-        """Wait for the first bytes of the answer; a silent subscriber waits for the end of the answer. Returns False if
-        the call failed before that, or if its answer is not shared, so that the caller may make another call."""
+        """Wait for the first bytes of the answer; a silent subscriber waits for the end. Returns False if the call
+        failed before, or its answer is not shared; the caller may then make another call."""
         shared = self.shared
         try:
             await shared.ready(whole=self.silent)
@@ -69,11 +68,8 @@ class Subscriber:
         return pieces(self.pipe_to)
 
     async def pipe_to(self, take: Sink) -> bool:
-        """See `Answer.pipe_to`. Pieces that have already arrived are passed first.
-
-        Raises the error of the call if this subscriber pays for it, and StreamBroken for all other subscribers. Also
-        raises StreamBroken if the subscriber reads so slowly that its next piece is no longer in memory.
-        """
+        """See `Answer.pipe_to`; pieces that have arrived come first. Raises the call's error for the subscriber that
+        pays, and StreamBroken for all others. Also StreamBroken if the subscriber reads too slowly."""
         shared = self.shared
         while True:
             if self.at < shared.first:
@@ -98,8 +94,8 @@ class Subscriber:
                 shared.live.pop(self, None)
 
     def _own_error(self, error: Exception) -> Exception:
-        """The error to raise. Only the request that pays gets the error of the call itself. Other requests must not see
-        this error, because it may name the budget or the deadline of the request that pays."""
+        """The error to raise. Only the request that pays gets the call's own error, which may name its budget or
+        deadline."""
         if self._pays:
             return error
         return StreamBroken("The answer that this request shared with another one broke off; ask again.")

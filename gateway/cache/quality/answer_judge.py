@@ -36,8 +36,8 @@ Embed: TypeAlias = "Callable[[str], Awaitable[Vector | None]]"
 
 
 async def judge(stored: str, fresh: str, embed: Embed) -> Judgement:
-    """Whether the answer `stored` is as useful to a client as the answer `fresh`: the same, different, or undecided.
-    `embed`: computes the vector of a text. Raises what `embed` raises."""
+    """Whether the answers `stored` and `fresh` are the same to a client, different, or undecided. `embed`: computes the
+    vector of a text. Raises what `embed` raises."""
     left, right = _words(stored), _words(fresh)
     if left == right:
         return Judgement.RIGHT
@@ -63,8 +63,8 @@ def _words(text: str) -> list[str]:
 
 
 def _vote(words: list[str], text: str) -> str:
-    """The decisive part of an answer: a yes or no at the beginning, or the last number of a short answer. Empty if the
-    answer has neither."""
+    """The decisive part of an answer: yes or no at its beginning, or a short answer's last number. Empty without
+    either."""
     if words and (vote := _VOTES.get(words[0])):
         return vote
     if len(words) > _SHORT_WORDS:

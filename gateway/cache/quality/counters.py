@@ -48,8 +48,7 @@ class CheckCounts:
 
 
 class HitCounters:
-    """Counts hits on the event loop and writes the counts to the database in a thread. A look-up counts for the team
-    that made it, even if the stored answer came from another team."""
+    """Counts hits, and writes the counts to the database in a thread. A look-up counts for the team that made it."""
 
     def __init__(self, database: Database, *, clock: Clock = time) -> None:
         self._database, self._clock = database, clock
@@ -121,11 +120,8 @@ class HitCounters:
 def read(
     connection: Connection, *, team: str | None = None, since: float | None = None, until: float | None = None
 ) -> dict[str, CheckCounts]:
-    """Team → its counts in all quarters of an hour that overlap `[since, until)` (Unix seconds). `since` or `until`
-    None: no limit on this side. `team` None: all teams.
-
-    Teams without semantic look-ups are not included.
-    """
+    """Team → its counts in all quarters of an hour that overlap `[since, until)` (Unix seconds). None: no limit, or all
+    teams. Teams without semantic look-ups are left out."""
     c = hit_checks.c
     conditions = [
         *([c.team == team] if team is not None else []),

@@ -38,6 +38,9 @@ _HALF_LIFE = 4000.0
 change over time."""
 _MEMORY = 60.0
 """Number of later checks at the same level after which an earlier check counts only about a third."""
+_LEAST_ASSUMED = 0.2
+"""Minimum weight of the assumed share of wrong hits at a level. The weight falls with each check as the weight of an
+earlier check does. The last level keeps its weight."""
 _LONG_HALF_LIFE = 20_000.0
 """Number of look-ups after which a past wrong hit counts only half in `Tally.allowed`. That method allows fewer wrong
 hits if there were too many in the past."""
@@ -47,14 +50,15 @@ _EVERY = 64
 
 @dataclass(slots=True)
 class Tally:
-    """The counts of one scope, by score level. `seen`: look-ups for which the verifier accepted a candidate. `checked`:
-    those look-ups in `seen` whose stored answer was compared with a fresh answer. `wrong`: compared answers that were
-    wrong. All counts are reduced over time."""
+    """The counts of one scope, by score level; they decay over time. `seen`: look-ups with an accepted candidate.
+    `checked`: those compared with a fresh answer. `wrong`: those whose stored answer was wrong."""
 
     lookups: float = 0.0
     seen: list[float] = field(default_factory=lambda: [0.0] * len(LEVELS))
     checked: list[float] = field(default_factory=lambda: [0.0] * len(LEVELS))
     wrong: list[float] = field(default_factory=lambda: [0.0] * len(LEVELS))
+    assumed: list[float] = field(default_factory=lambda: [1.0] * len(LEVELS))
+    """Weight of the assumed share of wrong hits."""
     long_lookups: float = 0.0
     long_wrong: float = 0.0
     """Estimated number of wrong hits that were served. Each wrong hit that a check found also stands for wrong hits
@@ -75,10 +79,12 @@ class Tally:
 
     def check(self, score: float, *, wrong: bool, given: bool, share: float) -> None:
         """Count the comparison of a candidate's answer with a fresh answer. `given`: whether the candidate was served
-        as a hit. `share`: the probability with which a hit like this one is checked."""
+        as a hit. `share`: probability of the check."""
         level = level_of(score)
         self.checked[level] = self.checked[level] * (1 - 1 / _MEMORY) + 1
         self.wrong[level] = self.wrong[level] * (1 - 1 / _MEMORY) + wrong
+        if level < len(LEVELS) - 1:
+            self.assumed[level] = max(_LEAST_ASSUMED, self.assumed[level] * (1 - 1 / _MEMORY))
         if given and wrong:
             self.long_wrong += 1 / share
 
@@ -96,15 +102,14 @@ class Tally:
         self.long_wrong *= keep_long
 
     def allowed(self, max_error: float) -> float:
-        """The share of look-ups that may be wrong hits from now on. If the past share of wrong hits exceeds
-        `max_error`, the result is `max_error` minus the excess. This limits the share in the long run, whatever the
-        questions are (as in Gibbs and Candès, Adaptive conformal inference under distribution shift, 2021)."""
+        """The part of future look-ups that may be wrong hits. It is `max_error`, minus the amount by which past wrong
+        hits exceeded it. Source: Gibbs and Candès, Adaptive conformal inference under distribution shift, 2021."""
         past = self.long_wrong / (self.long_lookups + _PRIOR_LOOKUPS)
         return max_error * min(1.0, max(0.0, 2 - past / max_error)) if max_error > 0 else 0.0
 
     def level(self, max_error: float) -> float:
-        """The lowest threshold with which at most `max_error` of the look-ups are wrong hits, with a credibility of 98
-        %. inf if no threshold is high enough."""
+        """The lowest threshold at which at most the part `max_error` of look-ups are wrong hits. Credibility: 98 %.
+        inf: no threshold is enough."""
         allowed = self.allowed(max_error)
         for place, bar in enumerate(LEVELS):
             if self.certainty(place, allowed) >= CONFIDENCE:
@@ -119,18 +124,14 @@ class Tally:
         return min(1.0, (expected + _TOLERATED) / max(1e-9, sum(self.wrong)))
 
     def certainty(self, place: int, error: float) -> float:
-        """Probability that at most the share `error` of the look-ups are wrong hits, if the threshold is
-        `LEVELS[place]`.
-
-        The share of wrong hits at each level has a beta distribution (the posterior). The sum over the levels is
-        weighted by how often each level occurs. The distribution of the sum is approximated by the beta distribution
-        with the same mean and variance.
-        """
+        """Probability that at most the part `error` of the look-ups are wrong hits, with threshold `LEVELS[place]`. The
+        error of each level has a beta posterior. Their weighted sum is approximated by a beta distribution of equal
+        mean and variance."""
         mean = variance = 0.0
         belief = self._belief
         for each in range(place, len(LEVELS)):
             share = (self.seen[each] + _PRIOR_SEEN[each] * _PRIOR_LOOKUPS) / (self.lookups + _PRIOR_LOOKUPS)
-            expected = _PRIOR_CHECKS[each] * belief
+            expected = _PRIOR_CHECKS[each] * belief * self.assumed[each]
             checks = self.checked[each] + expected
             rate = (self.wrong[each] + _PRIOR_WRONG[each] * expected) / checks
             mean += share * rate
@@ -182,8 +183,8 @@ class Measured:
         return None if self.of_hits is None else self.of_hits * self.hits / max(1, self.lookups)
 
     def interval(self) -> tuple[float, float]:
-        """The two-sided 95 % confidence interval of the share of wrong hits among the look-ups. Computed by the method
-        of Clopper and Pearson from the effective number of checks (Kish)."""
+        """The two-sided 95 % confidence interval of wrong hits per look-up. Method: Clopper and Pearson, with Kish's
+        effective number of checks."""
         if not self.hits:
             return 0.0, 0.0
         share = self.hits / max(1, self.lookups)

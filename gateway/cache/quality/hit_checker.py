@@ -38,8 +38,7 @@ Recall = Callable[[bytes], Awaitable[Stored | None]]
 
 
 class SemanticHit(NamedTuple):
-    """The stored question that was nearest to being a hit, in a look-up that was a miss. Its stored answer is compared
-    with the fresh answer to the new question."""
+    """The best candidate of a look-up that was a miss. Its stored answer is compared with the fresh answer."""
 
     scope: str
     found: Found
@@ -55,8 +54,7 @@ class _Given:
 
 
 class HitChecker:
-    """Selects and checks semantic hits. The look-up calls this class, and this class calls `Semantic`. If it fails, a
-    check or a hit is lost, but the request does not fail."""
+    """Selects and checks semantic hits. A failure here loses a check or a hit, but no request."""
 
     def __init__(self, semantic: Semantic, trust: Thresholds, recall: Recall) -> None:
         """`trust`: computes the minimum score of a hit. `recall(digest)`: returns the stored answer, or None if the
@@ -79,15 +77,16 @@ class HitChecker:
             await self.measures.aclose()
 
     async def find(
-        self, question: Question, tenant: Tenant, who: str = ""
+        self, question: Question, tenant: Tenant, who: str = "", kind: str = ""
     ) -> tuple[SemanticResult, SemanticHit | None]:
         """Call `Semantic.find` with the present minimum score in the scope of `tenant`. Returns the result and, if
         there is no hit, the best candidate.
 
-        `who`: the asker, as in `keys.asker`. An answer that this asker has already had is not a hit.
+        `who`: the asker, as in `keys.asker`. An answer that this asker has already had is not a hit. `kind`: the
+        traffic class of the question.
         """
         name, max_error = scope(tenant), tenant.policy.cache.semantic.max_error
-        if not self._trust.pays(name):
+        if not self._trust.pays(name, kind):
             return SemanticResult(), None
         look = await self._semantic.find(question, name, max_error, self._trust.bar(name, max_error))
         if look.vector is None:
@@ -99,18 +98,19 @@ class HitChecker:
         if look.found is not None and self._repeats.again(who, look.found):
             return look._replace(found=None), None
         best = look.found or (look.near if look.accepted else None)
-        self._trust.looked(name, best.score if best else None, hit=look.found is not None, cpu_s=look.cpu_s)
+        hit = look.found is not None
+        self._trust.looked(name, best.score if best else None, hit=hit, cpu_s=look.cpu_s, kind=kind)
         if self.measures is not None:
-            self.measures.looked(tenant.team, hit=look.found is not None)
+            self.measures.looked(tenant.team, hit=hit)
         if look.found is not None or look.near is None:
             return look, None
         return look, SemanticHit(name, look.near, look.accepted)
 
-    def gave(self, found: Found, stored: Stored, request: CompletionRequest, tenant: Tenant) -> None:
-        """Register that the stored answer of `found` was served as a hit."""
+    def gave(self, found: Found, stored: Stored, request: CompletionRequest, tenant: Tenant, kind: str = "") -> None:
+        """Register that the stored answer of `found` was served as a hit for a question of this traffic class."""
         name = scope(tenant)
         self._repeats.gave(asker(request, tenant), found.digest)
-        self._trust.saved(name, stored.cost_pico)
+        self._trust.saved(name, stored.cost_pico, kind)
         if found.promoted:
             self._promotions.gave(name)
         self._given[request.id] = _Given(name, found, tenant.team, tenant.key.lineage)
@@ -120,7 +120,7 @@ class HitChecker:
             return
         probability = self._trust.draw(name)
         if probability and self._place():
-            self._tasks.spawn(self._check(name, found, probability, stored, request, tenant), "cache-check")
+            self._tasks.spawn(self._check(name, found, probability, stored, request, tenant, kind), "cache-check")
 
     def called_wrong(self, request_id: str, team: str) -> None:
         """Count a wrong hit that a client of `team` has reported. Only the worker that served the hit knows the hit;
@@ -136,14 +136,14 @@ class HitChecker:
             self.measures.called_wrong(team)
 
     def missed(self, near: SemanticHit, digest: bytes, fresh: bytes, dialect: DialectName) -> None:
-        """Compare the `fresh` answer of a miss with the stored answer of `near`, the best candidate. If the two answers
-        are equal, the entries of both answers are promoted. `digest`: the key under which `fresh` is stored."""
+        """Compare the `fresh` answer of a miss with the stored answer of `near`. If they are equal, both become hits
+        for later questions. `digest`: the key of `fresh`."""
         if self._place():
             self._tasks.spawn(self._compare(near, digest, fresh, dialect), "cache-near")
 
     def _place(self) -> bool:
-        """Whether one more comparison may begin now. The decision is made before the answers are known, so that the
-        compared hits are a random sample."""
+        """Whether one more comparison may begin now. Decide before the answers are known, so that the sample is
+        random."""
         if self._under_way >= _AT_ONCE:
             self._skipped += 1
             return False
@@ -158,13 +158,15 @@ class HitChecker:
         stored: Stored,
         request: CompletionRequest,
         tenant: Tenant,
+        kind: str,
     ) -> None:
         try:
             fresh = await self.shadow.ask(request, tenant) if self.shadow else None
             if fresh is None:
                 return
             judgement = await self._judge(stored.completion, fresh.completion, request.dialect)
-            self._trust.checked(name, found.score, judgement, probability=probability, cost_pico=fresh.cost_pico)
+            cost_pico = fresh.cost_pico
+            self._trust.checked(name, found.score, judgement, probability=probability, cost_pico=cost_pico, kind=kind)
             if found.promoted and judgement is not Judgement.UNDECIDED:
                 self._promotions.checked(name, found.digest, wrong=judgement is Judgement.WRONG)
             if self.measures is not None:
@@ -195,8 +197,8 @@ class HitChecker:
             return Judgement.UNDECIDED
 
     async def tell(self, append: Callable[[Mapping[str | bytes, bytes]], Awaitable[object]]) -> None:
-        """Report new results to the other workers and to the database. If a result cannot be sent, only this worker
-        knows it. `append`: writes to the index log."""
+        """Report new results to the other workers and to the database. `append`: writes to the index log. Failures are
+        ignored."""
         if self.measures is not None:
             await self.measures.write()
         if (news := self._trust.news()) is not None:

@@ -29,8 +29,8 @@ class _Scope:
     wrong: int = 0
 
     def allowed(self, max_error: float) -> bool:
-        """Whether one more promoted hit may be served. A part of `max_error` is reserved for promoted hits. With the
-        new hit, the expected number of wrong promoted hits must stay within this part."""
+        """Whether one more promoted hit may be served. Required: the expected number of wrong promoted hits stays
+        within a fixed part of `max_error`."""
         rate = (self.wrong + _EXPECTED_WRONG * _EXPECTED_CHECKS) / (self.checked + _EXPECTED_CHECKS)
         return rate * (self.hits + 1) <= _SHARE * max_error * (self.lookups + _LOOKUPS)
 
@@ -70,11 +70,8 @@ class Promotions:
         self._counts(scope).hits += 1
 
     def judged(self, scope: str, digests: tuple[bytes, ...], score: float, *, right: bool) -> None:
-        """Record the comparison of a near miss with a fresh answer. `right`: the two answers are equal.
-
-        If the answers are equal, the answers with these `digests` are promoted for later questions with at least this
-        `score`. If the two answers differ, earlier promotions of answers with these `digests` end.
-        """
+        """Record the comparison of a near miss with a fresh answer. `right`: whether the answers are equal. If so,
+        `digests` become hits for questions with at least `score`. Otherwise their promotions end."""
         for name in ((scope, digest) for digest in digests):
             self._least[name] = min(self._least.get(name, _NEVER), score) if right else _NEVER
             self._least.move_to_end(name)
@@ -82,7 +79,8 @@ class Promotions:
                 self._least.popitem(last=False)
 
     def checked(self, scope: str, digest: bytes, *, wrong: bool) -> None:
-        """Record that a promoted hit was compared with a fresh answer, or that a client reported the hit as wrong."""
+        """Record the check of a promoted hit, by a fresh answer or by a client's report. `wrong`: whether it was
+        wrong."""
         counts = self._counts(scope)
         counts.checked += 1
         counts.wrong += wrong

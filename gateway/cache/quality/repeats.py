@@ -11,9 +11,7 @@ _REMEMBERED = 16_384
 
 
 class Repeats:
-    """The answers that askers (end users or sessions) have had from this worker. Semantic hits that other workers
-    served are not known here. The first asker of a stored question is known in every worker, because the index contains
-    this asker."""
+    """The answers that each sender (end user or session) has had. Semantic hits of other workers are unknown here."""
 
     def __init__(self) -> None:
         self._given: OrderedDict[tuple[str, bytes], None] = OrderedDict()

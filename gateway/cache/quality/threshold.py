@@ -49,6 +49,8 @@ _PATIENCE = 5
 """Factor on `_WEIGHED` for a scope in which the threshold allows no hits. Comparisons after misses may lower this
 threshold."""
 _REST_S, _LONGEST_REST_S = 900.0, 86_400.0
+_OF_KIND = " "
+"""Separates the scope and the kind of question in the names of a report's totals. Neither contains a space."""
 
 
 @dataclass(slots=True)
@@ -89,6 +91,16 @@ class Scope:
     rest_s: float = _REST_S
 
 
+@dataclass(slots=True)
+class Kind:
+    """The statistics of one kind of question in one scope. The kinds are the traffic classes."""
+
+    measured: Measured = field(default_factory=Measured)
+    balance: Balance = field(default_factory=Balance)
+    rests_until: float = float("-inf")
+    rest_s: float = _REST_S
+
+
 class Thresholds:
     """Computes thresholds from the counts that callers report. Runs on the event loop and takes microseconds."""
 
@@ -102,6 +114,7 @@ class Thresholds:
         """`share`: the share of hits that are checked in the long run. `draw`: returns a random number from 0 to 1."""
         self._share, self._clock, self._draw = share, clock, draw
         self._scopes: OrderedDict[str, Scope] = OrderedDict()
+        self._kinds: OrderedDict[tuple[str, str], Kind] = OrderedDict()
         self._switched = 0
         self._author = uuid.uuid4().hex
         self._others: dict[tuple[str, str], tuple[float, ...]] = {}
@@ -118,17 +131,28 @@ class Thresholds:
             self._scopes.move_to_end(name)
         return scope
 
+    def _kind(self, name: str, kind: str) -> Kind:
+        found = self._kinds.get((name, kind))
+        if found is None:
+            found = self._kinds[name, kind] = Kind()
+            if len(self._kinds) > _SCOPES:
+                self._kinds.popitem(last=False)
+        return found
+
+    def _of(self, name: str, kind: str) -> tuple[Scope | Kind, ...]:
+        return (self._scope(name), self._kind(name, kind)) if kind else (self._scope(name),)
+
     # -- before a look-up ------------------------------------------------------------------------------------------
 
-    def pays(self, name: str) -> bool:
-        """Whether semantic look-ups in the scope `name` save more than they cost. If they do not, they are paused for
-        some time."""
-        scope = self._scope(name)
-        return scope.rests_until <= self._clock()
+    def pays(self, name: str, kind: str = "") -> bool:
+        """Whether semantic look-ups of this kind of question save more than they cost in the scope `name`. If not, they
+        are paused for some time. `kind`: the traffic class; empty if unknown."""
+        now = self._clock()
+        return all(each.rests_until <= now for each in self._of(name, kind))
 
     def bar(self, name: str, max_error: float) -> float:
-        """The minimum score of a hit in the scope `name`. `LEVELS[0]` means the verifier's own minimum, and inf means
-        that there are no hits. `max_error`: the allowed share of wrong hits."""
+        """The minimum score of a hit in the scope `name`; inf: no hits. `LEVELS[0]`: the verifier's own minimum.
+        `max_error`: allowed part of wrong hits (0 to 1)."""
         scope = self._scope(name)
         bar = scope.bars.get(max_error)
         if bar is None or scope.stale >= _AGAIN_EVERY:
@@ -140,33 +164,33 @@ class Thresholds:
 
     # -- after it --------------------------------------------------------------------------------------------------
 
-    def looked(self, name: str, score: float | None, *, hit: bool, cpu_s: float = 0.0) -> None:
+    def looked(self, name: str, score: float | None, *, hit: bool, cpu_s: float = 0.0, kind: str = "") -> None:
         """Count a look-up. `score`: the score of the best candidate that the verifier accepted, even if the score is
         below the threshold; None if no candidate was accepted. `cpu_s`: processor seconds of the look-up."""
         scope = self._scope(name)
         scope.tally.look(score)
-        scope.measured.lookups += 1
-        scope.measured.hits += hit
         scope.stale += 1
+        patience = _WEIGHED * (_PATIENCE if math.inf in scope.bars.values() else 1)
+        for each in self._of(name, kind):
+            each.measured.lookups += 1
+            each.measured.hits += hit
+            each.balance.lookups += 1
+            each.balance.cpu_s += cpu_s
+            if each.balance.lookups >= patience:
+                self._weigh(each)
         if not scope.measured.lookups % _REPORTS_PER:
             scope.reports.clear()
-        balance = scope.balance
-        balance.lookups += 1
-        balance.cpu_s += cpu_s
-        barred = math.inf in scope.bars.values()
-        if balance.lookups >= _WEIGHED * (_PATIENCE if barred else 1):
-            self._weigh(scope)
 
-    def saved(self, name: str, saved_pico: int | None) -> None:
+    def saved(self, name: str, saved_pico: int | None, kind: str = "") -> None:
         """Count a semantic hit. `saved_pico`: the cost of the stored answer at the backend, in pico-dollars; None if
         the cost is unknown."""
-        balance = self._scope(name).balance
-        if saved_pico is None:
-            balance.unpriced += 1
-        else:
-            balance.saved_pico += saved_pico
+        for each in self._of(name, kind):
+            if saved_pico is None:
+                each.balance.unpriced += 1
+            else:
+                each.balance.saved_pico += saved_pico
 
-    def _weigh(self, scope: Scope) -> None:
+    def _weigh(self, scope: Scope | Kind) -> None:
         if scope.balance.loses:
             scope.rests_until = self._clock() + scope.rest_s
             scope.rest_s = min(scope.rest_s * 2, _LONGEST_REST_S)
@@ -192,26 +216,35 @@ class Thresholds:
         return probability
 
     def checked(
-        self, name: str, score: float, judgement: Judgement, *, probability: float, cost_pico: int | None = 0
+        self,
+        name: str,
+        score: float,
+        judgement: Judgement,
+        *,
+        probability: float,
+        cost_pico: int | None = 0,
+        kind: str = "",
     ) -> None:
-        """Count the comparison of a hit with a fresh answer. `probability`: the probability with which the hit was
-        selected. `cost_pico`: the cost of the fresh answer in pico-dollars."""
+        """Count the comparison of a hit with a fresh answer. `probability`: with which the hit was selected.
+        `cost_pico`: cost of the fresh answer in pico-dollars."""
         scope = self._scope(name)
-        scope.balance.checks_pico += cost_pico or 0
-        if judgement is Judgement.UNDECIDED:
-            scope.measured.undecided += 1
-            return
         wrong = judgement is Judgement.WRONG
+        for each in self._of(name, kind):
+            each.balance.checks_pico += cost_pico or 0
+            if judgement is Judgement.UNDECIDED:
+                each.measured.undecided += 1
+            else:
+                each.measured.check(wrong=wrong, share=probability)
+        if judgement is Judgement.UNDECIDED:
+            return
         scope.credit += _AFTER_WRONG * wrong
         self._unreported.append(Check(name, score, wrong, probability))
-        scope.measured.check(wrong=wrong, share=probability)
         scope.tally.check(score, wrong=wrong, given=True, share=probability)
         scope.bars.clear()
 
     def missed(self, name: str, score: float, judgement: Judgement, *, accepted: bool) -> None:
-        """Count the comparison of the fresh answer of a miss with the answer of the best candidate. This comparison
-        needs no additional call. `accepted`: whether the verifier accepted the candidate, so that only the threshold of
-        the scope refused it."""
+        """Count the comparison of a miss's fresh answer with the best candidate's answer. `accepted`: whether only the
+        scope's threshold refused the candidate."""
         scope = self._scope(name)
         scope.near[judgement.value] += 1
         if accepted and judgement is not Judgement.UNDECIDED:
@@ -219,13 +252,8 @@ class Thresholds:
             scope.bars.clear()
 
     def called_wrong(self, name: str, score: float, key: str) -> None:
-        """Count a wrong hit that a client with the API key `key` has reported. More hits in the scope are checked after
-        a report.
-
-        The report counts as one wrong hit. A wrong hit that a check finds counts as more than one, because it stands
-        for other hits that were not checked. A report does not stand for other hits, because clients report only wrong
-        hits.
-        """
+        """Count one wrong hit that a client with the API key `key` has reported. More hits in the scope are checked
+        afterwards."""
         scope = self._scope(name)
         if self._counts_report(scope, key):
             scope.credit += _AFTER_WRONG
@@ -251,6 +279,9 @@ class Thresholds:
         checks, self._unreported = self._unreported, []
         reported = {check.scope for check in checks}
         totals = {name: scope.measured.figures for name, scope in self._scopes.items() if name in reported}
+        for (name, kind), found in self._kinds.items():
+            if name in reported:
+                totals[f"{name}{_OF_KIND}{kind}"] = found.measured.figures
         return Judged(self._author, totals, checks)
 
     def add_report(self, judged: Judged) -> None:
@@ -258,9 +289,13 @@ class Thresholds:
         if judged.author == self._author:
             return
         for name, figures in judged.totals.items():
-            scope, known = self._scope(name), (name, judged.author)
-            before = self._others.get(known, (0.0,))
-            scope.tally.elsewhere(max(0.0, figures[0] - before[0]))
+            known = (name, judged.author)
+            if _OF_KIND in name:
+                scope_name, _, kind = name.partition(_OF_KIND)
+                self._kind(scope_name, kind)
+            else:
+                before = self._others.get(known, (0.0,))
+                self._scope(name).tally.elsewhere(max(0.0, figures[0] - before[0]))
             self._others[known] = tuple(figures)
         for check in judged.checks:
             scope = self._scope(check.scope)
@@ -274,10 +309,11 @@ class Thresholds:
         """Discard the totals that other workers have reported. The workers report their valid totals again."""
         self._others.clear()
 
-    def _in_all(self, name: str) -> Measured:
-        """The totals of this worker and of all workers that have reported. `name`: the scope."""
+    def _in_all(self, name: str, own: Measured) -> Measured:
+        """The totals `own` of this worker and of all workers that have reported. `name`: the scope, or the scope and
+        the kind of question."""
         total = Measured()
-        total.add(self._scopes[name].measured.figures)
+        total.add(own.figures)
         for (scope, _), figures in self._others.items():
             if scope == name:
                 total.add(figures)
@@ -286,11 +322,20 @@ class Thresholds:
     # -- reports ---------------------------------------------------------------------------------------------------
 
     def report(self) -> list[dict[str, Any]]:
-        """The figures of each scope, summed over all workers: look-ups, hits, checks, and wrong hits with their
-        confidence interval. The thresholds in the result are those of this worker only."""
+        """Look-ups, hits, checks, and wrong hits with their confidence interval, for each scope and each kind of
+        question in it, summed over all workers. The thresholds and the pauses are those of this worker."""
         now = self._clock()
+        kinds: dict[str, dict[str, Any]] = {name: {} for name in self._scopes}
+        for (name, kind), found in sorted(self._kinds.items()):
+            measured = self._in_all(f"{name}{_OF_KIND}{kind}", found.measured).as_object()
+            kinds.get(name, {})[kind] = {**measured, "rests": found.rests_until > now}
         return [
-            {"scope": name, **_as_object(scope, self._in_all(name)), "rests": scope.rests_until > now}
+            {
+                "scope": name,
+                **_as_object(scope, self._in_all(name, scope.measured)),
+                "rests": scope.rests_until > now,
+                "kinds": kinds[name],
+            }
             for name, scope in self._scopes.items()
         ]
 

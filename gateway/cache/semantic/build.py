@@ -37,12 +37,8 @@ _BATCH = 16
 
 def build(source: str, out: Path, *, device: str = "cpu", texts: Sequence[str] = ()) -> Facts:
     """Write the encoder of `source` into the folder `out`. `source`: a folder, or a name that sentence-transformers can
-    load.
-
-    There are two kinds of quantisation. The faster kind is tried first. A kind is used if its vectors for all sample
-    texts agree with the vectors of the original model. `texts`: further samples, in addition to the packaged samples.
-    Blocks for minutes. Raises EmbedderUnavailable, and the errors that torch raises.
-    """
+    load. `texts`: additional sample texts. Blocks for minutes. Raises EmbedderUnavailable if quantised vectors differ
+    from the original, and torch's errors."""
     original = _original(source, device)
     groups = _groups()
     samples = list(dict.fromkeys([*texts, *(text for group in groups for text in group)]))
@@ -77,8 +73,8 @@ def build(source: str, out: Path, *, device: str = "cpu", texts: Sequence[str] =
 
 
 def knots(model: OnnxModel, groups: Sequence[Sequence[str]]) -> Iterator[tuple[float, float]]:
-    """Yield pairs of cosines that correspond to each other: a cosine of `model`, and a cosine of the packaged encoder.
-    In each pair, the same share of the sample question pairs has a lower cosine. `groups`: the sample texts."""
+    """Yield pairs of equivalent cosines (of `model`, of the packaged encoder). Equivalent cosines exceed those of
+    equally many sample pairs. `groups`: the sample texts."""
     texts = [text for group in groups for text in group]
     own, packaged = (_cosines(each.embed, texts) for each in (model, MiniLM()))
     shares = np.linspace(0, 1, _KNOTS)
@@ -93,8 +89,8 @@ def knots(model: OnnxModel, groups: Sequence[Sequence[str]]) -> Iterator[tuple[f
 
 
 def _cosines(embed: Callable[[str], Vector | None], texts: Sequence[str]) -> Vector:
-    """Cosines between sample texts: the cosine of each text with its neighbours in the list (often paraphrases or near
-    misses), and cosines of a sample of pairs that are farther apart in the list."""
+    """Cosines between sample texts: of neighbours in the list, and of a sample of distant pairs. Neighbours are often
+    paraphrases or near misses."""
     vectors = np.stack([vector for text in texts if (vector := embed(text)) is not None])
     every = vectors @ vectors.T
     near = np.concatenate([np.diagonal(every, offset) for offset in range(1, 12)])

@@ -41,12 +41,8 @@ class Model(Protocol):
 
 
 class ModelEmbedder:
-    """Implements `Embedder` with any model. Before `begin` is called, neither the model nor its libraries are in
-    memory.
-
-    If the model is idle, a text is embedded at once. Texts that arrive while the model is busy are embedded together
-    afterwards. Therefore no text waits until a batch is full.
-    """
+    """Implements `Embedder` with any model, which is loaded by `begin`. Texts that arrive while the model is busy are
+    embedded together afterwards."""
 
     def __init__(
         self,
@@ -59,9 +55,8 @@ class ModelEmbedder:
         waiting: int = 32,
         together: int = 8,
     ) -> None:
-        """`remembered`: number of vectors that are kept in memory. `waiting`: number of texts that may wait before
-        `embed` refuses further texts. `together`: maximum number of texts in a batch; all texts of a batch finish at
-        the same time."""
+        """`remembered`: number of vectors kept in memory. `waiting`: number of texts that may wait. `together`: maximum
+        number of texts in a batch."""
         self.name, self.dimensions, self.max_tokens = name, dimensions, max_tokens
         self._remembered: OrderedDict[Owned, Vector | None] = OrderedDict()
         self._limit, self._waiting_limit, self._together = remembered, waiting, together
@@ -128,13 +123,9 @@ class ModelEmbedder:
                 await asyncio.sleep(0.02)
 
     async def embed(self, text: str, owner: str = "") -> Vector | None:
-        """The unit vector of `text`; None if `text` is too long. Raises EmbedderUnavailable if the model is not loaded
-        or too many texts wait, and the errors that the model raises.
-
-        A text is embedded separately for each `owner`. Sharing a vector between owners would be faster, but the
-        response time would then show a tenant which questions other tenants ask.
-        """
-        owned = owner, text
+        """The unit vector of `text`, shape (dimensions,); None if `text` is too long. `owner`: scope within which the
+        vector is reused. Raises EmbedderUnavailable if not loaded or too many texts wait, and the model's errors."""
+        owned = owner, text  # reuse by other owners would show by its speed which questions they ask
         if owned in self._remembered:
             self._recalled += 1
             self._remembered.move_to_end(owned)
@@ -175,8 +166,7 @@ class ModelEmbedder:
             self._working = False
 
     def _next(self) -> dict[Owned, asyncio.Future[Vector | None]]:
-        """The next batch of texts. It contains the text that has waited longest, and the waiting texts whose lengths
-        are closest to the length of this text. Texts of other lengths would delay the batch."""
+        """The next batch: the text that has waited longest, and waiting texts of similar length."""
         _, first = next(iter(self._waiting))
         alike = sorted(self._waiting, key=lambda owned: abs(len(owned[1]) - len(first)))[: self._together]
         return {owned: self._waiting.pop(owned) for owned in alike}

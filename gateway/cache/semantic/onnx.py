@@ -30,11 +30,8 @@ class OnnxModel:
     """Implements `Model` of embedder.py with an ONNX model. The methods block and must be called from one thread."""
 
     def __init__(self, weights: Path, sha256: str, tokenizer: Path, max_tokens: int) -> None:
-        """Load the model. Its first output contains either one vector for each text, or one vector for each token; in
-        the second case, the mean over the tokens is used.
-
-        Raises EmbedderUnavailable if the weights do not have the checksum `sha256`, and OSError if a file is missing.
-        """
+        """Load the model, whose first output is a vector for each text or for each token. Raises EmbedderUnavailable if
+        the checksum is not `sha256`, OSError if a file is missing."""
         if hashlib.sha256(weights.read_bytes()).hexdigest() != sha256:
             raise EmbedderUnavailable(f"{weights} is not the file we know; install or build it again")
         onnxruntime = runtime()

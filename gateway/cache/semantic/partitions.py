@@ -61,8 +61,8 @@ class _Partition:
 
 
 class SemanticIndex:
-    """The vector indexes of all partitions. `add` and `remove` only queue a change and may be called from any thread.
-    All other methods must be called from one thread."""
+    """The vector indexes of all partitions. `add` and `remove` may be called from any thread; other methods from one
+    thread only."""
 
     def __init__(
         self,
@@ -72,13 +72,8 @@ class SemanticIndex:
         max_bytes: int = 256 * 2**20,
         knots: Sequence[tuple[float, float]] = (),
     ) -> None:
-        """`knots`: pairs (cosine of another embedder, equivalent cosine of the packaged embedder). They are needed
-        because the thresholds of the verifier are for the packaged embedder.
-
-        If vectors and texts together exceed `max_bytes`, questions are evicted. The candidates are the questions that
-        were not used for the longest time. Candidates that save the least money per byte are evicted first. An evicted
-        question is still found by an exact look-up.
-        """
+        """`knots`: pairs (cosine of another embedder, equivalent cosine of the packaged embedder). `max_bytes`: limit
+        for vectors and texts. Above it, old questions that save little money per byte are evicted."""
         self._verifier = verifier
         self._dimensions = dimensions
         self._max_bytes = max_bytes
@@ -125,9 +120,8 @@ class SemanticIndex:
                     self._evict()
 
     def seek(self, question: Question, vector: Vector, *, max_error: float, now: float, bar: float = 0.0) -> Query:
-        """Find the nearest earlier question with an answer that also answers `question`. If there is none, find the
-        best candidate. Blocks for at most a few milliseconds. `bar`: minimum score of a hit, in addition to the
-        verifier's own minimum. `now`: Unix seconds."""
+        """Find the nearest earlier question whose answer fits `question`; otherwise the best candidate. Blocks for a
+        few milliseconds. `bar`: minimum score of a hit, beside the verifier's own. `now`: Unix seconds."""
         self.apply(_PIECE_S)
         partition = self._partitions.get(question.partition)
         if partition is None or self._verifier.varies(question.text):

@@ -19,8 +19,8 @@ by exact look-ups."""
 
 class PendingQuestions:
     def __init__(self, semantic: Semantic, mean: Callable[[Ticket, Entry, Question], Awaitable[None]]) -> None:
-        """`mean`: a function that adds the question of one stored answer to the semantic index. It is called for one
-        answer at a time, in the order in which the answers were stored."""
+        """`mean`: adds the question of one stored answer to the semantic index. It is called for one answer at a time,
+        in order."""
         self._semantic, self._mean = semantic, mean
         self._waiting: deque[tuple[Ticket, Entry, Question]] = deque(maxlen=_KEPT)
         self._tasks = Tasks()

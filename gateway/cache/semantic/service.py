@@ -50,11 +50,7 @@ class SemanticResult(NamedTuple):
 
 
 class Semantic:
-    """Finds questions by their meaning. Until the embedder and the verifier are loaded, every look-up is a miss.
-
-    Neither of the two is in memory before `begin` is called. This saves 220 MiB in a gateway whose teams do not use the
-    semantic cache.
-    """
+    """Finds questions by their meaning. Until `begin` has loaded embedder and verifier, every look-up is a miss."""
 
     def __init__(
         self,
@@ -156,8 +152,8 @@ class Semantic:
             (self._meanings.add if adding else self._meanings.remove)(entry)
 
     async def vector(self, question: Question, owner: str, *, urgent: bool = True) -> Vector | None:
-        """The vector of a question; None if the vector cannot be computed. `owner`: see `Embedder.embed`. `urgent`:
-        whether a caller waits for the vector. If not, a busy embedder does not count as a failure."""
+        """The vector of a question; None if it cannot be computed. `owner`: see `Embedder.embed`. `urgent`: whether a
+        caller waits; if not, a busy embedder is no failure."""
         if self._embedder is None or not self._embedder.ready or self._resting:
             return None
         try:
@@ -170,8 +166,8 @@ class Semantic:
         return vector
 
     async def find(self, question: Question, owner: str, max_error: float, bar: float = 0.0) -> SemanticResult:
-        """Compute the vector of `question`, and find the earlier question with the same meaning. `owner`: the scope,
-        within which answers are shared. `bar`: minimum score of the verifier."""
+        """Find the earlier question with the same meaning as `question`. `owner`: the scope within which answers are
+        shared. `bar`: minimum score of the verifier."""
         if not self.ready or self._meanings is None:
             self.begin()
             return SemanticResult()
@@ -199,8 +195,7 @@ class Semantic:
 
     @property
     def _embedded_s(self) -> float:
-        """Processor seconds that the embedder has used so far. The time between two calls of this function also
-        contains work on other callers' texts. On average over many look-ups, this does not matter."""
+        """Processor seconds that the embedder has used so far, for texts of all callers."""
         cpu_s: float = getattr(self._embedder, "cpu_s", 0.0)
         return cpu_s
 

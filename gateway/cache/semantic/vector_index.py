@@ -38,21 +38,18 @@ capacity."""
 
 
 def single_threaded() -> None:
-    """Make faiss use only one OpenMP thread for later calls from the current Python thread. On busy cores, a search
-    with two threads takes sixty times as long."""
+    """Make faiss use only one OpenMP thread for later calls from this Python thread. On busy cores, two threads take
+    sixty times as long."""
     import faiss
 
     faiss.omp_set_num_threads(1)
 
 
 class VectorIndex:
-    """Unit vectors, each with a number. They are searched by inner product. The object must be used from one thread
-    only.
+    """Unit vectors, each with a number, searched by inner product. Use it from one thread only.
 
-    A search compares eight-bit codes of the vectors, and ranks the nearest vectors by their exact cosines. With up to
-    `LISTS_FROM` vectors, a search compares all codes. With more vectors, a search compares only the codes in some
-    lists. The lists must be trained: the caller calls `draft`, calls `build` of the draft in another thread, and then
-    passes the draft to `adopt`.
+    Above `LISTS_FROM` vectors, a search needs trained lists. To train, call `draft`, then the draft's `build` in
+    another thread, then `adopt`.
     """
 
     def __init__(self, dimensions: int) -> None:
@@ -188,8 +185,8 @@ class IndexBuild:
     codes: Any = None
 
     def build(self) -> None:
-        """Train the lists, and assign every vector to a list. Blocks for seconds with 100,000 vectors, and for one or
-        two minutes with a million vectors."""
+        """Train the lists, and assign every vector to a list. Blocks for seconds (100,000 vectors) or minutes (a
+        million)."""
         single_threaded()
         lists = lists_for(len(self.vectors))
         codes = _lists(self.dimensions, lists)
@@ -210,8 +207,8 @@ class IndexBuild:
 
 
 def lists_for(vectors: int) -> int:
-    """The number of lists: the power of two that is nearest to 1.6 √`vectors`. With this number, comparing the centres
-    of the lists takes about as long as searching the lists."""
+    """The number of lists: the power of two nearest to 1.6 √`vectors`. Comparing centres then takes as long as
+    searching lists."""
     return int(2 ** round(np.log2(1.6 * np.sqrt(vectors))))
 
 
@@ -238,8 +235,8 @@ def _take_out(codes: Any, numbers: Sequence[int]) -> None:
 
 
 def _scaled(vectors: Vector) -> Vector:
-    """The vectors, multiplied so that they use the range of the codes. The components of a unit vector have a standard
-    deviation of 1/√dimensions."""
+    """The vectors as whole numbers from −127 to 127. The factor is chosen for unit vectors, whose components have a
+    standard deviation of 1/√dimensions."""
     bound = np.float32(127)
     largest = np.float32(min(1.0, _DEVIATIONS / vectors.shape[1] ** 0.5))
     scaled: Vector = np.clip(np.rint(vectors * (bound / largest)), -bound, bound)

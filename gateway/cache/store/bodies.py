@@ -59,8 +59,8 @@ class Bodies:
         return self._state.key("cache", place)
 
     async def get(self, entry: Entry, *, recall: bool) -> Stored | None:
-        """The answer of `entry`; None if the answer no longer exists. `recall`: whether the answer may be taken from
-        memory. The caller sets it only if the index is up to date."""
+        """The answer of `entry`; None if it no longer exists. `recall`: whether the answer may come from memory; only
+        if the index is up to date."""
         if recall and (stored := self._in_memory.get(entry.digest)):
             self._in_memory.move_to_end(entry.digest)
             self.recalled += 1

@@ -36,16 +36,12 @@ class _TeamEntries:
 
 
 class ExactIndex:
-    """The entries that this worker knows, by digest.
-
-    The worker that stores a new answer selects the entries to evict for it, and announces these entries to the other
-    workers. If each worker decided by itself, the workers would evict different entries, because they receive different
-    requests.
-    """
+    """The entries that this worker knows, by digest. Only the worker that stores an answer selects the entries to
+    evict."""
 
     def __init__(self, quota: Quota, on_gone: Callable[[Entry], None]) -> None:
-        """`quota`: the quota of a team whose policy sets no quota; it is also the maximum that a policy can set.
-        `on_gone(entry)`: called for each entry that is removed or replaced."""
+        """`quota`: of teams whose policy sets none, and the maximum for all. `on_gone(entry)`: called for each entry
+        removed or replaced."""
         self._quota = quota
         self._on_gone = on_gone
         self._by_team: dict[str, _TeamEntries] = {}
@@ -89,11 +85,8 @@ class ExactIndex:
             self._by_team[team].entries.move_to_end(digest)
 
     def put(self, entry: Entry, now: float, quota: Quota | None = None) -> list[Entry] | None:
-        """Add an entry. Returns the entries that were evicted for it, and the entry that it replaced.
-
-        Returns None if the entry was not added, because it has expired at `now` (Unix seconds) or because a flush
-        covers it. `quota`: the quota of the team; None: the default quota.
-        """
+        """Add an entry, and return the entries evicted or replaced. None: not added, because it has expired at `now`
+        (Unix seconds) or a flush covers it. `quota`: the team's; None: the default."""
         late = entry.asked_at <= self._flushed_until
         if entry.expires_at <= now or (late and any(flush.covers(entry) for flush in self._flushes)):
             return None
@@ -114,8 +107,7 @@ class ExactIndex:
         return gone
 
     def replace(self, entry: Entry) -> None:
-        """Replace an entry by another entry of the same answer. The new entry also contains the question and its
-        vector."""
+        """Replace an entry by one of the same answer that also has the question and its vector."""
         self._by_team[entry.team].entries[entry.digest] = entry
 
     def remove(self, digest: bytes) -> None:
@@ -149,8 +141,8 @@ class ExactIndex:
         return (entry for entry in among if flush.covers(entry))
 
     def expire(self, now: float) -> None:
-        """Remove expired entries. For each team, begins with the entry that was not used for the longest time, and
-        stops at the first entry that has not expired."""
+        """Remove expired entries. Each team's entries are checked from the least recently used one up to the first
+        valid one."""
         for team in list(self._by_team):
             while of_team := self._by_team.get(team):
                 oldest = next(iter(of_team.entries.values()))
@@ -166,9 +158,8 @@ class ExactIndex:
 
 
 def _least(entries: OrderedDict[bytes, Entry]) -> bytes:
-    """The digest of the entry to evict. The candidates are the entries that were not used for the longest time. The
-    candidate that saves the least money per byte is evicted. The newest entry is evicted only if it is the only entry.
-    """
+    """The digest of the entry to evict. Of the least recently used entries, it saves the least money per byte. The
+    newest entry goes only if alone."""
     oldest = list(islice(entries.values(), min(_COMPARED, max(1, len(entries) - 1))))
     worths = [entry.worth_pico / (entry.size or 1) for entry in oldest]
     return oldest[worths.index(min(worths))].digest

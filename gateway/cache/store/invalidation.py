@@ -55,8 +55,8 @@ class Invalidation:
         return covered
 
     async def wrong(self, request_id: str, team: str) -> None:
-        """Remove a stored answer that is wrong. `request_id`: id of the request of `team` that got the answer from the
-        cache. This worker or another worker may have served that request. Raises StateUnavailable."""
+        """Remove a wrong stored answer from all workers. `request_id`: id of a request of `team` that got this answer.
+        Raises StateUnavailable."""
         wrong = Wrong(request_id, team)
         if not self._evict(wrong):
             await self._log.append(encode_wrong(wrong))

@@ -127,8 +127,8 @@ class WriteBehind:
         return item[1] if item else None
 
     def withdraw(self, entry: Entry) -> None:
-        """Withdraw an entry that was removed from the index. If the entry has not been sent, it will not be sent. If it
-        is being sent, it is deleted afterwards."""
+        """Stop the sending of an entry that was removed from the index. An entry already being sent is deleted
+        afterwards."""
         batch = self._batches.get(entry.place)
         if batch is None or entry.digest not in batch.items:
             return
@@ -159,8 +159,8 @@ class WriteBehind:
         return True
 
     def clear(self) -> None:
-        """Drop all waiting answers. Used when the state server has lost its data. It may have lost a flush too, and the
-        flush may have applied to the waiting answers."""
+        """Drop all waiting answers, after the state server has lost its data. A flush that covers them may be lost
+        too."""
         for batch in self._batches.values():
             self._drop(batch)
         self._batches = {place: batch for place, batch in self._batches.items() if batch.sending}
@@ -172,8 +172,7 @@ class WriteBehind:
     # -- send --------------------------------------------------------------------------------------------------------
 
     async def flush(self) -> None:
-        """Send everything that waits. Returns when all waiting batches, and all batches that were already being sent,
-        have been sent or dropped."""
+        """Send everything that waits. Returns when all of it has been sent or dropped."""
         async with self._lock:
             batches = list(self._batches.values())
             self._open.clear()
@@ -209,8 +208,8 @@ class WriteBehind:
             self._drop(batch)
 
     async def _deliver(self, batch: _Batch) -> None:
-        """Write the answers to the state server first, and the log entry afterwards. Therefore a worker that reads the
-        log entry can also read the answers."""
+        """Write the answers to the state server first, and the log entry afterwards. This order lets readers of the
+        entry find the answers."""
         items = list(batch.items.items())
         await self._bodies.put(batch.place, [(digest, stored) for digest, (_, stored) in items], batch.ttl_s)
         await self._append_batch(Batch(batch.place, batch.place, batch.epoch, [entry for _, (entry, _) in items]))

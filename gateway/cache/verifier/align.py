@@ -91,8 +91,7 @@ def stem(form: str) -> str:
 
 
 def unmatched(gaps: Iterable[Gap]) -> tuple[list[str], list[str]]:
-    """For each of the two texts, the words in its gaps that have no counterpart: their stems do not occur in any gap of
-    the other text."""
+    """For each text, the words in its gaps whose stems do not occur in the other text's gaps."""
     stored: dict[str, str] = {}
     asked: dict[str, str] = {}
     for gap in gaps:

@@ -34,12 +34,7 @@ _PLAIN = _plain()
 
 
 def beyond(text: str) -> str:
-    """The characters of `text` that the verifier does not read, in order and in lower case. Plain Latin letters, ASCII
-    digits and signs, the listed punctuation, and spacing are read.
-
-    Two texts that differ in the returned characters are different questions, because a model reads these characters
-    like any other text. The characters are not normalised: if a letter only looks like another letter, or replaces it
-    in a formula, it is a different letter.
-    """
+    """The characters of `text` that the verifier does not read, in order and in lower case. Texts that differ in them
+    are different questions. Do not normalise them: similar letters may differ in meaning."""
     found = _PLAIN.sub("", text)
     return found.casefold() if unicodedata.is_normalized("NFKC", found) else found

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from gateway.cache.verifier.align import Gap, align, unmatched
 from gateway.cache.verifier.lexicon import Lexicon, Words
-from gateway.cache.verifier.phrases import carried, roles_exchanged, root
+from gateway.cache.verifier.phrases import carried, fronted, owned, roles_exchanged, root
 from gateway.cache.verifier.text import Reading, Token
 from gateway.cache.verifier.typos import same_word
 
@@ -18,6 +18,8 @@ phrase such as `if you don't mind`."""
 _WHETHER = frozenset({"is", "are", "do", "does", "has", "have", "was", "were", "did"})
 """Words that begin a yes/no question. A text that begins with one of them and has no question word is a yes/no
 question: `is the lamp on`, unlike `lamp on please`."""
+_BE = frozenset({*("is", "are", "was", "were"), *("es", "son", "fue", "fueron"), *("sao", "foi", "foram")})
+"""Forms of `be`. A statement and a question have them at different positions."""
 _HOW = frozenset({"how", "what"})
 """Question words that have the same meaning, as in `How do I …` and `What is the way to …`."""
 
@@ -35,6 +37,8 @@ _PHRASED = frozenset({"question", "tense", "sentence"})
 _REORDERED = 0.5
 """Limit for the summed rarity of the words that only one text has. If the sum reaches the limit, the sentence counts as
 paraphrased, and a changed word order is no sign."""
+_EDIT = 2
+"""Maximum words of a replacement that counts as an edit and not as a paraphrase."""
 
 
 @dataclass(slots=True)
@@ -65,12 +69,20 @@ class Comparison:
         return len(self.gaps) == 1
 
     @property
-    def exchanged(self) -> bool:
-        """Whether the texts differ at only one position, and content words are replaced by other words there. In almost
-        all cases, this makes a different question."""
+    def replaced(self) -> bool:
+        """Whether the texts differ at only one position, and content words are replaced by other words there."""
         if self.interchangeable or not self.alone or not (self.gaps[0].stored and self.gaps[0].asked):
             return False
         return (min(self.spots[0]) > 0 or max(self.spots[0]) == 1) if self.spots else bool(self.moved)
+
+    @property
+    def exchanged(self) -> bool:
+        """Whether at most two words are replaced, or words of a later sentence, which may ask for a format of the
+        answer. In almost all cases, this makes a different question. A longer replacement may be a paraphrase."""
+        if not self.replaced:
+            return False
+        sides = self.gaps[0].stored, self.gaps[0].asked
+        return max(map(len, sides)) <= _EDIT or any(token.sentence for side in sides for token in side)
 
 
 class Comparer:
@@ -99,7 +111,7 @@ class Comparer:
             result.conflict = "accent"
             return result
         rearranged = stored.forms != asked.forms and sorted(stored.forms) == sorted(asked.forms)
-        if rearranged and not carried(gaps, _moved(gaps), (stored.forms, asked.forms), lexicon.prepositions):
+        if rearranged and not self._only_moved(gaps, stored, asked, lexicon):
             result.conflict = "order"
             return result
         settled = self._settle(gaps, stored, asked, lexicon)
@@ -120,9 +132,16 @@ class Comparer:
             result.conflict = self._conflict(result, stored.language or asked.language or "en")
         return result
 
+    def _only_moved(self, gaps: list[Gap], stored: Reading, asked: Reading, lexicon: Lexicon) -> bool:
+        """Whether two texts with the same words in another order have the same meaning: whole phrases moved, or only
+        words such as `is` in `where the station is`."""
+        forms = stored.forms, asked.forms
+        if carried(gaps, _moved(gaps), forms, lexicon.prepositions) or fronted(gaps, _moved(gaps), forms):
+            return True
+        return all(token.form in _BE or token.form in lexicon.questions for gap in gaps for token in gap.stored)
+
     def _conflict(self, found: Comparison, language: str) -> str:
-        """The reason why the two questions must have different answers; empty if there is no such reason. If the texts
-        differ only little, more kinds of differences count as a reason."""
+        """The reason why the two questions must have different answers; empty if there is none."""
         if found.alone or not found.spots:
             fatal = found.signs
         elif len(found.spots) == 1:
@@ -161,8 +180,8 @@ class Comparer:
         return settled
 
     def _settle_spelling(self, gap: Gap, language: str, lexicon: Lexicon) -> int:
-        """Remove pairs of words that count as the same word. There are three kinds: words that differ by a misspelling,
-        singular and plural of one word, and the digit 1 with a word for 1. Returns the number of removed pairs."""
+        """Remove pairs of words that count as the same word, and return their number. Such pairs: misspellings,
+        singular and plural, and the digit 1 with its word."""
         settled = 0
         for left in list(gap.stored):
             for right in gap.asked:
@@ -177,8 +196,8 @@ class Comparer:
         return settled
 
     def _settle_courtesy(self, gap: Gap, lexicon: Lexicon) -> None:
-        """Remove polite phrases before or after the question. A phrase may contain question words only if both texts
-        ask the same kind of question. Two forms of one word are not removed as two polite phrases."""
+        """Remove polite phrases before or after the question. Phrases with question words go only if both texts ask the
+        same kind of question."""
         if not (gap.first or gap.last):
             return
         sides = [[token.form for token in side] for side in (gap.stored, gap.asked)]
@@ -220,8 +239,11 @@ class Comparer:
         found |= _question_signs(only, stored, asked, lexicon)
         if len({any(token.form in lexicon.past for token in side) for side in only}) == 2:
             found.add("tense")
-        if any(root(token.form) in moved and self.is_content(token, lexicon) for token in left) and not carried(
-            compared.gaps, moved, (stored.forms, asked.forms), lexicon.prepositions
+        forms = stored.forms, asked.forms
+        if (
+            any(root(token.form) in moved and self.is_content(token, lexicon) for token in left)
+            and not carried(compared.gaps, moved, forms, lexicon.prepositions)
+            and not (fronted(compared.gaps, moved, forms) or owned(forms, lexicon.function))
         ):
             found.add("order")
         if self._sentence_added(only[0], stored, lexicon) or self._sentence_added(only[1], asked, lexicon):
@@ -229,8 +251,8 @@ class Comparer:
         return frozenset(found)
 
     def _sentence_added(self, unmatched: list[Token], reading: Reading, lexicon: Lexicon) -> bool:
-        """Whether the text of `reading` has a whole sentence that the other text does not have, such as `Answer in
-        French.` `unmatched`: the tokens that only this text has."""
+        """Whether `reading` has a whole sentence that the other text lacks, such as `Answer in French.` `unmatched`:
+        tokens that only this text has."""
         if not reading.tokens or not reading.tokens[-1].sentence:
             return False
         missing = Counter(t.sentence for t in unmatched if self.is_content(t, lexicon))
@@ -265,8 +287,8 @@ def _moved(gaps: list[Gap]) -> frozenset[str]:
 
 
 def _question_signs(only: list[list[Token]], stored: Reading, asked: Reading, lexicon: Lexicon) -> set[str]:
-    """Signs from question words. The sign `questions`: both texts ask for something, but not for the same thing, such
-    as where and when. The sign `question`: only one of the texts asks for such a thing."""
+    """Signs from question words. `questions`: the texts ask for different things, such as where and when. `question`:
+    only one text asks for something."""
     left, right = (_questions(side, lexicon) for side in only)
     if left and right and not left & right:
         return {"questions"}
@@ -285,8 +307,7 @@ def _count(tokens: list[Token], words: frozenset[str]) -> int:
 
 
 def _opposites(unmatched: tuple[list[str], list[str]], lexicon: Lexicon) -> bool:
-    """Whether one text has a word such as `on`, and the other text has its opposite, such as `off`. The rest of the
-    texts may be paraphrased."""
+    """Whether the texts have opposite words, such as `on` and `off`. Their other words may differ."""
     return any(opposite in unmatched[1] for form in unmatched[0] for opposite in lexicon.opposites.get(form, ()))
 
 

@@ -26,13 +26,12 @@ NAMES = (
 
 
 def row(stored: Reading, asked: Reading, comparison: Comparison, cosine: float, vocabulary: Vocabulary) -> list[float]:
-    """The features: one number for each name in `NAMES`. Swapping the two questions does not change the numbers.
+    """The features, shape (len(`NAMES`),), the same if the two questions are swapped. Sums below are summed rarities of
+    words.
 
-    `letters`: Jaccard index of the triples of letters. `overlap`: summed rarity of the words that both texts have,
-    divided by the summed rarity of all words. `contained`: the first of these sums, divided by the summed rarity of the
-    words of the text with the smaller sum. `unmatched`: summed rarity of the words that only one text has. `rarest`:
-    rarity of the rarest word that only one text has. `least_` and `most_`:
-    the lower and the higher value of the two texts. `shorter`, `longer`: logarithm of the number of tokens.
+    `letters`: Jaccard index of letter triples. `overlap`: common words / all words. `contained`: common words / words
+    of the text with the smaller sum. `unmatched`: words of only one text. `rarest`: the rarest of these. `least_`,
+    `most_`: lower and higher value of the two texts. `shorter`, `longer`: log of token counts.
     """
     language = stored.language or asked.language or "en"
     weights = [[vocabulary.rarity(form, language) for form in side] for side in comparison.unmatched]

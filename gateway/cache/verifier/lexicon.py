@@ -99,16 +99,16 @@ def _pairs(lines: list[str]) -> frozenset[tuple[str, str]]:
 
 
 def _phrases(lists: Iterable[str]) -> re.Pattern[str]:
-    """A pattern that matches any of the phrases. It matches nothing if the lists are empty. In the lists, `right_now`
-    stands for the words in sequence, and `poem*` for a word that begins with `poem`."""
+    """A pattern that matches any of the phrases, or nothing without phrases. In the lists, `right_now` means these
+    words in sequence, `poem*` a word beginning with `poem`."""
     escaped = re.escape("|".join("|".join(each.split()) for each in lists))
     phrases = escaped.replace(r"\|", "|").replace("_", r"\W+").replace(r"\*", r"\w*")
     return re.compile(rf"\b(?:{phrases})\b" if phrases else "(?!)")
 
 
 def _opposites(pairs: list[str]) -> dict[str, frozenset[str]]:
-    """Word → the words with the opposite meaning. A line such as `on | off` contains the words of one side, and the
-    words with the opposite meaning."""
+    """Word → the words with the opposite meaning. A pair such as `on | off` has the words of one meaning on each
+    side."""
     found: dict[str, frozenset[str]] = {}
     for pair in pairs:
         one, other = (frozenset(side.split()) for side in pair.split("|"))
@@ -133,8 +133,7 @@ def _teens(name: str, units: dict[str, int], stems: dict[str, int]) -> dict[str,
 
 @lru_cache(maxsize=1)
 def load_words() -> Words:
-    """The word lists and the learned data. The first call takes about 100 ms and should not run on the event loop.
-    Later calls return the same objects."""
+    """The word lists and the learned data. The first call takes 100 ms: keep it off the event loop."""
     data = orjson.loads(WORDS.read_bytes())
     varying = orjson.loads(VARYING.read_bytes())
     pairs = orjson.loads(INTERCHANGEABLE.read_bytes())

@@ -11,12 +11,20 @@ from gateway.cache.verifier.align import Gap
 from gateway.cache.verifier.text import Token
 
 _ENDING = re.compile(r"[aeos]{1,2}$")
+_TIMES = frozenset({"last", "next", "this"})
+"""Words that begin a phrase of time without a preposition, such as `next semester`."""
+
+_PHRASE = 2
+"""Minimum words of a phrase that may move without its preposition."""
+_OF = frozenset({"of", "by"})
+"""English prepositions that allow the two nouns, or the verb and the noun, to be in the other order without them."""
+_LONGEST_OWNER = 6
+"""Maximum words of the phrase after one of `_OF`."""
 
 
 @lru_cache(maxsize=16384)
 def root(form: str) -> str:
-    """The root of a word. Forms such as `roja` and `rojo` have the same root, because an adjective that moves together
-    with its noun may change its ending."""
+    """The root of a word: `roja` and `rojo` have the same root."""
     return _ENDING.sub("", form) if len(form) > 3 else form
 
 
@@ -26,15 +34,14 @@ def carried(
     forms: tuple[tuple[str, ...], tuple[str, ...]],
     prepositions: frozenset[str],
 ) -> bool:
-    """Whether whole phrases moved, each together with its preposition. If so, no word has another role in the sentence.
-
-    `from A to B` and `to B from A` have the same meaning. In `from B to A`, A has moved without its preposition.
-    `moved`: roots of the words that are in gaps of both texts. `forms`: the words of both texts.
-    """
+    """Whether whole phrases moved, each with its preposition, as `from A to B` and `to B from A`. False for `from B to
+    A`. `moved`: roots of words in gaps of both texts. `forms`: words of both texts."""
     left, right = (sorted(_runs(side, moved)) for side in zip(*((gap.stored, gap.asked) for gap in gaps), strict=True))
     if left != right:
         return False
-    return all(run[0] in prepositions for run in left) or (len(left) == 1 and _rotated(left[0], forms, prepositions))
+    return all(run[0] in prepositions or (run[0] in _TIMES and len(run) > 1) for run in left) or (
+        len(left) == 1 and _rotated(left[0], forms, prepositions)
+    )
 
 
 def _runs(side: Iterable[list[Token]], moved: frozenset[str]) -> Iterator[tuple[str, ...]]:
@@ -54,14 +61,51 @@ def _runs(side: Iterable[list[Token]], moved: frozenset[str]) -> Iterator[tuple[
 def _rotated(
     run: tuple[str, ...], forms: tuple[tuple[str, ...], tuple[str, ...]], prepositions: frozenset[str]
 ) -> bool:
-    """Whether the two texts consist of the same two parts in opposite order: `run`, and a phrase that begins with a
-    preposition. Example: "how many days in May" and "in May how many days"."""
+    """Whether both texts consist of `run` and a phrase that begins with a preposition, in opposite order. Example: "how
+    many days in May", "in May how many days"."""
     size = len(run)
     return any(
         first[:size] == run and last[-size:] == run and last[0] in prepositions for first, last in (forms, forms[::-1])
     )
 
 
+def fronted(gaps: Sequence[Gap], moved: frozenset[str], forms: tuple[tuple[str, ...], tuple[str, ...]]) -> bool:
+    """Whether a phrase of at least two words moved from one end of the sentence to the other end, and no other word
+    moved: `Next semester, who teaches this?` `moved`: see `carried`."""
+    return any(
+        len(run) >= _PHRASE and moved <= {root(form) for form in run} and all(_at_end(run, side) for side in forms)
+        for run in (tuple(token.form for token in gap.stored) for gap in gaps)
+    )
+
+
+def _at_end(run: tuple[str, ...], forms: tuple[str, ...]) -> bool:
+    return run in (forms[: len(run)], forms[-len(run) :])
+
+
+def owned(forms: tuple[tuple[str, ...], tuple[str, ...]], function: frozenset[str]) -> bool:
+    """Whether the words that both texts have, except `function` words, are in the same order after a phrase such as
+    `the gender of Ann` in one of the texts is replaced by `the Ann gender`, which is how `Ann's gender` is read."""
+    roots = [[root(form) for form in side if form in _OF or form not in function] for side in forms]
+    common = frozenset(roots[0]) & frozenset(roots[1]) - _OF
+    return any(
+        _only(turned, common) == _only(other, common) for one, other in (roots, roots[::-1]) for turned in _turned(one)
+    )
+
+
+def _turned(roots: list[str]) -> Iterator[list[str]]:
+    """Yield `roots` with one or two words before a member of `_OF` moved behind the phrase that follows."""
+    for place in (place for place, word in enumerate(roots) if word in _OF):
+        for start in range(max(0, place - 2), place):
+            for end in range(place + 2, min(place + 2 + _LONGEST_OWNER, len(roots) + 1)):
+                yield [*roots[:start], *roots[place + 1 : end], *roots[start:place], *roots[end:]]
+
+
+def _only(roots: list[str], common: frozenset[str]) -> list[str]:
+    return [each for each in roots if each in common]
+
+
+_KINDS = frozenset({"kind", "kinds", "type", "types", "sort", "sorts", "tipo", "tipos"})
+"""Words that add nothing to the noun after `of`."""
 _AND_OR = frozenset({"and", "or", "y", "e", "ou"})
 """Words that join two nouns with one preposition: in `between A and B`, the preposition `between` also applies to B."""
 
@@ -69,8 +113,8 @@ _AND_OR = frozenset({"and", "or", "y", "e", "ou"})
 def roles_exchanged(
     stored: Sequence[Token], asked: Sequence[Token], prepositions: frozenset[str], is_content: Callable[[Token], bool]
 ) -> bool:
-    """Whether words have exchanged their prepositions, as in `a list to a tuple` and `a tuple to a list`, or in `from A
-    to B` and `to A from B`. A word without a preposition counts as if it had an empty preposition."""
+    """Whether words have exchanged their prepositions, as in `a list to a tuple` and `a tuple to a list`. A missing
+    preposition counts as an empty one."""
     before, now = (_roles(side, prepositions, is_content) for side in (stored, asked))
     changes = {(before[word], now[word]) for word in before.keys() & now.keys() if before[word] != now[word]}
     while ends := {new for _, new in changes} - {old for old, _ in changes}:
@@ -81,16 +125,19 @@ def roles_exchanged(
 def _roles(
     tokens: Sequence[Token], prepositions: frozenset[str], is_content: Callable[[Token], bool]
 ) -> dict[str, str]:
-    """Root of a content word → the preposition of the phrase that contains the word; empty if the phrase has no
-    preposition."""
+    """Root of a content word → preposition of its phrase; empty if there is none."""
     roles: dict[str, str] = {}
     role = last = ""
+    before = ""
     for token in tokens:
-        if token.form in prepositions:
+        if before in _KINDS and token.form in ("of", "de"):
+            role = last  # `a kind of cheese` has the role of `cheese`
+        elif token.form in prepositions:
             role = token.form
         elif token.form in _AND_OR:
             role = last
         elif is_content(token):
             roles.setdefault(root(token.form), role)
             role, last = "", role
+        before = token.form
     return roles

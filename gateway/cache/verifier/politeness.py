@@ -27,7 +27,7 @@ Floats = NDArray[np.float64]
 
 
 def buckets(words: Sequence[str], place: int) -> tuple[int, int, int]:
-    """The hash buckets of the word at `place`, and of the pairs with the word before it and with the word after it."""
+    """The hash buckets of the word at `place`, and of its pairs with both neighbours."""
     before = words[place - 1] if place else "^"
     after = words[place + 1] if place + 1 < len(words) else "$"
     pairs = (words[place], f"{before} {words[place]}", f"{words[place]} {after}")
@@ -36,8 +36,7 @@ def buckets(words: Sequence[str], place: int) -> tuple[int, int, int]:
 
 
 def phrase_row(scores: Floats, unknown: float) -> list[float]:
-    """The features of a whole phrase: numbers computed from the `scores` of its words, and the share of `unknown`
-    words."""
+    """The features of a whole phrase: figures of its words' `scores`, and the part of `unknown` words."""
     padded = np.concatenate([scores[:1], scores, scores[-1:]])
     smooth = 0.25 * padded[:-2] + 0.5 * scores + 0.25 * padded[2:]
     return [
@@ -71,8 +70,7 @@ class Politeness:
         return not words or (len(words) <= LONGEST and self.score(tuple(words)) > least)
 
     def word_scores(self, words: Sequence[str]) -> Floats:
-        """For each word, the log-odds that the word belongs to a polite phrase and not to a question. Shape
-        (words,)."""
+        """For each word, the log-odds of a polite phrase against a question. Shape (words,)."""
         dense = [self._dense_score(word) for word in words]
         hashed = [self._hashed[list(buckets(words, place))].sum() for place in range(len(words))]
         scores: Floats = np.array(dense) + np.array(hashed)

@@ -248,8 +248,7 @@ def _titled(text: str, lexicon: Lexicon) -> bool:
 
 
 def _merge(tokens: list[Token], lexicon: Lexicon) -> list[Token]:
-    """Join neighbouring words that have the same meaning as one word or number: `por que` → `porque`; `thirty five`,
-    `treinta y cinco` → 35."""
+    """Join neighbouring words that mean one word or number: `por que` → `porque`; `thirty five` → 35."""
     merged: list[Token] = []
     for token in tokens:
         last = merged[-1] if merged else None

@@ -31,13 +31,8 @@ def same_word(left: Token, right: Token, vocabulary: Vocabulary, language: str) 
 
 
 def _typo(left: str, right: str, vocabulary: Vocabulary, language: str) -> bool:
-    """Whether the words differ by one typo, and the vocabulary contains at most one of the two words.
-
-    The vocabulary is incomplete, so an unknown word may be a rare word and not a typo (`digo`, `diga`; `materia`,
-    `material`). Therefore words with one changed letter always count as different words. In languages outside
-    `_THOROUGH`, words with one letter more or less also count as different words, unless a rule below makes the typo
-    clear.
-    """
+    """Whether the words differ by one typo, and the vocabulary contains at most one of them. A changed letter never
+    counts as a typo. A letter more or less counts only in `_THOROUGH` languages, or if a rule makes the typo clear."""
     if min(len(left), len(right)) < 4:
         return False
     slip = _slip(left, right)
@@ -65,8 +60,8 @@ def plural(left: str, right: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _slip(left: str, right: str) -> str:
-    """The kind of typo: `swap` (two neighbouring letters are exchanged), `double` (one letter is doubled), `drop` (one
-    letter is missing), `change` (one letter is replaced). Empty if the words differ by more than one typo."""
+    """The kind of typo; empty if there is more than one. `swap`: two letters exchanged. `double`: one letter doubled.
+    `drop`: one letter missing. `change`: one letter replaced."""
     if left == right or abs(len(left) - len(right)) > 1:
         return ""
     start = 0

@@ -24,6 +24,8 @@ _SAME_FLOOR = {"en": 0.85, "es": 0.6, "pt": 0.6}
 """Language → minimum cosine of a pair whose differences are all harmless. Only with this cosine is the pair accepted.
 The minimum is lower for languages other than English, because MiniLM's vectors represent accents and marks badly."""
 _PARAPHRASE_FLOOR = 0.62
+_REPLACED_FLOOR = 0.88
+"""Minimum cosine of two questions that differ at only one position, where more than two words are replaced."""
 _LONGEST_QUESTION = 30
 """Maximum tokens of a question that gets a score. In a longer text every word may matter, and the cosine does not show
 single words."""
@@ -71,9 +73,8 @@ class Scorer:
 
 
 def crowded(probability: float, questions: int) -> float:
-    """The networks' `probability` that the answer of a candidate is right, corrected for the number of stored
-    `questions`. The more questions are stored, the more of them resemble the new question by chance. So the odds are
-    divided by `questions` / `_CROWD`."""
+    """The networks' `probability` that a candidate's answer is right, corrected for chance. The odds are divided by
+    `questions` / `_CROWD`, because many stored `questions` resemble the new one."""
     if questions <= _CROWD:
         return probability
     return probability / (probability + (1 - probability) * questions / _CROWD)
@@ -106,14 +107,12 @@ class Verifier:
         return reading
 
     def varies(self, text: str) -> bool:
-        """Whether `text` must not be a semantic hit, because its answer depends on the time or on chance, or because it
-        asks for something new."""
+        """Whether a semantic hit for `text` must be refused. Its answer depends on time or chance, or must be new."""
         return self.reader.varies(text)
 
     def verify(self, stored: str, asked: str, cosine: float, *, max_error: float = 0.01, among: int = 1) -> Verdict:
-        """Decide whether the answer to `stored` may be used for `asked`. `cosine`: cosine of the vectors of both texts.
-        `max_error`: allowed share of look-ups that are wrong hits. `among`: number of stored questions that were
-        searched."""
+        """Decide whether the answer to `stored` may be used for `asked`. `cosine`: of both texts' vectors. `max_error`:
+        allowed part of wrong hits. `among`: number of stored questions searched."""
         if stored == asked:
             return Verdict(True, 1.0, "same")
         left, right, comparison = self.compared(stored, asked)
@@ -157,8 +156,10 @@ class Verifier:
     @staticmethod
     def _open(left: Reading, right: Reading, comparison: Comparison, cosine: float) -> bool:
         """Whether the networks may decide about a pair of questions. Both questions must be short and in the same
-        language, and must contain no text to process. The result is false if the questions differ in a single replaced
-        word (`Comparison.exchanged`)."""
+        language, and must contain no text to process. The result is false if one or two words are replaced
+        (`Comparison.exchanged`), or if more words are replaced and the cosine is not high."""
+        if comparison.exchanged or (comparison.replaced and cosine < _REPLACED_FLOOR):
+            return False
         long = max(len(left.tokens), len(right.tokens)) > _LONGEST_QUESTION
         foreign = not left.language or left.language != right.language
-        return cosine >= _PARAPHRASE_FLOOR and not (foreign or comparison.exchanged or long or left.payload)
+        return cosine >= _PARAPHRASE_FLOOR and not (foreign or long or left.payload)

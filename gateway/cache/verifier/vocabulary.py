@@ -38,8 +38,8 @@ class Vocabulary:
         pieces: dict[str, int],
         vectors: Floats,
     ) -> None:
-        """`keys`: the CRC-32 of each word, sorted, shape (n,). `zipf`: frequencies in units of 1/`STEPS`, shape (n, 4).
-        `pieces`: word piece → its row in `vectors`. `vectors`: one row for each word piece."""
+        """`keys`: sorted CRC-32 of each word, shape (n,). `zipf`: frequencies in units of 1/`STEPS`, shape (n, 4).
+        `pieces`: word piece → its row in `vectors`. `vectors`: shape (pieces, dimensions)."""
         self._keys, self._zipf = keys, zipf
         self._pieces, self._vectors = pieces, vectors
         self.zipf = lru_cache(maxsize=16384)(self._look_up)
@@ -62,8 +62,8 @@ class Vocabulary:
         )
 
     def _look_up(self, word: str) -> tuple[float, ...]:
-        """The Zipf frequencies of the word: in English, in Spanish, in Portuguese, and the highest frequency in any
-        other language. A frequency is 0 if the word does not occur."""
+        """The Zipf frequencies of the word: (English, Spanish, Portuguese, highest of other languages). 0 if the word
+        does not occur."""
         key = np.uint32(crc32(word.encode()))  # with a Python int, NumPy would copy the table for the comparison
         place = int(self._keys.searchsorted(key))
         if place == len(self._keys) or self._keys[place] != key:
@@ -85,8 +85,7 @@ class Vocabulary:
         return mean
 
     def _rarity(self, word: str, language: str) -> float:
-        """The rarity of a word, from 0 for the most common words to 1 for the rarest and for unknown words. Rare words
-        are more informative."""
+        """The rarity of a word: 0 for the most common, 1 for the rarest and unknown ones."""
         zipf = self.zipf(word)
         frequency = max(zipf[COLUMNS.index(language)], zipf[0] - 1.0)
         return min(1.0, max(0.0, (_MOST_COMMON - frequency) / (_MOST_COMMON - _RAREST)))

@@ -35,9 +35,8 @@ from gateway.cli.options import Context, common
 def chaos(context: Context, quick: bool, matrix: str | None, **options: Any) -> None:
     """Kill and freeze a gateway under load, then compare clients, provider and ledger attempt by attempt.
 
-    It starts its own gateway with its own gateway.yaml and policies, so it does not accept --config or --policies;
-    --data-dir is a new folder that keeps the run's files. Needs a checkout and Linux. Exit status: 1 when a row is
-    missing, duplicated, or different from what client and provider recorded, or when a request hung.
+    It starts its own gateway, so it does not accept --config or --policies. --data-dir: a new folder for the files.
+    Needs a checkout and Linux. Exit status: 1 when a row is missing, duplicated or wrong, or when a request hung.
 
     \b
     thriftgate dev chaos --quick

@@ -20,10 +20,11 @@ import orjson
 from aiohttp import web
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from gateway.backends.providers.discover import packaged_name
 from gateway.cli import tables
-from gateway.cli.develop.tour import MARKER, STEPS, Step, write_policy
+from gateway.cli.develop.pauses import Pauses
+from gateway.cli.develop.tour import MODEL, STEPS, Step, write_policy
 from gateway.cli.echo import echo_json
 from gateway.cli.options import Context, common
 from gateway.domain.money.usage import Usage
@@ -48,7 +49,8 @@ POLICY_PATIENCE_S = 20.0
 def demo(context: Context, team: str | None) -> None:
     """Run the tour on the gateway that `thriftgate serve --demo` started with the same --data-dir.
 
-    Every row is a real request over HTTP: difficulty, backend, cache, tokens, cost, savings, time.
+    Every row is a real request over HTTP: difficulty, backend, cache, tokens, cost, savings, time. On a terminal, the
+    tour waits for Enter after each chapter; with TOUR=fast it does not wait.
     """
     settings = context.of_running()
     try:
@@ -132,7 +134,9 @@ class Demo:
     def _write_policy(self) -> None:
         folder = self._settings.paths.data / "tour"
         if not (folder / f"{self._team}.yaml").exists():
-            write_policy(folder, self._team, self._runtime["tour"]["variable"])
+            installed = self._runtime.get("local_model")
+            toy = packaged_name(self._settings.config.local_model) if installed else None
+            write_policy(folder, self._team, self._runtime["tour"]["variable"], toy)
 
     @asynccontextmanager
     async def _receiver(self) -> AsyncIterator[None]:
@@ -180,27 +184,37 @@ class Demo:
         until = time.monotonic() + POLICY_PATIENCE_S
         while time.monotonic() < until:
             async with session.get(f"{self._base}/v1/models", headers={"authorization": f"Bearer {secret}"}) as reply:
-                if MARKER.encode() in await reply.read():
+                if f'"{MODEL}"'.encode() in await reply.read():
                     return
             await asyncio.sleep(0.05)
         raise click.ClickException("The gateway did not load the tour's policy; see its log.")
 
     async def _ask_all(self, session: aiohttp.ClientSession, secrets_: dict[str, str]) -> list[Row]:
         rows: list[Row] = []
-        columns = (TextColumn("tour"), BarColumn(), TextColumn("{task.completed}/{task.total}"), TimeElapsedColumn())
-        with Progress(*columns, console=self._console, transient=True) as progress:
-            task = progress.add_task("tour", total=len(STEPS))
-            progress.console.print(_line(HEAD))
-            for step in STEPS:
-                if step.kill_local:
-                    self._kill_local()
-                row = await self._ask(session, step, secrets_[step.team])
-                rows.append(row)
-                asked = escape(step.ask[:74])
-                progress.console.print(f"[bold]{escape(step.look)}[/]\n[dim]  {asked}[/]", markup=True)
-                progress.console.print(_line(_cells(row)))
-                progress.advance(task)
+        pauses = Pauses(self._console)
+        chapters = sum(bool(step.chapter) for step in STEPS)
+        number = 0
+        self._console.print(LEGEND, markup=True)
+        for step in STEPS:
+            if step.chapter:
+                if number:
+                    await pauses.wait()
+                number += 1
+                self._console.rule(f"{number} of {chapters}: {step.chapter}")
+                self._console.print(_line(HEAD), style="dim")
+            if step.kill_local:
+                self._kill_local()
+            row = await self._ask(session, step, secrets_[step.team])
+            rows.append(row)
+            self._show(row)
         return rows
+
+    def _show(self, row: Row) -> None:
+        """Print one request: what it shows, the question, the answer, and the line of figures."""
+        self._console.print(f"[bold]{escape(row.step.look)}[/]", markup=True)
+        for mark, text in (("asks", row.step.ask), ("gets", row.answer)):
+            self._console.print(f"  [dim]{mark}[/] {escape(_short(text))}", markup=True)
+        self._console.print(_line(_cells(row)), style="dim" if row.cache in ("exact", "semantic") else None)
 
     def _kill_local(self) -> None:
         pid = (orjson.loads(self._settings.paths.runtime.read_bytes()).get("local_model") or {}).get("pid")
@@ -282,14 +296,31 @@ class Demo:
 
 
 def _requests(report: Report) -> int:
-    """The number of requests in the ledger, including those to simulated backends. The number may be too high, because
-    a request that was sent to a real and to a simulated backend counts twice."""
+    """The number of requests in the ledger, including simulated backends. A request to real and simulated backends
+    counts twice."""
     return report.total.requests + sum(one.requests for one in report.simulated)
 
 
+LEGEND = """\
+Two models. [bold]local-smollm2[/] is a 135M toy on this machine; it answers only the
+tour's easy questions. Everything else goes to a stronger model. Without a
+provider's key, [bold]simulated-large[/] stands in for it; its answers say "\\[simulated]".
+
+[dim]hard[/]      graded difficulty, 0 to 1; – if nothing was graded
+[dim]backend[/]   the backend that answered; ↑ if the toy's answer was too unsure
+[dim]cache[/]     exact: same question; semantic: same meaning, verified; miss: new
+[dim]in trim out[/]   tokens: read, dropped because too old, written
+[dim]cost saved[/]    µ$ is a millionth of a dollar; saved: at a large model's price
+"""
 HEAD = ("hard", "backend", "cache", "in", "trim", "out", "cost µ$", "saved µ$", "ms")
 _WIDTHS = (5, 17, 8, 5, 4, 3, 8, 9, 4)
 """Column widths, 80 in total."""
+
+
+def _short(text: str, most: int = 70) -> str:
+    """The beginning of a text as one line."""
+    line = " ".join(text.split())
+    return line if len(line) <= most else line[: most - 1] + "…"
 
 
 def _line(cells: tuple[str, ...]) -> str:

@@ -17,6 +17,7 @@ import orjson
 
 from gateway.cli import tables
 from gateway.cli.develop.chaos import chaos
+from gateway.cli.develop.history import history
 from gateway.cli.develop.loadtest import loadtest
 from gateway.cli.options import Context, common
 
@@ -188,11 +189,12 @@ def _connecting(url: str) -> tuple[str, Callable[[], socket.socket]]:
 
 @click.group()
 def dev() -> None:
-    """Test a gateway from outside: attack it, kill and freeze it under load, measure it."""
+    """Test a gateway from outside: attack it, kill and freeze it under load, measure it; invent a history."""
 
 
 dev.add_command(chaos)
 dev.add_command(loadtest)
+dev.add_command(history)
 
 
 @dev.command("attack", short_help="Send requests that a correct gateway refuses.")

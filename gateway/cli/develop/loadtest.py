@@ -53,9 +53,8 @@ from gateway.cli.options import Context, common
 def loadtest(context: Context, peers: tuple[str, ...], **options: Any) -> None:
     """Measure the gateway's cost per request, side by side with nginx and with direct calls.
 
-    It starts its own gateways with their own gateway.yaml and policies, which it prints, so it does not accept --config
-    or --policies; --data-dir is their data directory during the run. Needs a checkout and Linux. Exit status: 1 when an
-    answer was wrong, the ledger differs from what the upstream sent, or a limit is exceeded.
+    It starts its own gateways, so it does not accept --config or --policies. --data-dir: their data directory. Needs a
+    checkout and Linux. Exit status: 1 when an answer or the ledger is wrong, or a limit is exceeded.
 
     \b
     thriftgate loadtest --quick --cells 1k

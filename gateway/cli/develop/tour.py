@@ -14,8 +14,8 @@ POLICY = """\
 team: {team}
 organisation: tour
 models:
-  auto: {{quality: 90%, confidence: 0.45}}
-  {marker}: auto
+  auto: {{quality: 90%}}
+  {model}: {{candidates: [{candidates}], quality: 90%, confidence: 0.45}}
 cache: {{scope: team, ttl: 1h, semantic: {{enabled: true, max_error: 1%}}}}
 context: {{max_input_tokens: 600}}
 budget:
@@ -26,14 +26,17 @@ budget:
   on_exhausted: free_only
 limits: {{requests_per_minute: 120, concurrent: 8}}
 """
-MARKER = "tour-is-ready"
-"""A model name that only the tour's policy has. When it is listed, the policy is active."""
+MODEL = "tour"
+"""The model name of the tour's requests, which only the tour's policy has. Unlike `auto`, it may use the packaged local
+model, because that answers the tour's questions correctly (a test checks this). When it is listed, the policy is
+active."""
 
 
-def write_policy(folder: Path, team: str, variable: str) -> None:
+def write_policy(folder: Path, team: str, variable: str, toy: str | None) -> None:
     """Write the policy of the tour's team. `variable`: the environment variable that contains the address of its
-    webhook."""
-    text = POLICY.format(team=team, variable=variable, marker=MARKER)
+    webhook. `toy`: the name of the packaged local model's backend; None if there is none."""
+    candidates = ", ".join([*([toy] if toy else []), "small", "large", "hosted"])
+    text = POLICY.format(team=team, variable=variable, model=MODEL, candidates=candidates)
     (folder / f"{team}.yaml").write_text(text, encoding="utf-8")
 
 
@@ -51,10 +54,12 @@ class Step:
     max_tokens: int = 40
     kill_local: bool = False
     """Whether to kill the local model's process first."""
+    chapter: str = ""
+    """The title of the chapter that begins with this request."""
 
     def body(self) -> dict[str, Any]:
         return {
-            "model": "auto",
+            "model": MODEL if self.team == "tour" else "auto",
             "messages": [*self.before, {"role": "user", "content": self.ask}],
             "temperature": 0,
             "max_tokens": self.max_tokens,
@@ -75,7 +80,11 @@ _NOTES = tuple(
 )
 
 STEPS: tuple[Step, ...] = (
-    Step("an easy question: the small local model is enough", "How many days are in a week?"),
+    Step(
+        "an easy question: the small local model is enough",
+        "How many days are in a week?",
+        chapter="Easy questions go to the cheap model, repeated ones to the cache",
+    ),
     Step("the same question again: answered from the exact cache", "How many days are in a week?"),
     Step("a paraphrase: answered from the semantic cache, verified", "How many days are there in a week?"),
     Step("another easy question", "Which animal says meow?"),
@@ -85,12 +94,14 @@ STEPS: tuple[Step, ...] = (
         "a hard question: graded as hard, sent to the strong tier",
         "Let G be a finite group in which every element has order at most 2. Prove that G is abelian, determine all "
         "possible orders of G, and count the subgroups of index 2 when |G| = 16.",
+        chapter="Hard and open questions go to the strong model",
     ),
     Step("a how-to question", "How do I turn on the guest network of the office router?", headers=STRONG),
     Step(
         "one word differs and so does the answer: the cache refuses to match",
         "How do I turn off the guest network of the office router?",
         headers=STRONG,
+        chapter="The cache matches meaning, and never another team's answers",
     ),
     Step(
         "the same question with a 'please': a verified hit",
@@ -103,7 +114,11 @@ STEPS: tuple[Step, ...] = (
         team="other",
         headers=STRONG,
     ),
-    Step("Spanish: the grader was not trained on it, so the baseline answers", "¿Cuántos días tiene una semana?"),
+    Step(
+        "Spanish: the grader was not trained on it, so the baseline answers",
+        "¿Cuántos días tiene una semana?",
+        chapter="Other languages, long conversations, unsure answers",
+    ),
     Step("Portuguese: the baseline answers, too", "Quantos dias tem uma semana?"),
     Step("the same in lower case and without the question mark: a hit", "quantos dias tem uma semana"),
     Step(
@@ -113,7 +128,11 @@ STEPS: tuple[Step, ...] = (
         headers=STRONG,
     ),
     Step("the small model is unsure of its answer, so the strong one answers", "What color is grass?"),
-    Step("an easy question again", "What is the first month of the year?"),
+    Step(
+        "an easy question again",
+        "What is the first month of the year?",
+        chapter="What a request may ask for, and what happens when a model dies",
+    ),
     Step(
         "the header x-thriftgate-cache: bypass skips the cache",
         "Which animal says meow?",

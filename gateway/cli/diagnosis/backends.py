@@ -13,19 +13,26 @@ from gateway.backends.providers.discover import backends_of
 from gateway.backends.reachability import Reached, reach_all
 from gateway.cli import tables
 from gateway.cli.echo import echo
+from gateway.cli.operation.add_backend import add
 from gateway.cli.options import Context, common
 from gateway.domain.backend import Backend
+from gateway.ledger.prices.model_names import equal, grouped
 from gateway.ledger.prices.price_book import PriceBook
 from gateway.settings.gateway import Settings
 from gateway.settings.remedies import did_you_mean
 from gateway.settings.running import local_model_url
 
-NONE = "No backend: export a provider's key or start a model server, then `thriftgate init` writes gateway.yaml."
+NONE = (
+    "No backend: export a provider's key or start a model server, then `thriftgate backends add` writes gateway.yaml."
+)
 
 
 @click.group()
 def backends() -> None:
-    """List the backends of gateway.yaml, or else those found on this machine, and test whether they answer."""
+    """List the backends of gateway.yaml, or else those found on this machine; test them; add one."""
+
+
+backends.add_command(add)
 
 
 @backends.command("list")
@@ -35,7 +42,7 @@ def list_(context: Context) -> None:
     settings = context.of_running()
     found, book = asyncio.run(known(settings)), PriceBook.of(settings)
     rows = [_facts(backend, book) for backend in map(book.complete, found)]
-    context.print(rows, lambda: _show(rows) if rows else echo(NONE))
+    context.print(rows, lambda: _show(rows, one_model(found)) if rows else echo(NONE))
 
 
 @backends.command(short_help="Test whether they answer, accept their keys, have their models.")
@@ -56,7 +63,8 @@ def test(context: Context, names: tuple[str, ...]) -> None:
         if name not in present:
             near = did_you_mean(name, present, f"there are {', '.join(present) or 'none'}")
             raise click.BadParameter(f"there is no backend called {name!r}; {near}", param_hint="NAMES")
-    reached = asyncio.run(reach_all([backend for backend in found if not names or backend.name in names]))
+    with tables.working("asking the backends"):
+        reached = asyncio.run(reach_all([backend for backend in found if not names or backend.name in names]))
     context.print([asdict(each) for each in reached], lambda: show_reached(reached) if reached else echo(NONE))
     if not reached or any(each.trouble for each in reached):
         raise SystemExit(1)
@@ -64,7 +72,17 @@ def test(context: Context, names: tuple[str, ...]) -> None:
 
 async def known(settings: Settings) -> Sequence[Backend]:
     """The backends of gateway.yaml, or, if it lists none, those found on this machine."""
-    return await backends_of(settings.config, local_model_url(settings.paths))
+    found = await backends_of(settings.config, local_model_url(settings.paths))
+    return grouped(found, settings.config.model_groups)
+
+
+def one_model(backends: Sequence[Backend]) -> list[str]:
+    """One line for each model that several backends serve without a common `model_group`."""
+    return [
+        f"{', '.join(each.name for each in several)} serve the same model ({model}); "
+        "a common `model_group`, or `model_groups: auto`, sends each request to the cheapest of them"
+        for model, several in equal(backends).items()
+    ]
 
 
 def mark(reached: Reached) -> str:
@@ -92,6 +110,7 @@ def _facts(backend: Backend, book: PriceBook) -> dict[str, Any]:
         "name": backend.name,
         "kind": backend.kind,
         "model": backend.model,
+        "model_group": backend.model_group,
         "tier": backend.tier,
         "location": "hosted" if backend.hosted else "local",
         "usd_per_million_tokens": cost,
@@ -103,9 +122,14 @@ def _per_million(pico: int) -> str:
     return f"{pico / 10**6:g}"
 
 
-def _show(rows: list[dict[str, Any]]) -> None:
-    table = tables.Table("backend", "kind", "model", "tier", "prompts", "USD per 1M tokens", box=None, pad_edge=False)
+def _show(rows: list[dict[str, Any]], notes: Sequence[str]) -> None:
+    table = tables.Table(box=None, pad_edge=False)
+    for title in ("backend", "kind", "model", "tier", "prompts", "USD per 1M tokens"):
+        table.add_column(title, no_wrap=title in ("backend", "USD per 1M tokens"))
     for row in rows:
         where = "leave" if row["location"] == "hosted" else "stay"
-        table.add_row(row["name"], row["kind"], row["model"], row["tier"], where, row["usd_per_million_tokens"])
+        model = "" if row["model"] == row["name"] else row["model"]
+        table.add_row(row["name"], row["kind"], model, row["tier"], where, row["usd_per_million_tokens"])
     tables.console(highlight=False).print(table)
+    for note in notes:
+        echo(note)

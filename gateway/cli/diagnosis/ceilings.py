@@ -17,9 +17,8 @@ _INPUT, _OUTPUT = 1000, 250
 
 
 def notes(backends: Sequence[Backend], policies: Mapping[str, Policy], prices: ModelPrices) -> list[str]:
-    """A sentence about each model name in a policy if requests for this name cost more than the client expects. This is
-    so if all backends that the policy selects for the name, or at least the reference of the policy's rule, cost more
-    than the model that has this name."""
+    """A sentence about each model name in a policy for which requests cost more than the client expects. Compared are
+    the selected backends, or the rule's reference, with the model itself."""
     return [
         f"team {team}: models.{name}: {note}"
         for team, policy in policies.items()
@@ -53,8 +52,8 @@ def _of(name: str, policy: Policy, backends: Sequence[Backend], prices: ModelPri
 
 
 def _own_cost(name: str, backends: Sequence[Backend], prices: ModelPrices) -> int | None:
-    """The cost in pico-dollars of a usual request to the model `name`. None if the model has no price, or if `name` is
-    not a model's name but one that the operator chose."""
+    """Pico-dollars of a usual request to the model `name`. None if it has no price, or is a name chosen by the
+    operator."""
     named = named_model(name, backends, prices)
     if named is None:
         return None

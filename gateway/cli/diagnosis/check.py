@@ -35,7 +35,7 @@ def check(context: Context, schema: bool, gateway_schema: bool) -> None:
     found = check_files(context.config, context.policies)
     notes = [*found.notes, *found.unset]
     if found.problems:
-        context.print({"ok": False, "problems": found.problems, "notes": notes}, "\n".join(found.problems))
+        context.print({"ok": False, "problems": found.problems, "notes": notes}, "\n".join([*found.problems, *notes]))
         sys.exit(2)
     context.print(
         {"ok": True, "teams": found.teams, "policies": [str(folder) for folder in found.policies], "notes": notes},

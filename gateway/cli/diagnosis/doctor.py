@@ -48,14 +48,16 @@ class Finding:
 def doctor(context: Context) -> None:
     """Check files, data directory, state, ledger database, backends, local model and provider keys.
 
-    The command reports what `thriftgate check` reports. It also asks each backend for its list of models, which costs
-    nothing. ✗ marks a mistake, with its remedy. ! marks a fact that you should look at.
+    It includes `thriftgate check`, and asks each backend for its list of models, which costs nothing. ✗: a mistake,
+    with its remedy. !: a fact to look at.
 
     Exit status: 0 when every check passed, 1 otherwise.
     """
     findings = _files(check_files(context.config, context.policies))
     try:
-        findings += examine(context.of_running(keys=True))
+        settings = context.of_running(keys=True)
+        with tables.working("examining machine and backends"):
+            findings += examine(settings)
     except ConfigError as error:
         known = {each.what for each in findings}
         findings += [Finding(False, problem) for problem in error.problems if problem not in known]
@@ -144,8 +146,7 @@ def _database(settings: Settings) -> Finding:
 
 
 def _lost_hosts(settings: Settings) -> list[Finding]:
-    """A finding for each lost host: a host that has stopped reporting. Budgets still hold money for the host, because
-    its last spend is not in the ledger."""
+    """A finding for each host that has stopped reporting. Budgets still hold money for it."""
     if settings.config.ledger.database_url is None and not settings.paths.sqlite.exists():
         return []
     try:

@@ -15,6 +15,7 @@ from pydantic import BeforeValidator
 
 from gateway.backends.providers.discover import backends_of
 from gateway.cli.diagnosis import ceilings, locations
+from gateway.cli.diagnosis.backends import one_model
 from gateway.domain.backend import RANK, Backend
 from gateway.domain.notify import Notify
 from gateway.domain.policy import Policy
@@ -22,6 +23,7 @@ from gateway.domain.receiver_kinds import KINDS
 from gateway.domain.section import Section
 from gateway.domain.units import parse_delay, parse_duration
 from gateway.learning.judges import JUDGES
+from gateway.ledger.prices.model_names import grouped
 from gateway.ledger.prices.price_book import PriceBook
 from gateway.policy.effective import places
 from gateway.policy.load import PolicySet, reload_policies
@@ -76,8 +78,7 @@ def check_files(config: Path | None, folders: Sequence[Path]) -> Checked:
 
 
 def _settings(config: Path | None, folders: Sequence[Path], found: Checked) -> Settings:
-    """The settings in gateway.yaml. If the file has a mistake, the mistake is added to `found`. The default settings
-    are then returned, so that the policies can still be checked."""
+    """The settings in gateway.yaml. On a mistake, it is added to `found`, and the default settings are returned."""
     try:
         return load_settings(config, None, folders, keys=True)
     except ConfigError as error:
@@ -93,11 +94,15 @@ def _settings(config: Path | None, folders: Sequence[Path], found: Checked) -> S
 def _check_names(settings: Settings, policies: PolicySet, place: Place, found: Checked) -> None:
     listed = settings.config.backends
     if listed:
+        listed = tuple(grouped(listed, settings.config.model_groups))
+        found.notes += one_model(listed)
         found.problems += unknown_names(listed, policies, place)
     elif listed is None:
         present = asyncio.run(backends_of(settings.config, None))
         here = "; that is so on this machine, where gateway.yaml lists no backends"
-        found.notes += [problem + here for problem in unknown_names(present, policies, place) if present]
+        if not present:
+            here = "; gateway.yaml lists no backends, and none was found on this machine"
+        found.notes += [problem + here for problem in unknown_names(present, policies, place)]
 
 
 def unknown_names(backends: Sequence[Backend], policies: PolicySet, place: Place) -> list[str]:

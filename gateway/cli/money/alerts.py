@@ -7,7 +7,7 @@ import getpass
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import tzinfo
 from typing import Any, TypeVar
 
 import click
@@ -19,6 +19,7 @@ from gateway.cli import tables
 from gateway.cli.echo import echo
 from gateway.cli.money.storage import open_database
 from gateway.cli.options import Context, common
+from gateway.cli.zones import moment, zones
 from gateway.domain.policy import Policy
 from gateway.policy.load import load_policies
 from gateway.settings.gateway import Settings
@@ -37,14 +38,20 @@ def alerts() -> None:
 @click.option("--team", help="Only alerts of this team.")
 def list_alerts(context: Context, team: str | None) -> None:
     """List the latest alerts with their deliveries, newest first."""
-    sent = _with(context.of_running(), {}, lambda service: service.sent(team))
-    table = tables.Table("alert", "severity", "when", "receiver", "delivery", "tries", "last error")
-    for one in sent:
-        tries = str(one.tries) if one.target else ""
-        table.add_row(
-            one.id, one.severity, _moment(one.created_at), one.target or "log", _outcome(one), tries, one.last_error
-        )
-    context.print(_values(sent), lambda: tables.console().print(table) if sent else echo("No alerts yet."))
+    settings = context.of_running()
+    zone_of = zones(settings)
+    sent = _with(settings, {}, lambda service: service.sent(team))
+    lines = [line for one in sent for line in _listed(one, zone_of(one.team))]
+    context.print(_values(sent), "\n".join(lines) or "No alerts yet.")
+
+
+def _listed(one: DeliveryResult, zone: tzinfo) -> list[str]:
+    """Two lines for an alert, whose id is never broken, and one for each of its deliveries."""
+    if not one.target:
+        return [f"{_moment(one.created_at, zone)}  {one.severity}  {one.id}", f"    {_outcome(one, zone)}"]
+    tries = f", {one.tries} tries" if one.tries > 1 else ""
+    error = f": {one.last_error}" if one.last_error else ""
+    return [f"    {one.target}: {_outcome(one, zone)}{tries}{error}"]
 
 
 @alerts.command("test")
@@ -93,10 +100,11 @@ def dead_letters(context: Context, team: str | None, retry: bool) -> None:
         count = _with(settings, {}, lambda service: service.revive(team))
         context.print({"retried": count}, f"{count} deliveries will be retried.")
         return
+    zone_of = zones(settings)
     dead = _with(settings, {}, lambda service: service.dead(team))
     table = tables.Table("delivery", "team", "receiver", "created", "given up", "tries", "last error")
     for one in dead:
-        moments = _moment(one.created_at), _moment(one.dead_at)
+        moments = [_moment(at, zone_of(one.team)) for at in (one.created_at, one.dead_at)]
         table.add_row(one.id, one.team, one.target, *moments, str(one.tries), one.last_error)
     none = f"No delivery was given up, which happens after {GIVE_UP_S / 86400:.0f} days without a 2xx answer."
     context.print(_values(dead), lambda: tables.console().print(table) if dead else echo(none))
@@ -129,13 +137,13 @@ def _values(sent: list[DeliveryResult]) -> list[dict[str, Any]]:
     return [asdict(one) for one in sent]
 
 
-def _outcome(one: DeliveryResult) -> str:
+def _outcome(one: DeliveryResult, zone: tzinfo) -> str:
     if one.dead_at is not None:
-        return f"given up {_moment(one.dead_at)}"
+        return f"given up {_moment(one.dead_at, zone)}"
     if one.target:
-        return f"accepted {_moment(one.delivered_at)}" if one.delivered_at else "in progress"
+        return f"accepted {_moment(one.delivered_at, zone)}" if one.delivered_at else "in progress"
     return f"acknowledged by {one.acknowledged_by}" if one.acknowledged_at else "not acknowledged"
 
 
-def _moment(at: float | None) -> str:
-    return "–" if at is None else datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S")
+def _moment(at: float | None, zone: tzinfo) -> str:
+    return "–" if at is None else moment(at, zone, "%Y-%m-%d %H:%M:%S")

@@ -55,9 +55,9 @@ def breakeven(
 ) -> None:  # fmt: skip
     """Compare the cost of self-hosting with the API's, for the load in this ledger.
 
-    For each hosted model and each machine, shows the utilisation above which the machine is cheaper, the utilisation
-    that this load would cause, and what the machine would have cost. The machines are those in gateway.yaml with
-    machine_hour_usd, at their measured throughput, and those in a packaged table of GPUs with its sources.
+    For each hosted model and machine, shows the utilisation above which the machine is cheaper, the utilisation by this
+    load, and the machine's cost. The machines are those with machine_hour_usd in gateway.yaml, and a packaged table of
+    GPUs.
 
     \b
     thriftgate breakeven --since 30d
@@ -83,8 +83,8 @@ def breakeven(
 
 
 def _given(hour_usd: str | None, tokens_per_second: float | None) -> list[ledger.Machine]:
-    """A list with the machine that --hour-usd and --tokens-per-second describe; empty if neither option is given.
-    Raises ValueError if only one is given or a number is invalid."""
+    """A list with the machine of --hour-usd and --tokens-per-second; empty without both. Raises ValueError for only
+    one, or an invalid number."""
     if hour_usd is None and tokens_per_second is None:
         return []
     if hour_usd is None or tokens_per_second is None:

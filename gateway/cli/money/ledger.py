@@ -9,6 +9,7 @@ from dataclasses import asdict
 
 import click
 
+from gateway.cli import tables
 from gateway.cli.echo import echo
 from gateway.cli.money.repricing import list_unpriced, moment, reprice, with_writer
 from gateway.cli.money.storage import open_database
@@ -46,9 +47,8 @@ def drain(context: Context) -> None:
 def verify(context: Context) -> None:
     """Check that no row was changed since it was written.
 
-    It finds rows that were edited, deleted, inserted, moved or cut off: every row is hashed together with the hash
-    before it, and the newest hash is also in ledger.anchor in the data directory. If the host itself is not trusted,
-    compare the newest hash with the one in the gateway's log, in the lines with `the ledger's chain`.
+    It finds rows that were edited, deleted, inserted, moved or cut off. If you do not trust the host, compare the
+    newest hash with the gateway's log, in the lines with `the ledger's chain`.
 
     Exit status: 0 when no row was changed, 1 otherwise.
     """
@@ -57,7 +57,8 @@ def verify(context: Context) -> None:
         anchors = anchor.read(settings.paths.anchor)  # before the ledger, because a running gateway advances both
     except (OSError, ValueError) as error:
         raise click.ClickException(str(error)) from error
-    with open_database(settings) as database, snapshot(database) as connection:
+    progress = tables.working("hashing every row")
+    with progress, open_database(settings) as database, snapshot(database) as connection:
         verdict = verified(connection, anchors)
     context.print({**asdict(verdict), "ok": not verdict.findings}, lambda: _show(verdict))
     if verdict.findings:
@@ -115,10 +116,10 @@ ledger.add_command(old_name(reprice, "reprice"))
 def release(context: Context, which: str, yes: bool) -> None:
     """Free the money that budgets hold for a lost host.
 
-    With WORKER, the money that is held for one of its workers is freed; `thriftgate doctor` lists hosts and workers. A
-    worker may have spent what it had leased, and only its journal shows how much. If the gateway is started again on
-    its data directory, it drains the journal and frees the rest by itself. So release the money only if that directory
-    is lost. The spend in the lost journal is then missing in the ledger, and the budgets can be overrun by that amount.
+    With WORKER, only the money for this worker is freed. `thriftgate doctor` lists hosts and workers.
+
+    Use this only if the host's data directory is lost: a gateway that starts again on it frees the money by itself. The
+    spend in the lost journal stays unknown, and budgets can be overrun by this amount.
     """
     settings = context.of_running()
     here = {segments.leases_as(lane) for lane in segments.lanes(settings.paths.journal)}

@@ -123,10 +123,10 @@ def diff_prices(context: Context, source: Path | None) -> None:
 def update_prices(context: Context, source: Path | None, with_new: bool) -> None:
     """Replace prices of the packaged list by litellm's newer prices.
 
-    The newer prices are written to prices.json in the data directory.
+    Writes prices.json in the data directory, which a gateway reads at its start.
 
-    Entries that are negative, absurd (more than ten times or less than a tenth of the old price) or missing are
-    refused, each with file and key. A running gateway uses the file after its next restart.
+    Refused, with file and key, are prices that are missing, negative, more than ten times the old one, or less than a
+    tenth of it.
 
     Exit status: 1 when a price that should have been written was refused, 0 otherwise.
     """

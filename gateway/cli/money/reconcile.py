@@ -47,8 +47,10 @@ def reconcile(
 
     FILE is CSV with a header, a JSON list, or a page of OpenAI's or Anthropic's usage and cost APIs. Each line needs a
     time (date, start_time, starting_at …) and may have: model, request_id, requests, input_tokens, output_tokens,
-    cost_usd. If every line has request_id (the x-request-id header of the gateway's answer), the requests are compared
-    one by one. Otherwise the sums of each model on each day (UTC) are compared.
+    cost_usd.
+
+    If every line has request_id (the header x-request-id), single requests are compared. Otherwise the sums of each
+    model on each day (UTC) are compared.
 
     \b
     thriftgate reconcile usage.csv --provider openai

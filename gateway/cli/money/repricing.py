@@ -37,9 +37,8 @@ from gateway.settings.gateway import Settings
 def list_unpriced(context: Context, since: str | None, until: str | None) -> None:
     """List attempts whose price was not known.
 
-    The list also has attempts with units that have no price (fees besides tokens, such as web searches), attempts with
-    an unknown service tier, whose tokens are charged like the most expensive tier, and attempts that cost nothing
-    although their backend has a price.
+    It also lists attempts with a fee or a service tier without a price, and attempts with cost 0 on a backend with a
+    price.
     """
     settings = context.of_running()
     begin, end = _period(since, until)
@@ -68,12 +67,9 @@ def list_unpriced(context: Context, since: str | None, until: str | None) -> Non
 def reprice(context: Context, model: str, since: str | None, until: str | None, zero: bool, yes: bool) -> None:
     """Add the cost of attempts that had no price.
 
-    The price that is known now is used.
+    The present price is used, also for attempts whose service tier had no price.
 
-    Attempts at a known model whose service tier had no price are included.
-
-    No row is changed: a new row supersedes each old one, and reports count the newest. Rows that were rolled up into
-    sums cannot be repriced.
+    No row is changed: reports count the new row that supersedes it. Rows that became sums cannot be repriced.
     """
     settings = context.of_running()
     begin, end = _period(since, until)

@@ -17,6 +17,7 @@ from gateway.cli.money.storage import open_database
 from gateway.cli.money.usage import known_team, spend_of
 from gateway.cli.options import Context, common
 from gateway.cli.requests.lines import money
+from gateway.cli.zones import zones
 from gateway.ledger.reports.formats import dollars
 from gateway.ledger.reports.period import parse_when
 
@@ -37,7 +38,8 @@ def savings(context: Context, team: str | None, since: str, until: str | None) -
     """
     now, settings = time.time(), context.of_running()
     try:
-        begin, end = parse_when(since, now), parse_when(until, now) if until else None
+        zone = zones(settings)(team or "")
+        begin, end = parse_when(since, now, zone), parse_when(until, now, zone) if until else None
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     with open_database(settings) as database:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, tzinfo
 from decimal import Decimal
 from typing import Any
 
@@ -12,27 +13,35 @@ from rich.text import Text
 
 from gateway.api.routes.usage import Spent
 from gateway.cli import tables
+from gateway.cli.zones import ZoneOf, moment
 from gateway.ledger.reports.formats import cents
 
 
-def show(found: Spent, console: Console) -> None:
-    """Print the sections that are not empty."""
-    for line in (*map(_budget, found.budgets), *map(_credit, found.credits), *map(_wrong_hits, found.wrong_hits)):
+def show(found: Spent, console: Console, zone_of: ZoneOf) -> None:
+    """Print the sections that are not empty. Times are in the zones of the teams."""
+    lines = (
+        *(_budget(one, zone_of(one["team"] or "")) for one in found.budgets),
+        *map(_credit, found.credits),
+        *map(_objective, found.objectives),
+        *map(_wrong_hits, found.wrong_hits),
+    )
+    for line in lines:
         console.print(Text(line))
     if found.savings is not None:
         _savings(found.savings, console)
 
 
-def _budget(one: Mapping[str, Any]) -> str:
+def _budget(one: Mapping[str, Any], zone: tzinfo) -> str:
     unit = "usd" if "limit_usd" in one else "tokens"
     whose = one["subject"] or one["team"] or one["organisation"]
     spent, limit = (_amount(one[f"{what}_{unit}"], unit) for what in ("spent", "limit"))
-    until = f" until {one['end']}" if one["end"] else ""
+    until = f" until {_at(one['end'], zone)}" if one["end"] else ""
     soft = "" if one["hard"] else ", not enforced"
-    return f"Budget {one['budget']} of {whose}: {spent} of {limit} ({one['used']:.1%}){until}{soft}.{_ahead(one, unit)}"
+    used = f"{spent} of {limit} ({one['used']:.1%})"
+    return f"Budget {one['budget']} of {whose}: {used}{until}{soft}.{_ahead(one, unit, zone)}"
 
 
-def _ahead(one: Mapping[str, Any], unit: str) -> str:
+def _ahead(one: Mapping[str, Any], unit: str, zone: tzinfo) -> str:
     ahead = one["forecast"]
     if not ahead:
         return ""
@@ -41,9 +50,13 @@ def _ahead(one: Mapping[str, Any], unit: str) -> str:
         low, middle, high = (_amount(ahead[f"total_{unit}{which}"], unit) for which in ("_low", "", "_high"))
         text = f" Forecast: {middle} ({low} to {high}, four times in five)."
     if ahead["exhausted_at"] is not None:
-        latest = ahead["exhausted_at_high"] or "after its end"
-        text += f" Used up at {ahead['exhausted_at']} ({ahead['exhausted_at_low']} to {latest})."
+        latest = _at(ahead["exhausted_at_high"], zone) if ahead["exhausted_at_high"] else "after its end"
+        text += f" Used up at {_at(ahead['exhausted_at'], zone)} ({_at(ahead['exhausted_at_low'], zone)} to {latest})."
     return text
+
+
+def _at(iso: str, zone: tzinfo) -> str:
+    return iso if zone is UTC else moment(datetime.fromisoformat(iso).timestamp(), zone)
 
 
 def _amount(value: Any, unit: str) -> str:
@@ -57,6 +70,15 @@ def _usd(text: str | None) -> str:
 def _credit(one: Mapping[str, Any]) -> str:
     over = f", {_usd(one['over_usd'])} USD beyond it" if Decimal(one["over_usd"]) else ""
     return f"Credit {one['name']} ({one['of']}): {_usd(one['used_usd'])} of {one['usd']} USD used{over}."
+
+
+def _objective(one: Mapping[str, Any]) -> str:
+    name = f"Quality of {one['team']}, {one['class']}: objective {one['objective']:.1%}"
+    if one["quality"] is None:
+        return f"{name}, no answer was judged."
+    burn = "" if one["burn_rate"] is None else f", burn rate {one['burn_rate']:.1f}"
+    judged = f"{one['quality']:.1%} of {one['judged']:g} judged answers"
+    return f"{name}, {one['state']}: {judged}, {one['error_budget_left']:.0%} of the error budget left{burn}."
 
 
 def _wrong_hits(one: Mapping[str, Any]) -> str:

@@ -15,6 +15,7 @@ from gateway.cli.echo import echo, echo_json, echo_raw
 from gateway.cli.money.statement import show
 from gateway.cli.money.storage import open_database
 from gateway.cli.options import Context, Renamed, common
+from gateway.cli.zones import ZoneOf, zones
 from gateway.ledger.prices.price_book import PriceBook
 from gateway.ledger.reports import focus
 from gateway.ledger.reports.dimensions import COLUMNS
@@ -80,12 +81,15 @@ def usage(
         raise click.UsageError("Parquet is binary; name a file with --out, or redirect.")
     now, settings = time.time(), context.of_running()
     try:
-        begin, end = (parse_when(text, now) if text else None for text in (since, until))
+        zone_of = zones(settings)
+        begin, end = (parse_when(text, now, zone_of(team or "")) if text else None for text in (since, until))
         asked = UsageQuery(by, team, begin, end, savings)
         with open_database(settings) as database:
             if team is not None:
                 known_team(database, settings, team)
-            written = asyncio.run(_written(spend_of(settings, database), asked, form, settings.config.prices.currency))
+            written = asyncio.run(
+                _written(spend_of(settings, database), asked, form, settings.config.prices.currency, zone_of)
+            )
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     except ParquetMissing as error:
@@ -130,7 +134,9 @@ def spend_of(settings: Settings, database: Database) -> UsageFigures:
     )
 
 
-async def _written(spend: UsageFigures, asked: UsageQuery, form: str, currency: Currency | None) -> bytes:
+async def _written(
+    spend: UsageFigures, asked: UsageQuery, form: str, currency: Currency | None, zone_of: ZoneOf
+) -> bytes:
     if form.startswith("focus"):
         rows = await spend.focus(asked)
         report = (await spend.read(asked)).report
@@ -148,5 +154,5 @@ async def _written(spend: UsageFigures, asked: UsageQuery, form: str, currency: 
     console = tables.console()
     with console.capture() as captured:
         console.print(as_table(found.report, currency))
-        show(found, console)
+        show(found, console, zone_of)
     return captured.get().encode()

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from gateway.backends.providers.discover import discover
+from gateway.backends.providers.discover import backends_of
 from gateway.cli.echo import echo
 from gateway.cli.operation import from_litellm
 from gateway.cli.operation.starter_files import Found, entry, gateway_yaml, policy_yaml, write_new
@@ -133,13 +133,15 @@ def _receivers(team: str, budget: str | None, addresses: Mapping[str, str | None
             raise click.UsageError(
                 f"--{kind} must be env:NAME with a name in capitals, so that no address is in a shared file."
             )
+        if (word := KINDS[kind].named) not in reference:
+            raise click.UsageError(f"The variable of --{kind} must have {word} in its name.")
     if targets and budget is None:
         raise click.UsageError("Receivers get alerts of a budget; add --budget.")
     return [{kind: reference} for kind, reference in targets.items()]
 
 
 async def _discovered() -> Found:
-    return Found([entry(backend) for backend in await discover(GatewayConfig(), None, False)])
+    return Found([entry(backend) for backend in await backends_of(GatewayConfig(), None)])
 
 
 def _problems(config: Path, folder: Path) -> list[str]:
@@ -160,4 +162,4 @@ def _show(config: Path, policy: Path, team: str, found: Found, problems: list[st
     for problem in problems:
         echo(f"  mend {problem}", err=True)
     if not problems:
-        echo(f"\nNext:\n  thriftgate serve\n  thriftgate connect claude-code --team {team}\n  thriftgate status")
+        echo(f"\nNext:\n  thriftgate up\n  thriftgate connect claude-code --team {team}\n  thriftgate status")

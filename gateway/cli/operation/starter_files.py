@@ -17,7 +17,7 @@ _KEY_OF_HOST = {"api.openai.com": "OPENAI_API_KEY", "api.anthropic.com": "ANTHRO
 
 HEAD = """\
 # The operator's file. `thriftgate check` validates it; docs/reference/gateway-yaml.md lists all keys.
-# A changed file is read again with `kill -HUP`; `thriftgate status` shows the process id.
+# A changed file takes effect with `kill -USR2 PID`; `thriftgate status` shows the process id.
 """
 
 
@@ -71,11 +71,20 @@ def _variable(backend: Backend) -> str:
 def gateway_yaml(entries: Sequence[Entry]) -> str:
     """The text of gateway.yaml."""
     lines = [HEAD, "backends:                     # one model at one address each; docs/how-to/providers.md"]
-    for each in entries:
-        (name, value), *rest = each.values.items()
-        lines.append(f"  - {name}: {_scalar(value)}{'   # ' + each.comment if each.comment else ''}")
-        lines += [f"    {key}: {_scalar(value)}" for key, value in rest]
+    lines += [f"  {line}" for each in entries for line in item(each).splitlines()]
     return "\n".join(lines) + "\n"
+
+
+def item(backend: Entry) -> str:
+    """A backend as an item of the list `backends`, without indentation."""
+    (name, value), *rest = backend.values.items()
+    first = f"- {name}: {_scalar(value)}{'   # ' + backend.comment if backend.comment else ''}"
+    return "\n".join([first, *(f"  {key}: {_scalar(value)}" for key, value in rest)])
+
+
+def flow_item(backend: Entry) -> str:
+    """A backend in flow style, without its comment."""
+    return f"{{{', '.join(f'{key}: {_scalar(value)}' for key, value in backend.values.items())}}}"
 
 
 def policy_yaml(
@@ -118,6 +127,8 @@ def write_new(path: Path, text: str) -> None:
 
 
 def _scalar(value: Any) -> str:
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{_scalar(key)}: {_scalar(each)}' for key, each in value.items())}}}"
     if isinstance(value, str):
         return value if _is_plain(value) else orjson.dumps(value).decode()
     return orjson.dumps(value).decode()

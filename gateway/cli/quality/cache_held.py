@@ -106,16 +106,19 @@ def flush(
 @common
 @chosen
 def stats(context: Context, team: str | None, tag: str | None, prefix: str | None, older_than: str | None) -> None:
-    """Show the size of the running cache and its wrong hits, by team.
+    """Show the size of the running cache and its wrong hits, by team and by kind of question.
 
-    `thriftgate usage` and /metrics show the number of answers from the cache and the money that they saved.
+    `thriftgate usage --by class` and /metrics show the number of answers from the cache and the money that they saved.
     """
     which = _which(team, tag, prefix, older_than)
 
     async def counted(cache: Cache) -> list[dict[str, Any]]:
         held = _by_team([entry for entry in cache.entries() if which.flush.covers(entry)])
         measured = {one["scope"].rpartition("/")[2]: one for one in cache.errors() if one["scope"].startswith("team/")}
-        return [{**row, "wrong_hits": _wrong(measured.get(row["team"]))} for row in held]
+        return [
+            {**row, "wrong_hits": _wrong(one := measured.get(row["team"])), "kinds": one["kinds"] if one else {}}
+            for row in held
+        ]
 
     found = on_state(context.of_running(), counted)
 
@@ -133,8 +136,19 @@ def stats(context: Context, team: str | None, tag: str | None, prefix: str | Non
                 ),
             )
         tables.console().print(shown)
+        if any(row["kinds"] for row in found):
+            tables.console().print(_kinds(found))
 
     context.print(found, table)
+
+
+def _kinds(found: list[dict[str, Any]]) -> tables.Table:
+    """The semantic look-ups of each team by kind of question."""
+    shown = tables.Table("team", "kind of question", "look-ups", "semantic hits", "wrong hits")
+    for row in found:
+        for kind, one in row["kinds"].items():
+            shown.add_row(row["team"], kind, str(one["lookups"]), str(one["hits"]), _shown(_wrong(one)))
+    return shown
 
 
 def _wrong(errors: dict[str, Any] | None) -> dict[str, Any] | None:

@@ -31,10 +31,9 @@ def embedder() -> None:
 def build(context: Context, model: str, out: Path | None, device: str, samples: Path | None) -> None:
     """Convert a model to an int8 ONNX embedder.
 
-    It needs no torch when serving. MODEL: a folder, or a name that sentence-transformers finds. The new vectors are
-    compared with the original's, and their cosines are converted to the scale for which the check of cache hits
-    was fitted. Use the result with embedder.model: FOLDER. Answers cached under another embedder then give no semantic
-    hits, and expire. Needs the extra `st`.
+    MODEL: a folder, or a name that sentence-transformers finds. The new vectors are compared with the original's. Use
+    the result with embedder.model: FOLDER. Answers cached under another embedder then give no semantic hits. Needs the
+    extra `st`.
 
     \b
     thriftgate embedder build intfloat/multilingual-e5-small

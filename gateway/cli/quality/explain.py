@@ -15,11 +15,12 @@ from rich.markup import escape
 from gateway.alerts.detect import measure
 from gateway.alerts.detect.thresholds import BudgetWindow
 from gateway.backends.fleet import Fleet
-from gateway.backends.providers.discover import backends_of
 from gateway.cli import tables
+from gateway.cli.diagnosis.backends import known
 from gateway.cli.money.storage import open_database
 from gateway.cli.options import Context, common
-from gateway.cli.requests.explain_request import ID, flight_of, sentences
+from gateway.cli.requests.explain_request import ID, flight_of
+from gateway.cli.zones import zones
 from gateway.context.count import Counter
 from gateway.context.plan import Contexts
 from gateway.dialects.openai_chat.dialect import parse
@@ -33,13 +34,15 @@ from gateway.domain.tenant import Key, Tenant
 from gateway.domain.traffic import traffic_class
 from gateway.domain.units import pico_to_usd
 from gateway.errors import GatewayError
+from gateway.learning.class_trials import StoredTrials
 from gateway.ledger.prices.price_book import PriceBook
+from gateway.ledger.reports.explanation import sentences
+from gateway.ledger.store import class_trials
 from gateway.policy.load import load_policies
 from gateway.routing.counterfactual import changes_of
 from gateway.routing.loading import followed, packaged
 from gateway.routing.router import Router
 from gateway.settings.gateway import Settings
-from gateway.settings.running import local_model_url
 
 
 @click.command()
@@ -54,23 +57,23 @@ def explain(context: Context, prompt: str, team: str, model: str, max_tokens: in
     REQUEST_ID is the header x-request-id of an answer (req_…). The explanation comes from the request's flight record,
     which is kept for an hour, or else from the ledger.
 
-    For a PROMPT: difficulty, candidates, exclusions, adequacy (estimated probability that an answer is as good as the
-    baseline's), cost, and what would change the decision. No backend is called. Facts that only a running gateway knows
-    (health, load, prompts in backends' caches) are not used; the flight record of a request, GET /v1/requests/ID,
-    includes them.
+    For a PROMPT: difficulty, candidates, exclusions, adequacy (probability of an answer as good as the baseline's),
+    cost, and what would change the decision. No backend is called. Health, load and backends' caches are not used: only
+    a running gateway knows them.
 
     \b
     thriftgate explain req_0198c2a4b7d100112233445566778899
     thriftgate explain "How many days are in a week?" --team search
     """
     if ID.fullmatch(prompt):
-        flight = flight_of(context.of_running(), prompt)
+        settings = context.of_running()
+        flight = flight_of(settings, prompt)
         if flight is None:
             raise click.ClickException(
                 f"The ledger has no request {prompt}. It is recorded about a second after the answer ends; requests "
                 "that were refused before are in the access log."
             )
-        context.print(flight, "\n".join(sentences(flight)))
+        context.print(flight, "\n".join(sentences(flight, zones(settings)(flight["team"]))))
         return
     try:
         settings = context.of_running()
@@ -89,10 +92,11 @@ async def _decide(
 ) -> tuple[Route, list[str]]:
     """The decision, and sentences about what would change it."""
     catalogue = PriceBook.of(settings)
-    found = await backends_of(settings.config, local_model_url(settings.paths))
+    found = await known(settings)
     fleet = Fleet([catalogue.complete(backend) for backend in found])
     plan = followed(settings.config.routing.artefact)
-    router = Router(packaged, catalogue, fleet, fleet.backends, pressures=pressures, plan=plan)
+    trials = _trials(settings, tenant.policy)
+    router = Router(packaged, catalogue, fleet, fleet.backends, pressures=pressures, plan=plan, trials=trials)
     estimate = Contexts(Counter()).estimate(request)
 
     def decide(policy: Policy) -> Route:
@@ -105,9 +109,8 @@ async def _decide(
 
 
 def _by_strategy(decide: Callable[[Policy], Route], policy: Policy, model: str, route: Route) -> list[str]:
-    """Sentences about the quality at which another strategy would be chosen. The policy's rule for `model` asks for a
-    quality. One sentence names the nearest lower quality that changes the strategy, and one sentence names the nearest
-    higher quality. Empty if the choice was not made among fitted strategies."""
+    """Sentences about the nearest lower and higher quality that change the strategy. Empty if no fitted strategy was
+    chosen."""
     rule = policy.rule(model)
     if not route.strategy or not isinstance(rule, ModelRule):
         return []
@@ -120,10 +123,17 @@ def _by_strategy(decide: Callable[[Policy], Route], policy: Policy, model: str, 
     return changes_of("quality", followed_at, rule.quality)
 
 
+def _trials(settings: Settings, policy: Policy) -> StoredTrials:
+    """How far traffic classes are open; empty if the policy does not compare them."""
+    if not policy.trials.classes:
+        return StoredTrials({})
+    with open_database(settings) as database, database.read() as connection:
+        return StoredTrials(class_trials.read(connection))
+
+
 def _pressures(settings: Settings, tenant: Tenant) -> dict[str, float]:
-    """Team → the highest pressure of the budgets that its keys share. The pressure, 0..1, says how far the spend is
-    ahead of an even spend. Only spend in the ledger counts; a running worker also counts spend that is not in the
-    ledger yet. Empty if the policy does not pace spend."""
+    """Team → the highest pressure of its budgets: how far the spend is ahead of an even spend, 0..1. Only ledger rows
+    count. Empty if the policy does not pace spend."""
     team, policy = tenant.team, tenant.policy
     if not policy.pacing.enabled:
         return {}

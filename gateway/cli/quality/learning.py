@@ -14,11 +14,13 @@ from gateway.cli.echo import echo
 from gateway.cli.money.storage import open_database
 from gateway.cli.options import Context, common
 from gateway.domain.money.windows import iso
+from gateway.domain.routing.class_trial import ClassTrial, TrialKey
 from gateway.domain.routing.standing import Standing
 from gateway.learning.evidence import Pair, changed
 from gateway.learning.plans import plan_trials
 from gateway.learning.spend_cap import ALL, CapSpent, spent
 from gateway.ledger.reports.formats import cents, dollars
+from gateway.ledger.store import class_trials
 from gateway.ledger.store.evidence import WINDOW_S, escalations
 from gateway.settings.gateway import Settings
 
@@ -40,8 +42,10 @@ def learned(context: Context, team: str | None) -> None:
         now = time.time()
         _, found = changed(connection, (0, 0), now)
         caps, escalated = spent(connection), escalations(connection, now - WINDOW_S)
+        trials = class_trials.read(connection)
     standings = sorted((pair, one) for pair, one in found.items() if team in (None, pair[0]))
     caps = [one for one in caps if team in (None, one.team)]
+    classes = sorted((key, one) for key, one in trials.items() if team in (None, key.team))
     unsure = sorted((pair, one) for pair, one in escalated.items() if team in (None, pair[0]))
     values = {
         "backends": [_values(*one) for one in standings],
@@ -49,9 +53,10 @@ def learned(context: Context, team: str | None) -> None:
             {"team": pair[0], "backend": pair[1], "compared": count, "agreed": round(agreed, 4)}
             for pair, (count, agreed) in unsure
         ],
+        "classes": [_class_values(*one) for one in classes],
         "spent": [_cap_values(one) for one in caps],
     }
-    context.print(values, lambda: _show(standings, unsure, caps))
+    context.print(values, lambda: _show(standings, unsure, classes, caps))
 
 
 @click.command("trial", short_help="Put a plan on trial.")
@@ -118,6 +123,21 @@ def _values(pair: Pair, stands: Standing) -> dict[str, Any]:
     }
 
 
+def _class_values(key: TrialKey, trial: ClassTrial) -> dict[str, Any]:
+    return {
+        "team": key.team,
+        "class": key.traffic_class,
+        "backend": key.backend,
+        "reference": key.reference,
+        "quality": key.target,
+        "share": trial.share,
+        "compared": trial.compared,
+        "undecided": trial.undecided,
+        "measured": round(trial.mean, 4) if trial.compared else None,
+        "why": trial.why,
+    }
+
+
 def _cap_values(one: CapSpent) -> dict[str, Any]:
     return {
         "window": one.period,
@@ -129,11 +149,14 @@ def _cap_values(one: CapSpent) -> dict[str, Any]:
 
 
 def _show(
-    standings: list[tuple[Pair, Standing]], unsure: list[tuple[Pair, tuple[int, float]]], caps: list[CapSpent]
+    standings: list[tuple[Pair, Standing]],
+    unsure: list[tuple[Pair, tuple[int, float]]],
+    classes: list[tuple[TrialKey, ClassTrial]],
+    caps: list[CapSpent],
 ) -> None:
-    if not standings:
+    if not standings and not classes:
         echo("No answer has been judged yet: set learning.share in a team's policy, or send feedback.")
-    else:
+    if standings:
         table = tables.Table(box=SIMPLE_HEAD)
         for title in ("team", "backend", "judged", "measured", "bounds", "promised", "shift", ""):
             table.add_column(title, overflow="fold")
@@ -146,6 +169,11 @@ def _show(
         tables.console().print(table)
     for (team, backend), (count, agreed) in unsure:
         echo(f"Unsure answers of {backend} to {team}: {count} compared, {agreed:.0%} agree with the stronger backend.")
+    for key, trial in classes:
+        echo(
+            f"Class {key.traffic_class} of {key.team}: {key.backend} serves {trial.share:.0%} of sessions; "
+            f"{trial.compared} compared, {trial.undecided} undecided; {trial.why}."
+        )
     for spend_cap in caps:
         whose = "all teams" if spend_cap.team == ALL else spend_cap.team
         echo(f"Comparing for {whose}, {spend_cap.period}: {spend_cap.calls} calls, {cents(spend_cap.spent_pico)} USD.")

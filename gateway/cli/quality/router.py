@@ -188,11 +188,10 @@ def evaluate_router(context: Context, files: tuple[Path, ...], artefact: Path | 
     """Measure how well difficulty orders prompts, for each set in FILES; with --pool, how well a plan keeps its
     promises.
 
-    Prints the area under the curve of quality against the share of prompts that are sent to the strong tier (0.5: no
-    better than chance), with 95 % intervals. FILES: JSON lines {"prompt", "w", "s"} (quality of the weak and the strong
-    model, 0..1), plain or gzip.
+    Prints the area under the curve of quality by prompts sent to the strong tier (0.5: chance), with 95 % intervals.
+    FILES: JSON lines {"prompt", "w", "s"} (quality of the weak and the strong model, 0..1), plain or gzip.
 
-    With --pool and --artefact PLAN, FILES are outcomes as for `router fit`, of prompts that the plan was not fitted on.
+    With --pool and --artefact PLAN, FILES are outcomes as for `router fit`, of other prompts than the plan's.
     """
     try:
         if pool is not None:

@@ -1,16 +1,12 @@
-"""One request in plain English: why this backend, what the cache decided, what was trimmed, what it cost."""
+"""Finds the flight record of a request for the command `explain`."""
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
-from decimal import Decimal
 from typing import Any
 
 from gateway.cli.money.storage import open_database
-from gateway.cli.requests.lines import money
 from gateway.ledger.reports.requests import of_request
 from gateway.ledger.store.archive import retold
 from gateway.settings.gateway import Settings
@@ -20,20 +16,11 @@ from gateway.telemetry.flight import FlightRecords
 
 ID = re.compile(r"req_[0-9a-f]{32}")
 _LOOKS, _LOOK_S = 20, 0.05
-_CACHE = {
-    "exact": "The cache had the answer to an identical request.",
-    "semantic": "The cache had the answer to a question with the same meaning.",
-    "join": "It got the answer of an equal request that was in progress.",
-    "miss": "The cache had no answer that fits.",
-    "bypass": "The cache was not asked, because the request said so.",
-    "off": "The cache was not asked: the policy switches it off, or such requests are not cached.",
-}
 
 
 def flight_of(settings: Settings, request_id: str) -> dict[str, Any] | None:
-    """The flight record of the request, which says what the gateway decided and did. If the flight record is no longer
-    stored, returns a record that is made from the ledger's rows. Returns None if the ledger has no row of the request.
-    """
+    """What the gateway decided and did for the request, from its flight record or the ledger's rows. None if neither
+    has it."""
     with open_database(settings) as database, database.read() as connection:
         rows = of_request(connection, request_id)
     if not rows:
@@ -53,98 +40,3 @@ async def _stored(url: str, request_id: str, team: str) -> dict[str, Any] | None
         return None
     finally:
         await state.aclose()
-
-
-def sentences(flight: Mapping[str, Any]) -> Iterator[str]:
-    """The explanation, one sentence or two a line."""
-    at = datetime.fromtimestamp(flight["at"], UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    yield f"{flight['id']}: team {flight['team']}, key {flight['key']}, {at}."
-    yield _outcome(flight)
-    yield _cache(flight)
-    yield from _route(flight)
-    yield from _attempts(flight)
-    yield from _context_and_budget(flight)
-    yield _cost(flight)
-    if flight["degraded"]:
-        yield f"Parts that were out of order: {', '.join(flight['degraded'])}."
-    if flight["source"] == "ledger":
-        yield "From the ledger: the reasons for its route are kept for an hour, and only where there was a choice."
-
-
-def _outcome(flight: Mapping[str, Any]) -> str:
-    asked = f"It asked for {flight['model']}{', as a stream' if flight['stream'] else ''}"
-    took = "" if flight["duration_ms"] is None else f" after {flight['duration_ms']:,.0f} ms"
-    if flight["error"]:
-        why = next((note["why"] for note in reversed(flight["notes"]) if "why" in note), "")
-        return f"{asked}, and ended with {flight['error']}{took}.{' ' + why if why else ''}"
-    first = "" if flight["first_byte_ms"] is None else f" (first byte {flight['first_byte_ms']:,.0f} ms)"
-    return f"{asked}, and was answered{took}{first}."
-
-
-def _cache(flight: Mapping[str, Any]) -> str:
-    text = _CACHE.get(flight["cache"], f"Cache: {flight['cache']}.")
-    if flight["cache_score"] is not None:
-        text += f" The verifier's score was {flight['cache_score']:.2f}."
-    if flight["saved_usd"] and flight["cache"] in ("exact", "semantic", "join"):
-        text += f" That saved {_money(flight['saved_usd'])}."
-    return text
-
-
-def _route(flight: Mapping[str, Any]) -> Iterator[str]:
-    route = flight["route"]
-    if flight["difficulty"] is not None:
-        unsure = ", outside the grader's domain" if flight["abstained"] else ""
-        yield f"Difficulty {flight['difficulty']:.2f} of 1{unsure}."
-    if route is None:
-        return
-    order = ", then ".join(route["order"])
-    yield f"Backends in order: {order}. Why: {route['reason']}."
-    for one in route["considered"]:
-        cost = "price unknown" if one["cost_usd"] is None else f"{_money(one['cost_usd'])} expected"
-        fit = "" if one["adequacy"] is None else f", {one['adequacy']:.0%} likely to be as good as the baseline"
-        yield f"  {one['backend']}: " + (f"excluded, {one['excluded']}" if one["excluded"] else f"{cost}{fit}")
-    if route["pressure"]:
-        yield f"Spend is ahead of plan ({route['pressure']:.0%}), so quality {route['quality']:.1%} was enough."
-    yield from (f"  would change it: {each}" for each in route["what_if"] or ())
-
-
-def _attempts(flight: Mapping[str, Any]) -> Iterator[str]:
-    for number, one in enumerate(flight["attempts"], 1):
-        kind = f" ({one['kind']})" if one["kind"] else ""
-        if one["outcome"] == "failed":
-            yield f"Call {number}: {one['backend']}{kind} failed: {one['error'] or one['status']}."
-            continue
-        cached = f" ({one['cached_tokens']:,} from its prompt cache)" if one["cached_tokens"] else ""
-        counted = ", counted by the gateway" if one["estimated"] else ""
-        yield (
-            f"Call {number}: {one['backend']}{kind}, {one['outcome']}: {one['input_tokens']:,} tokens in{cached}, "
-            f"{one['output_tokens']:,} out{counted}, {_money(one['cost_usd'])}."
-        )
-        if one["unpriced"]:
-            yield f"  without a price: {one['unpriced']}"
-        if one["outcome"] == "escalated":
-            sure = "" if one["confidence"] is None else f" (confidence {one['confidence']:.0%})"
-            yield f"  {one['backend']} was not sure enough{sure}, so a stronger backend was asked."
-
-
-def _context_and_budget(flight: Mapping[str, Any]) -> Iterator[str]:
-    if flight["trimmed_tokens"]:
-        yield f"{flight['trimmed_tokens']:,} tokens of context were left out, to fit the limit or the backend's window."
-    for note in flight["notes"]:
-        match note["what"]:
-            case "output capped":
-                yield f"The budget paid for at most {note['tokens']:,} output tokens of {note['backend']}."
-            case "backend skipped":
-                yield f"{note['backend']} was skipped: {note['why']}."
-            case "unpriced":
-                yield f"{note['backend']} has no known price, so nothing was held for it."
-
-
-def _cost(flight: Mapping[str, Any]) -> str:
-    if flight["cost_usd"] is None:
-        return "Its cost is unknown, because a price is missing; `thriftgate prices unpriced` lists such calls."
-    return f"Cost in all: {_money(flight['cost_usd'])}."
-
-
-def _money(usd: str | None) -> str:
-    return money(None if usd is None else int(Decimal(usd) * 10**12))

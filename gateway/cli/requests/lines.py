@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime, tzinfo
 
 from gateway.ledger.reports.formats import cents
 from gateway.ledger.rows import Row
@@ -13,9 +13,9 @@ def money(pico: int | None) -> str:
     return "price unknown" if pico is None else f"${cents(pico)}".replace("$-", "-$")
 
 
-def line(row: Row) -> str:
-    """One line: time, team, model → backend, result, cache, tokens, cost, id."""
-    at = datetime.fromtimestamp(row.at, UTC).strftime("%H:%M:%S")
+def line(row: Row, zone: tzinfo) -> str:
+    """One line: time in the zone, team, model → backend, result, cache, tokens, cost, id."""
+    at = datetime.fromtimestamp(row.at, zone).strftime("%H:%M:%S")
     served = row.backend if row.attempt else "cache"
     asked = row.model_asked if row.model_asked in ("", served) else f"{row.model_asked} → {served}"
     result = row.outcome if row.outcome != "failed" else f"failed ({row.error or row.status})"

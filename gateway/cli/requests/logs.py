@@ -13,6 +13,7 @@ from gateway.cli.echo import echo, echo_json
 from gateway.cli.money.storage import open_database
 from gateway.cli.options import Context, common
 from gateway.cli.requests.lines import line
+from gateway.cli.zones import zones
 from gateway.ledger.reports.period import parse_when
 from gateway.ledger.reports.requests import Filter, as_object, recent
 from gateway.ledger.rows import Row
@@ -52,7 +53,9 @@ def logs(
     since: str | None,
     count: int,
 ) -> None:
-    """Show requests of all workers and hosts, one line for each attempt or cached answer; times are UTC.
+    """Show requests of all workers and hosts, one line for each attempt or cached answer.
+
+    Times are in the time zone of the request's team (`timezone` in its policy; UTC if there is none).
 
     The lines come from the ledger, about a second after an answer ends. Requests that were refused before a backend was
     called are in the access log only (standard output of `serve`). --json prints one object per line.
@@ -62,8 +65,9 @@ def logs(
     thriftgate logs -f
     """
     settings = context.of_running()
+    zone_of = zones(settings)
     try:
-        begin = parse_when(since, time.time()) if since else None
+        begin = parse_when(since, time.time(), zone_of(team or "")) if since else None
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--since") from error
     wanted = Filter(team, backend, model, failed, begin)
@@ -72,7 +76,7 @@ def logs(
         if context.as_json:
             echo_json(orjson.dumps(as_object(row)))
         else:
-            echo(line(row))
+            echo(line(row, zone_of(row.team)))
 
     with open_database(settings) as database, suppress(KeyboardInterrupt):
         for row in rows(database, wanted, count):

@@ -17,6 +17,7 @@ from gateway.cli import tables
 from gateway.cli.money.storage import open_database
 from gateway.cli.options import Context, common
 from gateway.cli.requests.lines import line, money
+from gateway.cli.zones import ZoneOf, zones
 from gateway.domain.units import usd_text
 from gateway.ledger.reports.requests import Filter, recent
 from gateway.ledger.rows import Row
@@ -81,6 +82,7 @@ def top(context: Context, minutes: int, every: float, once: bool) -> None:
     thriftgate top --once --json
     """
     settings = context.of_running()
+    zone_of = zones(settings)
     with open_database(settings) as database:
 
         def look() -> list[Row]:
@@ -89,14 +91,14 @@ def top(context: Context, minutes: int, every: float, once: bool) -> None:
 
         if once or context.as_json:
             rows = look()
-            context.print(as_object(rows, minutes), lambda: tables.console().print(screen(rows, minutes)))
+            context.print(as_object(rows, minutes), lambda: tables.console().print(screen(rows, minutes, zone_of)))
             return
         console = tables.console(highlight=False)
         try:
-            with Live(screen(look(), minutes), console=console, auto_refresh=False) as live:
+            with Live(screen(look(), minutes, zone_of), console=console, auto_refresh=False) as live:
                 while True:
                     time.sleep(every)
-                    live.update(screen(look(), minutes), refresh=True)
+                    live.update(screen(look(), minutes, zone_of), refresh=True)
         except KeyboardInterrupt:
             return
 
@@ -118,7 +120,7 @@ def as_object(rows: list[Row], minutes: int) -> dict[str, Any]:
     }
 
 
-def screen(rows: list[Row], minutes: int) -> Group:
+def screen(rows: list[Row], minutes: int, zone_of: ZoneOf) -> Group:
     """The content of the terminal, which fits into 80 columns and 24 lines. `minutes`: the period of `rows`, for the
     heading."""
     errors = Counter(row.error for row in rows if row.error).most_common(3)
@@ -126,7 +128,7 @@ def screen(rows: list[Row], minutes: int) -> Group:
     total = money(sum(row.cost_pico or 0 for row in rows))
     count = len({row.request_id for row in rows})
     head = f"last {minutes} min: {count:,} requests, {total}; errors: {failed}"
-    newest = [Text(line(row), no_wrap=True, overflow="ellipsis") for row in rows[:SHOWN]]
+    newest = [Text(line(row, zone_of(row.team)), no_wrap=True, overflow="ellipsis") for row in rows[:SHOWN]]
     return Group(
         Text(head), _table("team", grouped(rows, "team")), _table("backend", grouped(rows, "backend")), *newest
     )

@@ -16,6 +16,7 @@ import click
 import orjson
 
 from gateway import __version__
+from gateway.cli import tables
 from gateway.cli.money.storage import open_database
 from gateway.cli.options import Context, common
 from gateway.ledger.store import anchor
@@ -50,12 +51,15 @@ def backup(context: Context, folder: Path, with_files: bool) -> None:
     _require_empty(target.data)
     target.data.mkdir(mode=0o700, parents=True, exist_ok=True)
     os.chmod(target.data, 0o700)
-    copied = list(_copy_files(paths, target, with_files))  # the journal before the database: see `restore`
-    if embedded:
-        _copy_sqlite(paths.sqlite, target.sqlite)
-        copied.append(target.sqlite)
-    verdict = _verify(target) if target.sqlite.is_file() else None  # before the digests, because it migrates old tables
-    digests = {str(path.relative_to(target.data)): _digest(path) for path in copied}
+    with tables.working("copying"):
+        copied = list(_copy_files(paths, target, with_files))  # the journal before the database: see `restore`
+        if embedded:
+            _copy_sqlite(paths.sqlite, target.sqlite)
+            copied.append(target.sqlite)
+    with tables.working("verifying the copy"):
+        # Before the digests, because it migrates old tables.
+        verdict = _verify(target) if target.sqlite.is_file() else None
+        digests = {str(path.relative_to(target.data)): _digest(path) for path in copied}
     made = {"version": __version__, "made_at": time.time(), "files": digests}
     _write_private(target.data / MANIFEST, orjson.dumps(made, option=orjson.OPT_INDENT_2))
     _report(context, f"{len(copied)} files are in {target.data}.", {"folder": str(target.data), **made}, verdict)
@@ -82,12 +86,14 @@ def restore(context: Context, folder: Path) -> None:
         files: dict[str, str] = made["files"]
     except (OSError, ValueError, KeyError) as error:
         raise click.ClickException(f"{folder}: is not a copy made by `thriftgate backup` ({error}).") from error
-    for name, digest in files.items():
-        _check(folder, name, digest)
+    with tables.working("comparing the copy with its digests"):
+        for name, digest in files.items():
+            _check(folder, name, digest)
     paths.data.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for name in files:
-        _copy(folder / name, paths.data / name)
-    verdict = _verify(paths) if paths.sqlite.is_file() else None
+    with tables.working("copying and verifying"):
+        for name in files:
+            _copy(folder / name, paths.data / name)
+        verdict = _verify(paths) if paths.sqlite.is_file() else None
     _report(context, f"{len(files)} files are in {paths.data}.", {"data_dir": str(paths.data), **made}, verdict)
 
 

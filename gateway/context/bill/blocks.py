@@ -32,8 +32,8 @@ class Block:
 
 
 class BlockReader:
-    """Reads request bodies in Anthropic's dialect and in OpenAI's chat dialect. The tokens of equal blocks are counted
-    only once."""
+    """Reads request bodies in Anthropic's dialect and in OpenAI's chat dialect. The tokens of a
+    block are counted only once, and kept for later blocks that are equal."""
 
     def __init__(self, count: Callable[[str], int], factor: float = 1.0) -> None:
         """`count`: counts the tokens of a text. `factor`: tokens by the model's own tokenizer for each token that

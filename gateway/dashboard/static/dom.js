@@ -1,6 +1,7 @@
 // Creates elements from values. Text is never parsed as markup, whatever clients send.
 
 import { count, inUnit, short, usd } from "./format.js";
+import { t } from "./i18n.js";
 
 /** `h("td", { class: "number" }, "12")`; children may be nodes, text, lists, or null for none. */
 export function h(tag, attributes = {}, ...children) {
@@ -8,13 +9,13 @@ export function h(tag, attributes = {}, ...children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (value !== null && value !== false) element.setAttribute(name, value === true ? "" : value);
   }
-  element.append(...children.flat(2).filter((child) => child !== null));
+  element.append(...children.flat(3).filter((child) => child !== null && child !== undefined));
   return element;
 }
 
 /** A rounded amount; the exact one is in `value` and in the tooltip. */
 export function money(text) {
-  return text === null ? h("span", { class: "quiet" }, "no price") : h("data", { value: text, title: `${text} USD` }, usd(text));
+  return text === null ? h("span", { class: "quiet" }, t("no price")) : h("data", { value: text, title: `${text} USD` }, usd(text));
 }
 
 /** An amount in a budget's `unit`; the exact one is in `value`. */
@@ -31,8 +32,13 @@ export function table(columns, rows) {
   return h("table", {},
     h("thead", {}, h("tr", {}, columns.map((column) => h("th", { scope: "col", ...kind(column) }, column[0])))),
     h("tbody", {}, rows.map((row) => h("tr", {}, columns.map((column, place) =>
-      place ? h("td", kind(column), column[1](row)) : h("th", { scope: "row", ...kind(column) }, column[1](row)))))));
+      place ? h("td", { ...kind(column), "data-label": column[0] }, h("span", {}, column[1](row))) : h("th", { scope: "row", ...kind(column) }, column[1](row)))))));
 }
+
+/** A link within the page; `address` comes from route.js. */
+export const to = (address, ...children) => h("a", { href: address }, ...children);
+
+export const quiet = (...children) => h("p", { class: "quiet" }, ...children);
 
 /** Wraps `table` so that it scrolls on a narrow screen, also by keyboard. */
 export const wide = (label, table) => h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, table);
@@ -40,7 +46,7 @@ export const wide = (label, table) => h("div", { class: "scroll", tabindex: "0",
 /** The cost of a group, with a note if some attempts have no price. */
 export function spent({ cost_usd, unpriced }) {
   if (!unpriced) return money(cost_usd);
-  return h("span", { class: "partly" }, Number(cost_usd) ? [money(cost_usd), " + "] : null, h("span", { class: "warn" }, "no price"));
+  return h("span", { class: "partly" }, Number(cost_usd) ? [money(cost_usd), " + "] : null, h("span", { class: "warn" }, t("no price")));
 }
 
 /** A bar of length `share` (0..1). The figure next to it is for screen readers. */

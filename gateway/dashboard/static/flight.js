@@ -2,25 +2,26 @@
 
 import { h, money, table, wide } from "./dom.js";
 import { milliseconds, percent } from "./format.js";
+import { t } from "./i18n.js";
 
 /** The argument is the flight record from /v1/requests/ID. */
 export function decision({ id, route, difficulty, abstained, escalated }) {
   if (!route) return [];
-  const graded = difficulty === null ? [] : [`difficulty ${percent(difficulty)}${abstained ? ", outside the grader's domain" : ""}`];
-  const reasons = [route.reason, ...graded, ...(escalated ? ["then escalated to a stronger backend"] : [])];
+  const graded = difficulty === null ? [] : [t("difficulty {0}", percent(difficulty)) + (abstained ? t(", outside the grader's domain") : "")];
+  const reasons = [route.reason, ...graded, ...(escalated ? [t("then escalated to a stronger backend")] : [])];
   return [
-    h("p", {}, `Chosen: ${route.order.join(", then ")} (${reasons.join("; ")})`),
-    wide(`Backends considered for ${id}`, table([
-      ["Backend", (one) => one.backend],
-      ["Adequacy", (one) => (one.adequacy === null ? "–" : percent(one.adequacy)), "number"],
-      ["Expected cost", (one) => (one.cost_usd === null ? "–" : money(one.cost_usd)), "number"],
-      ["Excluded because", (one) => one.excluded ?? "–"],
+    h("p", {}, t("Chosen: {0} ({1})", route.order.join(", "), reasons.join("; "))),
+    wide(t("Backends considered for {0}", id), table([
+      [t("Backend"), (one) => one.backend],
+      [t("Adequacy"), (one) => (one.adequacy === null ? "–" : percent(one.adequacy)), "number"],
+      [t("Expected cost"), (one) => (one.cost_usd === null ? "–" : money(one.cost_usd)), "number"],
+      [t("Excluded because"), (one) => one.excluded ?? "–"],
     ], route.considered)),
   ];
 }
 
 export function notes({ notes }) {
-  return h("ol", { class: "notes" }, notes.map(({ ms, what, ...rest }) => {
+  return h("ol", { class: "notes", lang: "en" }, notes.map(({ ms, what, ...rest }) => {
     const facts = Object.entries(rest).map(([name, value]) => `${name} ${typeof value === "object" ? JSON.stringify(value) : value}`);
     return h("li", {}, `${milliseconds(ms)}: ${[what, ...facts].join(", ")}`);
   }));

@@ -1,6 +1,7 @@
 // Formats figures. Money is exact decimal text from the server; it is only formatted here, never computed.
 
-const locale = "en"; // the page's language, so that 1.234 has one meaning
+import { locale, t } from "./i18n.js"; // the page's language, so that 1.234 has one meaning
+
 const formats = new Map();
 
 function format(kind, make, value) {
@@ -34,7 +35,7 @@ export function usd(text) {
 }
 
 /** An amount of a budget in USD or tokens. */
-export const inUnit = (text, unit) => (unit === "usd" ? usd(text) : `${count(text)} tokens`);
+export const inUnit = (text, unit) => (unit === "usd" ? usd(text) : t("{0} tokens", count(text)));
 
 /** A label of an axis, with as few decimals as possible. */
 export const axis = (value) => format("axis", number({
@@ -50,6 +51,9 @@ export function milliseconds(ms) {
 
 export const date = (text) =>
   format("date", moment({ day: "numeric", month: "short", timeZone: "UTC" }), new Date(text));
+
+export const month = (text) =>
+  format("month", moment({ month: "long", year: "numeric", timeZone: "UTC" }), new Date(text));
 
 export const hour = (text) =>
   format("hour", moment({ hour: "2-digit", minute: "2-digit", hourCycle: "h23", timeZone: "UTC" }), new Date(text));

@@ -3,6 +3,8 @@
 import { h, money, number } from "./dom.js";
 import { decision, notes } from "./flight.js";
 import { milliseconds } from "./format.js";
+import { t, tn } from "./i18n.js";
+import { cacheWords } from "./request.js";
 
 const SETTLES_MS = 300; // other workers know the record of a finished request after this time
 const TRIES = 6;
@@ -31,8 +33,8 @@ export class Playground {
     const may = scopes.includes("inference");
     this.form.hidden = !may;
     this.dialog.querySelector("#who").textContent = may
-      ? `This sends a real request of team ${team}, which is charged and counted in the figures.`
-      : `This key can read figures but not send requests. To make a key for both: thriftgate keys create --team ${team} --scope usage --scope inference`;
+      ? t("This sends a real request of team {0}, which is charged and counted in the figures.", team)
+      : t("This key can read figures but not send requests. To make a key for both: {0}", `thriftgate keys create --team ${team} --scope usage --scope inference`);
     this.dialog.showModal();
     (may ? this.form.elements.prompt : this.dialog.querySelector("#close")).focus();
   }
@@ -48,7 +50,7 @@ export class Playground {
     const mine = (this.asking = new AbortController());
     const { prompt, model, most, bypass } = this.form.elements;
     const body = { model: model.value.trim() || "auto", messages: [{ role: "user", content: prompt.value }], max_tokens: Number(most.value) };
-    this.show(h("p", { class: "quiet" }, "Sending…"));
+    this.show(h("p", { class: "quiet" }, t("Sending…")));
     const began = performance.now();
     try {
       const { id, answer } = await this.calls.ask(body, bypass.checked ? { "x-thriftgate-cache": "bypass" } : {}, mine.signal);
@@ -78,26 +80,21 @@ export class Playground {
   }
 }
 
-const CACHE = {
-  exact: "exact hit: the same request was answered before", semantic: "semantic hit: a question with the same meaning, verified",
-  join: "shared with an identical request in progress", miss: "miss: not in the cache before", bypass: "bypassed, as requested", off: "off",
-};
-
 function reply(id, answer, found, took) {
-  const shown = [h("h3", {}, "Answer"), h("p", { class: "answer" }, answer), h("h3", {}, "Decision")];
-  if (!found) return [...shown, h("p", { class: "quiet" }, `The flight record of ${id} is not available yet.`)];
+  const shown = [h("h3", {}, t("Answer")), h("p", { class: "answer" }, answer), h("h3", {}, t("Decision"))];
+  if (!found) return [...shown, h("p", { class: "quiet" }, t("The flight record of {0} is not available yet.", id))];
   const served = found.attempts.findLast((attempt) => attempt.outcome === "ok") ?? found.attempts.at(-1);
   const facts = [
-    ["Served by", served ? `${served.backend} (${served.model}, ${served.tier})` : "the cache"],
-    ["Cost", found.cost_usd === null ? "no price" : money(found.cost_usd)],
-    ["Cache", CACHE[found.cache] ?? found.cache],
-    ...(found.saved_usd === null ? [] : [["Saved", money(found.saved_usd)]]),
-    ...(served ? [["Tokens", [number(served.input_tokens), " in, ", number(served.output_tokens), " out"]]] : []),
-    ["Time", milliseconds(took)],
-    ["Request", h("code", {}, id)],
+    [t("Served by"), served ? `${served.backend} (${served.model}, ${served.tier})` : t("the cache")],
+    [t("Cost"), found.cost_usd === null ? t("no price") : money(found.cost_usd)],
+    [t("Cache"), cacheWords(found.cache)],
+    ...(found.saved_usd === null ? [] : [[t("Saved"), money(found.saved_usd)]]),
+    ...(served ? [[t("Tokens"), tn("{0} in, {1} out", number(served.input_tokens), number(served.output_tokens))]] : []),
+    [t("Time"), milliseconds(took)],
+    [t("Request"), h("code", {}, id)],
   ];
   return [...shown,
     h("dl", { class: "facts" }, facts.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)))),
     ...decision(found),
-    h("details", {}, h("summary", {}, "Flight record"), notes(found))];
+    h("details", {}, h("summary", {}, t("Flight record")), notes(found))];
 }

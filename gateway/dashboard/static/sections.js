@@ -1,62 +1,63 @@
-// One function per section: it takes the server's figures and returns elements.
+// Budgets, savings, cache, feedback, alerts: one function per section, from the server's figures to elements.
 
-import { drawable, inWords } from "./course.js";
-import { amount, bar, h, money, number, rough, spent, table, wide } from "./dom.js";
-import { count, exactly, milliseconds, percent, time, usd, zoned } from "./format.js";
+import { drawable, inWords } from "./chart.js";
+import { amount, bar, h, money, number, quiet, table, to, wide } from "./dom.js";
+import { count, exactly, milliseconds, percent, time, zoned } from "./format.js";
+import { t, tn } from "./i18n.js";
+import { link } from "./route.js";
 
-const ADJECTIVES = { hour: "Hourly", day: "Daily", week: "Weekly", month: "Monthly", total: "Total" };
-const TIERS = { small: "Small", large: "Large", hosted: "Hosted", idle: "Idle machines" };
-const plural = (number, one, many = `${one}s`) => `${count(number)} ${number === 1 ? one : many}`;
-const quiet = (text) => h("p", { class: "quiet" }, text);
+const ADJECTIVES = { hour: "Hourly budget", day: "Daily budget", week: "Weekly budget", month: "Monthly budget", total: "Total budget" };
+const TITLES = { key: "per key", end_user: "per end user", session: "per session" };
+const SAID = { over: "used up", soon: "will not last", near: "nearly used up", fine: "within budget" };
+export const TIERS = { small: "Small", large: "Large", hosted: "Hosted", idle: "Idle machines" };
+export const details = (title, ...children) => h("details", {}, h("summary", {}, title), ...children);
 
-export function brief({ total, savings: [statement] }) {
+export function brief({ total, savings }) {
+  const statement = savings?.teams[0];
   const tokens = total.input_tokens + total.cached_tokens + total.cache_write_tokens;
   const written = total.output_tokens + total.reasoning_tokens;
   const tile = (title, value, note) => h("div", { class: "tile" }, h("dt", {}, title), h("dd", {}, value), h("dd", { class: "note" }, note));
   const hits = total.requests ? total.cache_answers / total.requests : 0;
-  const idle = Number(total.idle_usd) ? [money(total.idle_usd), " of which for idle machines"] : "every call has a price";
-  const compared = statement?.saved_usd ?? null;
+  const idle = Number(total.idle_usd) ? tn("{0} of which for idle machines", money(total.idle_usd)) : t("every call has a price");
+  const compared = statement?.net_saved_usd ?? null;
   return [
-    tile("Spent", money(total.cost_usd), total.unpriced ? h("span", { class: "warn" }, "and ", number(total.unpriced), " calls without a price") : idle),
-    tile("Saved", compared === null ? money(total.saved_usd) : money(compared), compared === null ? "by the cache" : `compared with ${statement.reference} for everything`),
-    tile("Requests", number(total.requests), [number(total.attempts), " backend calls"]),
-    tile("From the cache", percent(hits), [number(total.cache_answers), " answers"]),
-    tile("Tokens bought", rough(tokens + written), [rough(tokens), " in, ", rough(written), " out"]),
-    tile("Failed", number(total.failed), [number(total.interrupted), " interrupted, of ", number(total.attempts), " calls"]),
+    tile(t("Spent"), money(total.cost_usd), total.unpriced ? h("span", { class: "warn" }, tn("and {0} calls without a price", number(total.unpriced))) : idle),
+    tile(t("Saved"), compared === null ? money(total.saved_usd) : money(compared), compared === null ? t("by the cache") : t("compared with {0} for everything", statement.reference)),
+    tile(t("Requests"), number(total.requests), tn("{0} backend calls", number(total.attempts))),
+    tile(t("From the cache"), percent(hits), tn("{0} answers", number(total.cache_answers))),
+    tile(t("Tokens bought"), number(tokens + written), tn("{0} in, {1} out", number(tokens), number(written))),
+    tile(t("Failed"), number(total.failed), tn("{0} interrupted, of {1} calls", number(total.interrupted), number(total.attempts))),
   ];
 }
 
 export function budgets({ budgets: list, names }) {
-  if (!list.length) return quiet("The policy of this team sets no budget.");
-  return list.map((budget) => (budget.standings.length === 1 && !["key", "end_user"].includes(budget.per) ? shared(budget) : each(budget, names)));
+  if (!list.length) return quiet(t("The policy of this team sets no budget."));
+  return list.map((budget) => (single(budget) ? shared(budget) : each(budget, names)));
 }
 
-const TITLES = { key: "per key", end_user: "per end user" };
-const nameOf = (budget) => [ADJECTIVES[budget.window], "budget", TITLES[budget.per] ?? ""].join(" ").trim();
+export const single = (budget) => budget.standings.length === 1 && !(budget.per in TITLES);
+export const nameOf = (budget) => [t(ADJECTIVES[budget.window]), TITLES[budget.per] ? t(TITLES[budget.per]) : ""].join(" ").trim();
 
-function heading(budget, state, standing) {
+function heading(budget, state) {
   const unnamed = [budget.window, `${budget.window} per ${budget.per.replace("_", " ")}`].includes(budget.title);
   const own = unnamed ? nameOf(budget) : `${budget.title} (${nameOf(budget).toLowerCase()})`;
-  return h("h3", {}, own, standing ? h("span", { class: `badge ${state}` }, standing) : null);
+  return h("h3", {}, own, state ? h("span", { class: `badge ${state}` }, t(SAID[state])) : null);
 }
 
 function shared(budget) {
   const [standing] = budget.standings;
   const { unit } = budget;
-  const state = stateOf(budget, standing);
-  const course = drawable(budget) ? h("div", { class: "course", role: "img", "aria-label": inWords(budget) }) : null;
+  const state = stateOf(standing);
   return h("article", { class: `card budget ${state}` },
-    heading(budget, state, SAID[state]),
-    h("p", { class: "spent" }, h("strong", {}, amount(String(standing[`spent_${unit}`]), unit)), " of ", amount(budget.limit, unit), ` (${percent(standing.used)})`),
+    heading(budget, state),
+    h("p", { class: "spent" }, tn("{0} of {1}", h("strong", {}, amount(String(standing[`spent_${unit}`]), unit)), amount(budget.limit, unit)), ` (${percent(standing.used)})`),
     meter(budget, standing.used, state),
-    ...forecast(budget, standing),
-    course,
+    forecast(budget, standing),
+    drawable(budget) ? h("div", { class: "course", role: "img", "aria-label": inWords(budget) }) : null,
     quiet(windowOf(budget)));
 }
 
-const SAID = { over: "used up", soon: "will not last", near: "nearly used up", fine: "within budget" };
-
-function stateOf({ unit, limit }, { used, forecast: ahead }) {
+export function stateOf({ used, forecast: ahead }) {
   if (used >= 1) return "over";
   if (ahead?.exhausted_at) return "soon";
   return used >= 0.8 ? "near" : "fine";
@@ -64,46 +65,45 @@ function stateOf({ unit, limit }, { used, forecast: ahead }) {
 
 function meter(budget, used, state) {
   const element = h("div", {
-    class: `meter ${state}`, role: "meter", "aria-label": `${nameOf(budget)}, spent`, "aria-valuemin": "0", "aria-valuemax": "100",
-    "aria-valuenow": String(Math.round(Math.min(1, used) * 100)), "aria-valuetext": `${percent(used)} spent`,
+    class: `meter ${state}`, role: "meter", "aria-label": nameOf(budget), "aria-valuemin": "0", "aria-valuemax": "100",
+    "aria-valuenow": String(Math.round(Math.min(1, used) * 100)), "aria-valuetext": t("{0} spent", percent(used)),
   }, bar(used));
   if (budget.passed !== null) {
-    const now = h("span", { class: "now", "aria-hidden": "true", title: `${percent(budget.passed)} of the time has passed` });
+    const now = h("span", { class: "now", "aria-hidden": "true", title: t("{0} of the time has passed", percent(budget.passed)) });
     now.style.left = `${budget.passed * 100}%`;
     element.append(now);
   }
   return element;
 }
 
-/** A budget per key or per end user. */
+/** A budget per key, end user or session. */
 function each(budget, names) {
-  const { unit } = budget;
-  const rows = budget.standings;
+  const { unit, standings: rows } = budget;
   return h("article", { class: "card budget" },
     heading(budget),
-    h("p", {}, "Each may spend ", amount(budget.limit, unit), "."),
+    h("p", {}, tn("Each may spend {0}.", amount(budget.limit, unit))),
     rows.length ? wide(nameOf(budget), table([
-      [budget.per === "key" ? "Key" : "End user", (row) => names[row.subject] ?? row.subject],
-      ["Spent", (row) => h("span", { class: "barred" }, bar(row.used, stateOf(budget, row)), amount(String(row[`spent_${unit}`]), unit)), "number"],
-      ["Used", (row) => percent(row.used), "number"],
-    ], rows)) : quiet("No spend yet."),
+      [t({ key: "Key", end_user: "End user", session: "Session" }[budget.per]), (row) => to(link("requests", { [budget.per]: row.subject }), names[row.subject] ?? row.subject)],
+      [t("Spent"), (row) => h("span", { class: "barred" }, bar(row.used, stateOf(row)), amount(String(row[`spent_${unit}`]), unit)), "number"],
+      [t("Used"), (row) => percent(row.used), "number"],
+    ], rows)) : quiet(t("No spend yet.")),
     quiet(windowOf(budget)));
 }
 
-function forecast(budget, { used, forecast: ahead }) {
+export function forecast(budget, { used, forecast: ahead }) {
   const { unit, timezone } = budget;
-  if (used >= 1) return [h("p", {}, budget.hard ? EXHAUSTED[budget.on_exhausted] : "The limit is not enforced: the budget only warns.")];
-  if (!ahead) return [h("p", {}, "Forecast: too early to tell.")];
+  if (used >= 1) return [h("p", {}, t(budget.hard ? EXHAUSTED[budget.on_exhausted] : "The limit is not enforced: the budget only warns."))];
+  if (!ahead) return [h("p", {}, t("Forecast: too early to tell."))];
   const lines = [];
   if (ahead[`total_${unit}`] !== null) {
-    const [low, mid, high] = ["_low", "", "_high"].map((which) => amount(String(ahead[`total_${unit}${which}`]), unit));
-    lines.push(h("p", { class: "ahead" }, "Forecast: ", mid, " at the end of the period (80% interval: ", low, " to ", high, ")."));
+    const three = ["", "_low", "_high"].map((which) => amount(String(ahead[`total_${unit}${which}`]), unit));
+    lines.push(h("p", { class: "ahead" }, tn("Forecast: {0} at the end of the period (80% interval: {1} to {2}).", ...three)));
   }
   if (ahead.exhausted_at) {
     const [low, mid, high] = ["_low", "", "_high"].map((which) => ahead[`exhausted_at${which}`] && zoned(ahead[`exhausted_at${which}`], timezone));
-    lines.push(h("p", { class: "warn" }, `Used up by ${mid} (80% interval: ${low ?? mid} to ${high ?? "after the end of the period"}).`));
+    lines.push(h("p", { class: "warn" }, t("Used up by {0} (80% interval: {1} to {2}).", mid, low ?? mid, high ?? t("after the end of the period"))));
   }
-  return lines.length ? lines : [h("p", {}, "Forecast: it will not be used up within half a year.")];
+  return lines.length ? lines : [h("p", {}, t("Forecast: it will not be used up within half a year."))];
 }
 
 const EXHAUSTED = {
@@ -114,183 +114,120 @@ const EXHAUSTED = {
 };
 
 function windowOf(budget) {
-  const rule = `Warns at ${budget.alerts.join(", ") || "no threshold"}.`;
-  if (!budget.end) return `All time. ${rule}`;
+  const rule = budget.alerts.length ? t("Warns at {0}.", budget.alerts.map((one) => t(one)).join(", ")) : "";
+  if (!budget.end) return `${t("All time.")} ${rule}`;
   const [start, end] = [budget.start, budget.end].map((at) => zoned(at, budget.timezone));
-  return `${start} to ${end}, ${budget.timezone}. ${rule}`;
+  return `${t("{0} to {1}", start, end)}, ${budget.timezone}. ${rule}`;
 }
 
 const OVERHEAD = { failed: "failed attempts", escalated: "weak answers replaced", hedge: "second attempts of slow requests", shadow: "background comparisons" };
 
-/** The same statement as `thriftgate usage --savings`, including losses. */
+/** The same statement as `thriftgate savings`, including losses. */
 export function savings({ teams: [one], method }) {
-  if (!one) return quiet("There were no requests in this period.");
-  const how = h("details", {}, h("summary", {}, "How this is calculated"), h("ul", { class: "method" }, method.map((sentence) => h("li", {}, sentence))));
-  if (one.saved_usd === null) {
-    return [quiet("No backend of this team has a price to compare with, so savings are unknown."), how];
-  }
-  const lost = one.saved_usd.startsWith("-");
+  if (!one) return quiet(t("There were no requests in this period."));
+  const how = details(t("How this is calculated"), h("ul", { class: "method", lang: "en" }, method.map((sentence) => h("li", {}, sentence))));
+  if (one.saved_usd === null) return [quiet(t("No backend of this team has a price to compare with, so savings are unknown.")), how];
+  const lost = one.net_saved_usd.startsWith("-");
   const rows = [
-    { name: `All ${count(one.requests)} answers from ${one.reference}`, usd: one.baseline_usd },
-    { name: "Actual spend", usd: one.cost_usd },
-    ...Object.entries(one.overhead_usd).filter(([, usd]) => Number(usd)).map(([name, usd]) => ({ name: `· of which ${OVERHEAD[name] ?? name}`, usd })),
-    { name: lost ? "Lost" : "Saved", usd: one.saved_usd, sum: true },
+    { name: t("All {0} answers from {1}", count(one.requests), one.reference), usd: one.baseline_usd },
+    { name: t("Actual spend"), usd: one.cost_usd },
+    ...Object.entries(one.overhead_usd).filter(([, usd]) => Number(usd)).map(([name, usd]) => ({ name: `· ${t("of which")} ${t(OVERHEAD[name] ?? name)}`, usd })),
+    ...(Number(one.idle_usd) ? [{ name: t("Idle time of own machines"), usd: one.idle_usd }] : []),
+    { name: t(lost ? "Lost" : "Saved"), usd: one.net_saved_usd, sum: true },
   ];
   return [
-    wide("Savings statement", table([
-      ["Statement", (row) => (row.sum ? h("strong", {}, row.name) : row.name)],
+    wide(t("Savings statement"), table([
+      [t("Statement"), (row) => (row.sum ? h("strong", {}, row.name) : row.name)],
       ["USD", (row) => (row.sum ? h("strong", { class: lost ? "warn" : "good" }, money(row.usd)) : money(row.usd)), "number"],
     ], rows)),
-    one.unpriced ? quiet(`${plural(one.unpriced, "call")} without a price ${one.unpriced === 1 ? "is" : "are"} not included.`) : null,
+    h("p", { id: "by-means" }, tn("{0} by answers from the cache; the rest by cheaper backends, prompt caches and trimmed context.", money(one.by_cache_usd))),
+    one.unpriced ? quiet(t("Calls without a price, which are not included: {0}.", count(one.unpriced))) : null,
     how,
   ].filter(Boolean);
 }
 
-/** Answers by tenth of difficulty, as columns and as a table. */
-export function difficulty(steps) {
-  if (!steps.length) return quiet("No request was graded in this period.");
-  const sum = (step) => Object.values(step.answers).reduce((all, answers) => all + answers, 0);
-  const most = Math.max(...steps.map(sum));
-  const tiers = Object.keys(TIERS).filter((tier) => steps.some((step) => step.answers[tier]));
-  const columns = h("div", { class: "columns", "aria-hidden": "true" }, steps.map((step) => {
-    const stack = h("span", { class: "column", title: `${percent(step.difficulty)}: ${count(sum(step))}` }, [...tiers].reverse().map((tier) => {
-      const part = h("span", { class: `part ${tier}` });
-      part.style.height = `${(100 * (step.answers[tier] ?? 0)) / most}%`;
-      return part;
-    }));
-    return h("span", { class: "step" }, stack, h("span", { class: "quiet" }, percent(step.difficulty)));
-  }));
-  return [columns,
-    h("p", { class: "key" }, tiers.map((tier) => h("span", {}, h("span", { class: `swatch ${tier}`, "aria-hidden": "true" }), TIERS[tier]))),
-    h("details", {}, h("summary", {}, "As a table"), wide("Answers by difficulty", table([
-      ["Difficulty", (step) => percent(step.difficulty)],
-      ...tiers.map((tier) => [TIERS[tier], (step) => number(step.answers[tier] ?? 0), "number"]),
-    ], steps)))];
-}
+const KINDS = { exact: "Same question", semantic: "Same meaning, verified", join: "Asked at the same time" };
 
-export function days({ rows, by }) {
-  return wide("Spend as a table", table([
-    [by === "hour" ? "Hour (UTC)" : "Day (UTC)", (row) => row[by]],
-    ["Spent", spent, "number"],
-    ["Requests", (row) => number(row.requests), "number"],
-    ["From the cache", (row) => number(row.cache_answers), "number"],
-    ["Saved by the cache", (row) => money(row.saved_usd), "number"],
-    ["Failed", (row) => number(row.failed), "number"],
-  ], [...rows].reverse()));
-}
-
-export function where({ rows, by, names }) {
-  const most = Math.max(...rows.map((row) => Number(row.cost_usd)));
-  const sorted = [...rows].sort((a, b) => Number(b.cost_usd) - Number(a.cost_usd) || b.requests - a.requests);
-  const called = (row) => (row[by] === "(cache)" ? "from the cache" : names[row[by]] ?? (row[by] || "none"));
-  const note = by === "tag" ? quiet("A request counts once for each of its tags.") : null;
-  return [note, wide("Spend by group", table([
-    [{ backend: "Backend", model: "Model", key: "Key", tag: "Tag" }[by], called],
-    ["Spent", (row) => h("span", { class: "barred" }, bar(most ? Number(row.cost_usd) / most : 0), spent(row)), "number"],
-    ["Requests", (row) => number(row.requests), "number"],
-    ["Tokens in", (row) => rough(row.input_tokens + row.cached_tokens + row.cache_write_tokens), "number"],
-    ["Tokens out", (row) => rough(row.output_tokens + row.reasoning_tokens), "number"],
-    ["Failed", (row) => number(row.failed), "number"],
-    ["Interrupted", (row) => number(row.interrupted), "number"],
-  ], sorted))].filter(Boolean);
-}
-
-export function mix({ tiers, answers }) {
-  const lines = [
-    ...tiers.map((tier) => ({ name: TIERS[tier.tier] ?? tier.tier, kind: tier.tier, ...tier })),
-    { name: "Cache", kind: "cached", answers, cost_usd: "0" },
-  ];
-  const all = lines.reduce((sum, line) => sum + line.answers, 0);
-  if (!all) return quiet("No request was answered in this period.");
-  const stack = h("div", { class: "stack", "aria-hidden": "true" }, lines.filter((line) => line.answers).map((line) => {
-    const part = h("span", { class: `part ${line.kind}` });
-    part.style.flexGrow = String(line.answers);
-    return part;
-  }));
-  const escalated = tiers.reduce((sum, tier) => sum + tier.escalated, 0);
-  return [stack,
-    wide("Answers by tier", table([
-      ["Tier", (line) => [h("span", { class: `swatch ${line.kind}`, "aria-hidden": "true" }), line.name]],
-      ["Answers", (line) => number(line.answers), "number"],
-      ["Share", (line) => percent(line.answers / all), "number"],
-      ["Spent", spent, "number"],
-    ], lines)),
-    quiet(`${plural(escalated, "weak answer was", "weak answers were")} replaced by a stronger backend's before the client saw it.`)];
-}
-
-export function cache({ rows, wrong }) {
-  if (!rows.length) return [quiet("There were no cache hits in this period."), wrongHits(wrong)].filter(Boolean);
+export function cache({ rows, wrong, limit }) {
+  if (!rows.length) return [quiet(t("There were no cache hits in this period.")), wrongHits(wrong, limit)].filter(Boolean);
   const unknown = rows.reduce((sum, row) => sum + row.unpriced, 0);
   return [
-    wide("Cache answers by kind", table([
-      ["Kind", (row) => ({ exact: "Same question", semantic: "Same meaning, verified", join: "Asked at the same time" })[row.kind] ?? row.kind],
-      ["Answers", (row) => number(row.answers), "number"],
-      ["Saved", (row) => money(row.saved_usd), "number"],
+    wide(t("Cache answers by kind"), table([
+      [t("Kind"), (row) => to(link("requests", { cache: row.kind }), t(KINDS[row.kind] ?? row.kind))],
+      [t("Answers"), (row) => number(row.answers), "number"],
+      [t("Saved"), (row) => money(row.saved_usd), "number"],
     ], rows)),
-    unknown ? quiet(`The original cost of ${plural(unknown, "answer")} is unknown, so nothing is counted as saved.`) : null,
-    wrongHits(wrong),
+    unknown ? quiet(t("Answers whose original cost is unknown, so that nothing is counted as saved: {0}.", count(unknown))) : null,
+    wrongHits(wrong, limit),
   ].filter(Boolean);
 }
 
-/** The share of wrong semantic hits, as measured by checks. */
-function wrongHits(found) {
-  if (!found?.hits) return null;
-  const called = found.called_wrong ? ` ${plural(found.called_wrong, "hit was", "hits were")} reported as wrong by clients.` : "";
-  if (!found.checked) return h("p", { class: "quiet", id: "wrong-hits" }, `None of ${plural(found.hits, "semantic hit")} has been checked yet.${called}`);
-  const [low, high] = found.interval.map((share) => exactly(share));
-  return h("p", { id: "wrong-hits" }, "Wrong hits measured: ",
-    h("data", { value: String(found.wrong_of_lookups) }, exactly(found.wrong_of_lookups)), ` of semantic look-ups (95%: ${low} to ${high}), `,
-    h("data", { value: String(found.wrong) }, count(found.wrong)), " of ", h("data", { value: String(found.checked) }, count(found.checked)),
-    ` checked ${found.checked === 1 ? "hit" : "hits"} in ${count(found.lookups)} look-ups.${called}`);
-}
+/** Whether more semantic hits are wrong than the policy allows. */
+export const tooWrong = (found, limit) => Boolean(found?.checked) && found.wrong_of_lookups > limit;
 
-export function latency(rows) {
-  if (!rows.length) return quiet("No backend has given a complete answer in this period.");
-  return wide("Time by backend", table([
-    ["Backend", (row) => row.backend],
-    ["First byte", (row) => milliseconds(row.first_p50_ms), "number"],
-    ["Half within", (row) => milliseconds(row.p50_ms), "number"],
-    ["95% within", (row) => milliseconds(row.p95_ms), "number"],
-    ["Answers", (row) => number(row.answers), "number"],
-  ], rows));
+/** The share of wrong semantic hits, as measured by checks. */
+function wrongHits(found, limit) {
+  if (!found?.hits) return null;
+  const called = found.called_wrong ? ` ${t("Reported as wrong by clients: {0}.", count(found.called_wrong))}` : "";
+  if (!found.checked) return h("p", { class: "quiet", id: "wrong-hits" }, t("Semantic hits: {0}; none has been checked yet.", count(found.hits)), called);
+  const [low, high] = found.interval.map((share) => exactly(share));
+  return h("p", { id: "wrong-hits", class: tooWrong(found, limit) ? "bad" : null },
+    tn("Wrong hits measured: {0} of semantic look-ups (95%: {1} to {2}; the policy allows {3}), {4} of {5} checked hits in {6} look-ups.",
+      h("data", { value: String(found.wrong_of_lookups) }, exactly(found.wrong_of_lookups)), low, high, exactly(limit),
+      number(found.wrong), number(found.checked), count(found.lookups)), called);
 }
 
 export function feedback(rows) {
-  if (!rows.length) return quiet("No feedback yet. Applications send it to /v1/requests/ID/feedback.");
-  return [wide("Feedback by backend", table([
-    ["Backend", (row) => row.backend || "from the cache"],
-    ["Mean score", (row) => h("span", { class: "barred" }, bar(row.score, "good"), percent(row.score)), "number"],
-    ["Ratings", (row) => number(row.voices), "number"],
-  ], rows)), quiet("All time.")];
+  if (!rows.length) return quiet(t("No feedback yet. Applications send it to /v1/requests/ID/feedback."));
+  return [wide(t("Feedback by backend"), table([
+    [t("Backend"), (row) => row.backend || t("from the cache")],
+    [t("Mean score"), (row) => h("span", { class: "barred" }, bar(row.score, "good"), percent(row.score)), "number"],
+    [t("Ratings"), (row) => number(row.voices), "number"],
+  ], rows)), quiet(t("All time."))];
+}
+
+/** The most expensive requests, as links. */
+export function dearest(rows) {
+  if (!rows.length) return quiet(t("No request had a cost in this period."));
+  return [wide(t("Most expensive requests"), table([
+    [t("Cost"), (row) => to(link("request", {}, row.id), money(row.cost_usd))],
+    [t("Why"), why],
+    [t("Time"), (row) => time(row.at)],
+  ], rows)), h("p", {}, to(link("requests", { sort: "cost" }), t("All requests by cost")))];
+}
+
+/** Why a request cost what it did, in a few words. */
+export function why(row) {
+  const called = row.attempts.filter((one) => one.backend);
+  const names = [...new Set(called.map((one) => one.backend))].join(" → ");
+  const reasons = [
+    names, t("{0} tokens in, {1} out", count(row.input_tokens), count(row.output_tokens)),
+    ...(row.escalated ? [t("a weak answer was replaced")] : called.some((one) => one.outcome === "failed") ? [t("an attempt failed")] : []),
+    ...(row.duration_ms === null ? [] : [milliseconds(row.duration_ms)]),
+  ];
+  return reasons.join(", ");
 }
 
 const SEVERITIES = { info: "fine", warning: "near", critical: "over" };
 
-export function alerts(rows) {
-  if (!rows.length) return quiet("There are no alerts.");
-  return h("ul", { class: "alerts" }, rows.map((row) => h("li", {},
-    h("p", {}, h("span", { class: `badge ${SEVERITIES[row.severity]}` }, row.severity), " ", row.text),
-    quiet([time(row.at), ...row.receivers.map(delivery), looked(row)].filter(Boolean).join(" · ")))));
+/** `acknowledge(id)` is called by a button; without it there are no buttons. */
+export function alerts(rows, acknowledge) {
+  if (!rows.length) return quiet(t("There are no alerts."));
+  return h("ul", { class: "alerts" }, rows.map((row) => {
+    const button = acknowledge && !row.acknowledged ? h("button", { type: "button" }, t("Acknowledge")) : null;
+    button?.addEventListener("click", () => acknowledge(row.id));
+    return h("li", {},
+      h("p", {}, h("span", { class: `badge ${SEVERITIES[row.severity]}` }, t(row.severity)), row.acknowledged ? null : h("span", { class: "badge open" }, t("open")), " ", row.text),
+      quiet([time(row.at), ...row.receivers.map(delivery), looked(row)].filter(Boolean).join(" · ")), button);
+  }));
 }
 
-const looked = ({ acknowledged }) => acknowledged && `acknowledged by ${acknowledged.by} at ${time(acknowledged.at)}`;
+const looked = ({ acknowledged }) => acknowledged && t("acknowledged by {0} at {1}", acknowledged.by, time(acknowledged.at));
 
 function delivery({ target, accepted, given_up: dead, tries, error }) {
   const receiver = target.replace("env:", "");
-  if (accepted) return `sent to ${receiver}`;
-  return `${receiver} ${dead ? "given up" : "not reached"} after ${plural(tries, "try", "tries")}${error ? `: ${error}` : ""}`;
-}
-
-export function simulated(rows) {
-  return wide("Simulated traffic as a table", table([
-    ["Model", (row) => row.model],
-    ["Tier", (row) => TIERS[row.tier] ?? row.tier],
-    ["Requests", (row) => number(row.requests), "number"],
-    ["Tokens in", (row) => rough(row.input_tokens), "number"],
-    ["Tokens out", (row) => rough(row.output_tokens), "number"],
-    ["Hypothetical cost", (row) => (row.hypothetical_usd === null ? "–" : money(row.hypothetical_usd)), "number"],
-    ["At the price of", (row) => row.hypothetical_like ?? "–"],
-  ], rows));
+  if (accepted) return t("sent to {0}", receiver);
+  return t(dead ? "{0} given up after {1} tries" : "{0} not reached after {1} tries", receiver, tries) + (error ? `: ${error}` : "");
 }
 
 /** Notices about spend that is missing in the figures, and other limits of them. */
@@ -298,23 +235,15 @@ export function notices({ total, by, mode }) {
   const lines = [];
   if (total.unpriced) {
     const names = by.backend.filter((row) => row.unpriced).map((row) => row.backend).join(", ");
-    lines.push(h("p", { class: "notice warn" }, h("strong", {}, "Spend is incomplete. "),
-      `${plural(total.unpriced, "call")} of ${names} used tokens without a known price. Their cost is unknown, not zero, and is in none of these figures. Set the backend's price in gateway.yaml.`));
+    lines.push(h("p", { class: "notice warn" }, h("strong", {}, t("Spend is incomplete.")), " ",
+      t("Calls that used tokens without a known price: {0}, of {1}. Their cost is unknown, not zero, and is in none of these figures. Set the backend's price in gateway.yaml.", count(total.unpriced), names)));
   }
   if (total.checks) {
-    lines.push(h("p", { class: "notice" }, money(total.checks_usd), ` of the spend is for background checks: ${plural(total.checks, "call")} whose answers were only compared with others.`));
+    lines.push(h("p", { class: "notice" }, tn("{0} of the spend is for background checks: {1} calls whose answers were only compared with others.", money(total.checks_usd), count(total.checks))));
   }
   if (total.estimated) {
-    lines.push(h("p", { class: "notice" }, `The backend reported no token counts for ${plural(total.estimated, "call")}, so the gateway counted the tokens itself.`));
+    lines.push(h("p", { class: "notice" }, t("Calls for which the backend reported no token counts, so that the gateway counted the tokens itself: {0}.", count(total.estimated))));
   }
-  if (mode === "observe") {
-    lines.push(h("p", { class: "notice" }, "This team's policy is in mode observe: routing decisions are recorded but not applied."));
-  }
+  if (mode === "observe") lines.push(h("p", { class: "notice" }, t("This team's policy is in mode observe: routing decisions are recorded but not applied.")));
   return lines;
-}
-
-/** A sentence that describes the plot to screen readers. */
-export function describe({ rows, by }) {
-  const dearest = rows.reduce((most, row) => (Number(row.cost_usd) > Number(most.cost_usd) ? row : most));
-  return `Bar chart of the cost of each of ${plural(rows.length, by)}; the most expensive is ${dearest[by]} with ${usd(dearest.cost_usd)}. The table below lists all.`;
 }

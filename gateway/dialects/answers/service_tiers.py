@@ -26,12 +26,9 @@ the name."""
 
 
 def normalised(service_tier: object = None, speed: object = None, geo: object = None) -> str:
-    """The service tier in the form of `Usage.service_tier`: "" for the standard tier, otherwise for example `priority`,
-    `fast` or `fast+us`.
-
-    `service_tier`: the field of OpenAI and Anthropic; OpenAI's value `fast` means `priority`. `speed` and `geo`:
-    Anthropic's `speed` and `inference_geo`. Values that are not strings count as absent.
-    """
+    """The service tier in the form of `Usage.service_tier`, such as `priority` or `fast+us`; "": standard.
+    `service_tier`: field of OpenAI and Anthropic. `speed`, `geo`: Anthropic's fields. Values that are not strings count
+    as absent."""
     if speed is None and geo is None:
         return _tier(service_tier) if type(service_tier) is str else ""
     parts = {_named(value) for value in (speed, geo) if type(value) is str}

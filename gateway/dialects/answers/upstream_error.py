@@ -85,15 +85,14 @@ def broken(error: UpstreamError | None, otherwise: bytes | str = "no reason give
 
 
 def about_request(error: UpstreamError | None) -> bool:
-    """Whether the cause of a status 403 is the request: its content, its model or its region. If not, the cause is the
-    gateway's own account. Without an `error`, the result is False, because a provider that refuses a request gives a
-    reason."""
+    """Whether a status 403 is about the request: its content, model or region. False if it is about the gateway's
+    account, or without an `error`."""
     return error is not None and not _ACCOUNT.search(f"{error.kind} {error.code} {error.message}")
 
 
 def refusal(status: int, error: UpstreamError | None, backend: str) -> BackendRefused:
     """The error for the client after a backend's 4xx. An error about the gateway's own account becomes a 502 without
-    details, because the client cannot fix it."""
+    details."""
     if status in _CREDENTIALS and not (status == 403 and about_request(error)):
         return BackendRefused(
             f"Backend {backend} does not accept the gateway's credentials ({status}); "

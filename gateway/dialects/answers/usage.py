@@ -59,12 +59,8 @@ class Counts:
 
 
 def openai_usage(value: object, *, tier: str = "", fees: Fees = ()) -> Usage | None:
-    """Read an OpenAI usage object. None if it contains no counts. `tier`, `fees`: service tier and fees, which the
-    answer reports outside of the usage object.
-
-    Impossible or contradictory counts are named in `Usage.doubt`. If two counts contradict each other, the more
-    expensive one is used.
-    """
+    """Read an OpenAI usage object; None if it contains no counts. `tier`, `fees`: reported outside of it. Impossible
+    counts are named in `Usage.doubt`. Of contradictory counts, the dearer one is used."""
     if type(value) is not dict:
         return None
     prompt, completion = value.get("prompt_tokens"), value.get("completion_tokens")
@@ -88,8 +84,8 @@ def openai_usage(value: object, *, tier: str = "", fees: Fees = ()) -> Usage | N
 
 
 def any_usage(value: object, *, tier: str = "", fees: Fees = ()) -> Usage | None:
-    """Like `openai_usage`, but also accepts the formats of other endpoints: usage of chat or of Responses, Cohere's
-    billed units, or only a total. A total counts as input tokens."""
+    """Like `openai_usage`, but also for Responses, Cohere's billed units, or only a total. A total counts as input
+    tokens."""
     if type(value) is not dict:
         return None
     if type(units := value.get("billed_units")) is dict:
@@ -100,16 +96,15 @@ def any_usage(value: object, *, tier: str = "", fees: Fees = ()) -> Usage | None
 
 
 def usage_with(usage: Usage | None, tier: str, fees: Fees = ()) -> Usage | None:
-    """`usage`, if it is known. If it is None but `tier` or `fees` is known, a usage without tokens that has this `tier`
-    and these `fees`. Otherwise None."""
+    """`usage`, or a usage without tokens with this `tier` and these `fees`. None if all are unknown."""
     if usage is not None or not (tier or fees):
         return usage
     return Usage(service_tier=tier, fees=fees)
 
 
 def later(reported: Usage | None, before: Usage | None) -> Usage | None:
-    """Choose between two reports of the usage of one answer: `before`, and the later report `reported`. The later
-    report is chosen, with two exceptions: it is None, or it is doubtful and smaller than `before`."""
+    """The better of two reports of one answer's usage. `reported`, the later one, counts unless it is None, or doubtful
+    and smaller than `before`."""
     if reported is None or before is None:
         return reported or before
     odd = reported.doubt or not reported.all_input
@@ -130,12 +125,8 @@ def shown(usage: Usage | None) -> Usage | None:
 
 
 class _Reading:
-    """Reads one usage object. In OpenAI's format, tokens read from and written to the cache are parts of the prompt,
-    and reasoning tokens are part of the completion.
-
-    Some backends do not include these tokens in the totals of prompt and completion. If the numbers show this, the
-    missing tokens are added to the totals.
-    """
+    """Reads one usage object. Cached tokens are parts of the prompt, and reasoning tokens of the completion. Totals
+    that leave these parts out are corrected."""
 
     def __init__(self, report: _Object) -> None:
         counts = self._counts = Counts()
@@ -177,8 +168,8 @@ class _Reading:
         )
 
     def _cache(self) -> tuple[int, int]:
-        """Split the tokens of the prompt into cached and uncached tokens. Returns the two numbers. If the reported
-        number of cached tokens is impossible, it counts as 0."""
+        """Split the tokens of the prompt. Returns (cached, uncached). An impossible number of cached tokens counts as
+        0."""
         counts, doubts = self._counts, self._counts.doubts
         cached = counts.count(self._read.get("cached_tokens"), "cached_tokens")
         separate = counts.first(self._report, _CACHED, "cached_tokens")
@@ -199,8 +190,7 @@ class _Reading:
         return cached, self._prompt - cached
 
     def _seen(self, fresh: int) -> tuple[int, int, int]:
-        """Split the uncached input into text, audio and images. `fresh`: number of uncached tokens. The details of the
-        usage may state how many tokens of each kind were cached."""
+        """Split the uncached input. Returns (text, audio, images). `fresh`: number of uncached tokens."""
         counts, within = self._counts, self._read.get("cached_tokens_details")
         within = within if type(within) is dict else {}
         audio_input, image_input = (

@@ -17,8 +17,8 @@ _REPLACES = {"signature_delta": ("signature",), "compaction_delta": ("content", 
 
 
 class MessageAssembly:
-    """Assembles a message from events, which must be added in order. The message so far can be read at any time. After
-    an event of unknown type, no message can be assembled."""
+    """Assembles a message from events, added in order. The message so far can be read at any time. An event of unknown
+    type makes it unreadable."""
 
     def __init__(self) -> None:
         self.usage: dict[str, Any] = {}
@@ -74,8 +74,7 @@ class MessageAssembly:
                 self._message[name] = value
 
     def count(self, usage: Any) -> None:
-        """Merge `usage` into the usage so far. Counts are cumulative, so a later count replaces an earlier one. A later
-        event may omit counts that did not change."""
+        """Merge `usage` into the usage so far. Counts are cumulative: a later count replaces an earlier one."""
         if type(usage) is dict:
             self.usage |= {name: value for name, value in usage.items() if value is not None}
 

@@ -19,13 +19,8 @@ _NONE: frozenset[int] = frozenset()
 
 
 def with_marks(body: Block, marks: CacheMarks) -> Block:
-    """Add cache marks to a request. Returns the fields of `body` that change, with their new values. Also sets
-    `marks.blocks` and `marks.lives_long`.
-
-    The text of a user message always becomes a block, even without a mark, so that the message has the same form in the
-    next request. The client's own marks stay. If a client's mark has no lifetime and a mark with a lifetime of one hour
-    follows, the client's mark gets one hour too, because Anthropic requires that longer lifetimes come first.
-    """
+    """Add cache marks to a request. Returns the fields of `body` that change, with new values. Sets `marks.blocks` and
+    `marks.lives_long`. The client's own marks stay."""
     parts = _parts(body)
     marks.blocks = sum(_counted(block) for _, blocks in parts[2:] for block in blocks)
     theirs = dict(_marked(parts))
@@ -95,9 +90,8 @@ def _chosen(parts: list[Part], theirs: dict[Place, str], marks: CacheMarks) -> d
 
 
 def _lifetimes(theirs: dict[Place, str], added: dict[Place, str]) -> dict[Place, str]:
-    """The lifetime of every mark. `theirs`: the client's marks with their lifetimes. `added`: the gateway's marks. A
-    lifetime that the client has set is not changed. All other lifetimes are chosen so that no mark lives longer than a
-    mark before it."""
+    """The lifetime of every mark; none lives longer than a mark before it. `theirs`: the client's marks with their
+    lifetimes, which stay. `added`: the gateway's."""
     chosen, short = {}, False
     for place in sorted({*theirs, *added}):
         chosen[place] = theirs.get(place) or ("5m" if short else added.get(place, "5m"))
@@ -124,8 +118,8 @@ def _before(parts: list[Part], count: int) -> Place | None:
 
 
 def _last_markable(parts: list[Part], number: int, most: int) -> Place | None:
-    """The last block that can be marked before a position. The position is after the first `most` blocks of the part
-    with the index `number`. Only blocks of messages are searched."""
+    """The last block of a message that can be marked, up to a position. This position is after the first `most` blocks
+    of the part `number`."""
     for each in range(number, _MESSAGES - 1, -1):
         first, blocks = parts[each]
         for at in range((most if each == number else len(blocks)) - 1, -1, -1):

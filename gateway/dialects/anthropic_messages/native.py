@@ -85,8 +85,8 @@ class MessagesToMessages:
 
 
 def _less_thinking(thinking: Any, most: int) -> dict[str, bytes]:
-    """The change to the request that lowers the thinking budget below `most`, the output limit in tokens. Empty if the
-    budget is already lower. If `most` is too small for any thinking, the change switches thinking off."""
+    """The change that lowers the request's thinking budget below `most` (output tokens). Empty if it is lower already.
+    A very small `most` switches thinking off."""
     budget = thinking.get("budget_tokens") if type(thinking) is dict else None
     if type(budget) is not int or budget < most:
         return {}
@@ -126,14 +126,8 @@ def _conversation(request: CompletionRequest, plan: ContextPlan, changes: dict[s
 def _located(
     raw: bytes, body: dict[str, Any], fields: dict[str, Any], pairs: list[tuple[Any, Any]]
 ) -> list[tuple[tuple[int, int], bytes]] | None:
-    """The spans in `raw` of the values that change, each with the new JSON of the value. None if a value cannot be
-    located with certainty. `fields`: top-level key → new value. `pairs`: (old value, new value) of values inside
-    messages.
-
-    Most clients write JSON as orjson does, so the bytes of a value are known, and they are searched for. The search
-    takes a tenth of the time of a scan. If the bytes occur more often than expected, the result is None, because some
-    occurrences may belong to other values.
-    """
+    """The spans in `raw` of the values that change, each with its new JSON. None if one cannot be located with
+    certainty. `fields`: top-level key → new value. `pairs`: (old, new) values inside messages."""
     if len(pairs) > _MOST_SEARCHES:
         return None
     for separator, dumps in ((b":", orjson.dumps), (b": ", _as_python_writes)):
@@ -150,9 +144,8 @@ def _as_python_writes(value: Any) -> bytes:
 
 
 def _searched(raw: bytes, wanted: list[tuple[bytes, bytes, Any]]) -> list[tuple[tuple[int, int], bytes]] | None:
-    """The spans in `raw` of the values that change, with the new JSON of each value. None if a value's bytes occur more
-    or less often than expected. `wanted`: for each value, the bytes before the value, the bytes of the value, and the
-    new value."""
+    """The spans in `raw` of the values that change, each with its new JSON. None if a value's bytes do not occur
+    exactly as often as expected. `wanted`: (bytes before the value, bytes of the value, new value)."""
     times = Counter(key + old for key, old, _ in wanted)
     ends: dict[bytes, int] = {}
     found = []

@@ -33,11 +33,7 @@ _FOLD_BYTES = 64 * 1024
 
 
 class MessagesRelay(EventReader):
-    """Implements `StreamReader` for Anthropic messages on both sides.
-
-    Most events are not parsed: one regular expression finds the text of a delta in the bytes of the event. `usage` is
-    None until the final counts arrive, because the first event has no usable number of output tokens.
-    """
+    """Implements `StreamReader` for Anthropic messages on both sides. `usage` is None until the final counts arrive."""
 
     confidence: float | None = None
 

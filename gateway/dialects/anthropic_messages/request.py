@@ -33,8 +33,7 @@ _WANTED = {
 
 
 def parse(body: bytes, request_id: str, controls: Controls, headers: Mapping[bytes, bytes]) -> CompletionRequest:
-    """Parse a request. Raises BadRequest, with the name of the field that caused the error, if the gateway cannot
-    process the request."""
+    """Parse a request. Raises BadRequest with the wrong field if the gateway cannot process it."""
     request = parse_prompt(body, request_id, controls, headers)
     if request.body.get("max_tokens") is None:
         raise BadRequest("max_tokens is required: the most tokens that the answer may have.", param="max_tokens")
@@ -68,8 +67,7 @@ def parse_prompt(body: bytes, request_id: str, controls: Controls, headers: Mapp
 
 
 def _forwarded(headers: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
-    """The headers to forward. The default `anthropic-version` is left out, because requests without headers to forward
-    can use a prepared request head."""
+    """The headers to forward, without the default `anthropic-version`."""
     found = {name: value for name, value in headers.items() if name in _FORWARDED}
     if found.get(b"anthropic-version") == VERSION:
         del found[b"anthropic-version"]

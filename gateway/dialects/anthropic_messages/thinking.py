@@ -16,9 +16,8 @@ _EFFORTS = {"low": "low", "medium": "medium", "high": "high", "xhigh": "high", "
 
 
 def effort(body: Mapping[str, Any]) -> str | None:
-    """The effort of the request as a value of OpenAI's `reasoning_effort`; None: the model's default effort. The result
-    is also None if the client has disabled thinking, because most models reject the effort `none`. The model then
-    thinks, but the gateway hides the thinking from the client."""
+    """The effort of the request as OpenAI's `reasoning_effort`; None: the model's default. Also None if thinking is
+    disabled, because most models reject `none`."""
     thinking = body.get("thinking") or {}
     if thinking.get("type") == "disabled":
         return None
@@ -33,7 +32,7 @@ def effort(body: Mapping[str, Any]) -> str | None:
 
 
 def shown(body: Mapping[str, Any]) -> bool:
-    """Whether thinking is sent to the client. Thinking is the first block of an answer. A client that did not ask for
-    thinking would take this block for the answer's text."""
+    """Whether thinking is sent to the client. False if the client did not ask for it, because it would take it for the
+    answer."""
     thinking = body.get("thinking") or {}
     return thinking.get("type") not in (None, "disabled") and thinking.get("display") != "omitted"

@@ -35,8 +35,7 @@ _REMINDER = re.compile(r"<system-reminder>.*?</system-reminder>", re.DOTALL)
 
 
 def read_turns(system: Any, messages: Any) -> list[Turn]:
-    """Read the turns: one for the system prompt, if there is one, and one for each message. Raises BadRequest with the
-    location of the error."""
+    """Read the turns: the system prompt, if any, and each message. Raises BadRequest with the location of the error."""
     turns: list[Turn] = []
     if system:
         text = _joined({"content": system}, "system")
@@ -52,9 +51,8 @@ def has_images(messages: list[Block]) -> bool:
 
 
 def shortened(message: Block, text: str) -> Block:
-    """A copy of `message` with shortened text. `text`: the text of the message's turn, from which a part in the middle
-    was cut out. The remaining text is put back in its original places, so each tool result keeps the rest of its own
-    text. Other content stays unchanged."""
+    """A copy of `message` with shortened text. `text`: the turn's text, without a part in its middle. Each tool result
+    keeps the rest of its own text."""
     copy: Block = orjson.loads(orjson.dumps(message))
     whole = _joined(copy, "")
     head = _common_prefix(whole, text)

@@ -15,11 +15,8 @@ _UNITS = (("web_search_requests", "web_search"), ("code_execution_requests", "co
 
 
 def messages_usage(value: object) -> Usage | None:
-    """Read a usage object; None if it contains no counts. Anthropic's token classes do not overlap, with one exception:
-    thinking is part of the output.
-
-    Impossible or contradictory counts are named in `Usage.doubt`. Of contradictory counts, the higher one is used.
-    """
+    """Read a usage object; None if it contains no counts. Thinking is part of the output; no other classes overlap.
+    Impossible counts are named in `Usage.doubt`. Of contradictory counts, the higher one is used."""
     if type(value) is not dict or value.keys().isdisjoint(_COUNTED):
         return None
     counts = Counts()
@@ -45,8 +42,7 @@ def messages_usage(value: object) -> Usage | None:
 
 
 def _written(usage: dict[str, Any], counts: Counts) -> tuple[int, int]:
-    """The number of tokens written to the cache with a lifetime of five minutes, and the number with a lifetime of one
-    hour."""
+    """(Tokens written to the cache for five minutes, tokens written for one hour)."""
     written = counts.count(usage.get("cache_creation_input_tokens"), "cache_write_tokens")
     long = counts.count(_detail(usage, "cache_creation", "ephemeral_1h_input_tokens"), "cache_write_tokens")
     short = counts.count(_detail(usage, "cache_creation", "ephemeral_5m_input_tokens"), "cache_write_tokens")

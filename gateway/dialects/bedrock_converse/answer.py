@@ -12,7 +12,6 @@ import orjson
 
 from gateway.dialects.bedrock_converse.event_stream import event
 from gateway.dialects.bedrock_converse.request import BEGAN, MESSAGES
-from gateway.dialects.streams import sse
 from gateway.dialects.translate.messages_to_chat.answer import message
 from gateway.dialects.translate.messages_to_chat.writer import MessagesWriter
 from gateway.domain.money.usage import Usage
@@ -28,6 +27,9 @@ _COUNTS = {
     "cacheReadInputTokens": "cache_read_input_tokens",
     "cacheWriteInputTokens": "cache_creation_input_tokens",
 }
+
+
+_DATA = b"\ndata: "
 
 
 def reply(request: CompletionRequest, completion: dict[str, Any], usage: Usage | None) -> dict[str, Any]:
@@ -82,7 +84,9 @@ class ConverseWriter:
         return None
 
     def _converted(self, events: bytes) -> bytes:
-        return b"".join(self._events(orjson.loads(sse.payload(each))) if each else b"" for each in sse.events(events))
+        # the events are the inner writer's own, so each has one line of data, and JSON contains no line break
+        pieces = [each.partition(_DATA)[2] for each in events.split(b"\n\n") if each]
+        return b"".join([self._events(orjson.loads(piece)) for piece in pieces])
 
     def _events(self, given: dict[str, Any]) -> bytes:
         index = {"contentBlockIndex": given.get("index")}
@@ -102,8 +106,7 @@ class ConverseWriter:
 
 
 def _begin(block: Block, index: Block) -> bytes:
-    """The event that begins a block. Converse announces only the blocks of tool calls, so for other blocks the result
-    is empty. There is one exception: the only event of hidden (redacted) thinking contains the whole block."""
+    """The event that begins a block; empty if the block needs none. Only tool calls and hidden thinking need one."""
     if block["type"] == "tool_use":
         call = {"toolUseId": block["id"], "name": block["name"]}
         return event("contentBlockStart", {"start": {"toolUse": call}, **index})

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 from zlib import crc32
 
@@ -29,11 +30,17 @@ def exception(kind: str, message: str) -> bytes:
 
 
 def _message(headers: tuple[tuple[str, str], ...], value: Mapping[str, Any]) -> bytes:
-    head = b"".join(_header(*pair) for pair in (*headers, (":content-type", "application/json")))
+    head = _head(headers)
     payload = orjson.dumps(value)
     prelude = struct.pack(">II", _FRAMING + len(head) + len(payload), len(head))
     data = b"%b%b%b%b" % (prelude, struct.pack(">I", crc32(prelude)), head, payload)
     return data + struct.pack(">I", crc32(data))
+
+
+@lru_cache(maxsize=64)
+def _head(headers: tuple[tuple[str, str], ...]) -> bytes:
+    """The headers of a message. There are few kinds of messages, and a stream has many of each."""
+    return b"".join(_header(*pair) for pair in (*headers, (":content-type", "application/json")))
 
 
 def _header(name: str, value: str) -> bytes:

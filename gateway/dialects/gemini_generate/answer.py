@@ -81,8 +81,7 @@ def event(value: dict[str, Any]) -> bytes:
 
 
 class GeminiWriter:
-    """Implements `Writer` for Gemini. A function call is written only when the call is complete, because Gemini does
-    not stream parts of calls."""
+    """Implements `Writer` for Gemini. Function calls are written whole, because Gemini does not stream parts."""
 
     def __init__(self, request: CompletionRequest) -> None:
         self._request, self._shows = request, bool(request.echoed.get(SHOWS_THOUGHTS))
@@ -92,8 +91,8 @@ class GeminiWriter:
         self._finish: dict[int, str] = {}
 
     def write(self, chunk: dict[str, Any]) -> bytes:
-        """The event for a chunk of the answer. The first chunk always produces an event, even if it contains only a
-        part of a call. So the client sees that the answer has begun."""
+        """The event for a chunk of the answer; may be empty. The first chunk always gives an event, so that the client
+        sees the beginning."""
         begins, self._first = not self._first, self._first or chunk
         out = []
         for choice in chunk["choices"]:

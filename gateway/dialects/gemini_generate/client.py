@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from gateway.dialects.client import Client, Count, Shown
+from gateway.dialects.gemini_generate.answer import GeminiWriter, reply
 from gateway.dialects.gemini_generate.dialect import Endpoint, at, named_in
 from gateway.dialects.gemini_generate.request import parse_counted
-from gateway.dialects.gemini_generate.translation import GeminiToChat
+from gateway.dialects.parsed_as_chat import ParsedAsChat
 
 _ERROR = {"code": {"type": "integer", "minimum": 400}, "message": {"type": "string"}, "status": {"type": "string"}}
 
@@ -13,7 +14,19 @@ CLIENT = Client(
     Endpoint("", stream=False),
     at=at,
     shapes=named_in,
-    translation=GeminiToChat(),
+    translation=ParsedAsChat(
+        "gemini_generate",
+        {
+            "messages": "contents",
+            "max_completion_tokens": "generationConfig.maxOutputTokens",
+            "reasoning_effort": "generationConfig.thinkingConfig",
+            "response_format": "generationConfig.responseSchema",
+            "stop": "generationConfig.stopSequences",
+            "n": "generationConfig.candidateCount",
+        },
+        reply,
+        GeminiWriter,
+    ),
     error_schema={
         "GoogleError": {
             "type": "object",

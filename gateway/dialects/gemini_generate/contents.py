@@ -34,8 +34,8 @@ def messages(contents: Any, system: Any) -> list[dict[str, Any]]:
 
 
 class _Calls:
-    """Assigns ids to function calls, because in Gemini's format a call may have no id. A result without an id belongs
-    to the first call with the same name that has no result yet."""
+    """Assigns ids to function calls without one. A result without an id belongs to the first open call with its
+    name."""
 
     def __init__(self) -> None:
         self._waiting: list[tuple[str, str]] = []

@@ -79,8 +79,7 @@ def _as_chat(call: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 class OllamaWriter:
-    """Implements `Writer` for Ollama. A tool call is written only when the call is complete, because Ollama does not
-    stream parts of calls."""
+    """Implements `Writer` for Ollama. Tool calls are written whole, because Ollama does not stream parts."""
 
     def __init__(self, request: CompletionRequest) -> None:
         self._request = request
@@ -88,8 +87,8 @@ class OllamaWriter:
         self._calls: dict[int, dict[str, Any]] = {}
 
     def write(self, chunk: dict[str, Any]) -> bytes:
-        """The line for a chunk of the answer. The first chunk always produces a line, even if it contains only a part
-        of a call. So the client sees that the answer has begun."""
+        """The line for a chunk of the answer; may be empty. The first chunk always gives a line, so that the client
+        sees the beginning."""
         begins, self._head = not self._head, self._head or _head(self._request, chunk)
         out = b""
         for each in chunk["choices"][:1]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from gateway.dialects.client import Client, Shown, View
 from gateway.dialects.ollama_chat import dialect, models
-from gateway.dialects.ollama_chat.translation import OllamaToChat
+from gateway.dialects.ollama_chat.answer import OllamaWriter, reply
+from gateway.dialects.parsed_as_chat import ParsedAsChat
 
 PATH = "/api/chat"
 _NAMED = {"type": "object", "properties": {"model": {"type": "string", "minLength": 1}}, "required": ["model"]}
@@ -22,7 +23,17 @@ CLIENT = Client(
     dialect,
     {PATH: dialect},
     shapes=lambda path: dialect if path.startswith("/api/") else None,
-    translation=OllamaToChat(),
+    translation=ParsedAsChat(
+        "ollama_chat",
+        {
+            "max_completion_tokens": "options.num_predict",
+            "reasoning_effort": "think",
+            "response_format": "format",
+            "stop": "options.stop",
+        },
+        reply,
+        OllamaWriter,
+    ),
     shown={PATH: Shown("createOllamaChat", "Ollama's chat, streamed unless `stream` is false.", _CHAT)},
     error_schema={
         "OllamaError": {"type": "object", "required": ["error"], "properties": {"error": {"type": "string"}}}

@@ -123,8 +123,7 @@ def _image(image: Any, where: str) -> dict[str, Any]:
 
 
 class _Calls:
-    """Assigns ids to tool calls, because in Ollama's format a call may have no id. A result without an id belongs to
-    the first call with the same name that has no result yet."""
+    """Assigns ids to tool calls without one. A result without an id belongs to the first open call with its name."""
 
     def __init__(self) -> None:
         self._waiting: list[tuple[str, str]] = []

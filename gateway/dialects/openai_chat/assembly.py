@@ -23,8 +23,8 @@ _APART = frozenset({"index", "delta"})
 
 
 class Assembly:
-    """Assembles an answer from whole events. The answer so far can be read at any time. After an event that cannot be
-    read, no plain body can be assembled."""
+    """Assembles an answer from whole events. The answer so far can be read at any time. After an unreadable event,
+    there is no plain body."""
 
     def __init__(self) -> None:
         self.usage: dict[str, Any] | None = None
@@ -190,8 +190,8 @@ class _Choice:
         self._function: _Call | None = None
 
     def add(self, choice: dict[str, Any], size: int) -> int:
-        """Add a chunk of `size` bytes. Returns the number of bytes by which the stored size grows. If the chunk
-        contains only text, this is the number of bytes of its text; otherwise it is `size`."""
+        """Add a chunk of `size` bytes. Returns the bytes by which the stored size grows. For a chunk of only text, this
+        is the text's size."""
         kept = self._delta(choice.get("delta") or {}, size)
         for key, value in choice.items():
             if key == "finish_reason":
@@ -298,7 +298,7 @@ class _Call:
 
 def _merged(known: Any, value: Any, name: str = "") -> Any:
     """Merge a new `value` of an unknown field of a delta with the `known` value. Texts and lists are concatenated,
-    objects are merged, and any other value replaces the known value."""
+    objects merged, other values replaced."""
     if type(known) is not type(value) or name in _NEVER_JOINED:
         return value if value is not None else known
     if type(known) is dict:

@@ -22,13 +22,11 @@ Chunk = dict[str, Any]
 
 
 class ChatChunks:
-    """Parses the chunks of one stream. A returned chunk is valid only until the next call of a method, which may return
-    the same object with another text."""
+    """Parses the chunks of one stream. A returned chunk is valid only until the next call of a method."""
 
     def __init__(self) -> None:
         self._before = self._after = b"\n\n\n"
-        """The bytes before and after the text of each event in the current run. If there is no run, the bytes are a
-        text with which no event begins."""
+        """The bytes before and after the text in events like the last one; at first, bytes that no event has."""
         self._start = self._stop = 0
         self._chunk: Chunk = {}
         self._delta: dict[str, Any] = {}
@@ -36,9 +34,7 @@ class ChatChunks:
         self._tries = _TRIES
 
     def again(self, event: bytes) -> Chunk | None:
-        """The chunk in `event`, if it differs from the previous chunk at most in its text. Otherwise None. The bytes
-        before and after the text are compared with those of the previous event. orjson checks that the bytes between
-        them are exactly one JSON string, so that two events in one piece are not mistaken for one."""
+        """The chunk in `event`, if it differs from the previous chunk at most in its text; otherwise None."""
         if not (event.startswith(self._before) and event.endswith(self._after)):
             return None
         try:
@@ -67,8 +63,7 @@ class ChatChunks:
         return chunk
 
     def _begin(self, event: bytes, chunk: Chunk) -> None:
-        """Begin a run with `event`, because the next events may differ from it only in their text. `chunk`: the parsed
-        event."""
+        """Prepare `again` for later events that differ from `event` only in their text. `chunk`: the parsed event."""
         if (run := TextRun.after(event, chunk)) is None:
             return
         self._tries -= 1

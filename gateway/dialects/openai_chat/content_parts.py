@@ -7,11 +7,8 @@ from typing import Any
 
 
 def flattened(message: dict[str, Any]) -> dict[str, Any]:
-    """Convert a message or delta so that `content` is a text or null, and the thinking is in `reasoning_content`.
-
-    Parts of other types are dropped. A message whose content is a text is returned unchanged. Raises TypeError for any
-    other content.
-    """
+    """Convert a message or delta: `content` to text or null, thinking to `reasoning_content`. Parts of other types are
+    dropped. Raises TypeError for any other content."""
     content = message.get("content")
     if content is None or type(content) is str:
         return message

@@ -11,8 +11,7 @@ from gateway.domain.request import CompletionRequest
 
 
 def can_ask(request: CompletionRequest) -> bool:
-    """Whether the gateway can ask for log-probabilities in the stream of this request although the client did not ask
-    for them."""
+    """Whether the gateway can ask for log-probabilities in this stream, although the client did not."""
     return request.dialect == "openai_chat" and request.stream and not request.body.get("logprobs")
 
 

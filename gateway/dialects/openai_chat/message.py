@@ -26,8 +26,8 @@ def objects(value: object) -> list[dict[str, Any]]:
 
 
 def overall_finish(reasons: Iterable[object]) -> str:
-    """One finish reason for all choices. It is the first known reason other than `stop`, or `stop` if there is no other
-    reason. Empty if no reason is known."""
+    """One finish reason for all choices; empty if none is known. It is the first known reason that is not `stop`, or
+    else `stop`."""
     known = [reason for reason in reasons if type(reason) is str and reason]
     return next((reason for reason in known if reason != "stop"), known[0] if known else "")
 

@@ -35,9 +35,8 @@ class ChatToChat:
         strict: bool = False,
         leaves_out: frozenset[str] = frozenset(),
     ) -> None:
-        """`limits`: names of the fields in which the gateway sets the output limit. Other limit fields that the client
-        used are set too. `leaves_out`: names of fields that the backend rejects. `strict`: the backend rejects fields
-        of messages and tools that only Anthropic's API has. It also rejects limit fields that are not in `limits`."""
+        """`limits`: names of fields for the output limit. `leaves_out`: names of fields that the backend rejects.
+        `strict`: whether it rejects Anthropic's fields of messages and tools, and other limit fields."""
         self._limits, self._strict = limits, strict
         self._leaves_out = leaves_out | ({*_LIMITS} - {*limits} if strict and limits == ("max_tokens",) else set())
 

@@ -41,8 +41,8 @@ def read(request: CompletionRequest, body: bytes) -> Plain:
 
 
 def load_reply(body: bytes) -> dict[str, Any]:
-    """The JSON object in the body of a 2xx answer. Raises BackendGarbage if the body is no JSON object or reports an
-    error. If the body reports an error, the exception contains the backend's message."""
+    """The JSON object in the body of a 2xx answer. Raises BackendGarbage if there is none, or it reports an error. The
+    exception contains the backend's message."""
     try:
         reply = orjson.loads(body)
     except orjson.JSONDecodeError as error:

@@ -29,13 +29,8 @@ _NULLS = (b',"usage":null', b', "usage": null')
 
 
 class ChatStream(ChatReader):
-    """Implements `StreamReader` for OpenAI chat on both sides. If the backend sends no `[DONE]`, the client gets no
-    `[DONE]`.
-
-    Most events are not parsed. Their bytes are searched for texts that occur only in events that must be parsed. The
-    search misses a `finish_reason` or a `usage` that is written with unusual spaces (`"usage" : {`). Such a field is
-    found at the end of the stream.
-    """
+    """Implements `StreamReader` for OpenAI chat on both sides. The client gets `[DONE]` only if the backend sends
+    it."""
 
     def __init__(
         self, *, wants_usage: bool, wants_logprobs: bool = False, transcript: Transcript | None = None
@@ -148,9 +143,8 @@ class ChatStream(ChatReader):
             self.usage = replace(self.usage, fees=SEARCHED)
 
     def eof(self) -> None:
-        """Called at the end of the stream. Without `[DONE]` from the backend, the answer counts as complete if every
-        choice has a finish reason. Raises the failure that the backend reported, or StreamBroken if the answer is
-        incomplete."""
+        """Called at the end of the stream. Without `[DONE]`, every choice must have a finish reason. Raises the failure
+        that the backend reported, or StreamBroken for an incomplete answer."""
         if self._whole:
             return
         self._read_rest()
@@ -191,7 +185,7 @@ def _without_null_usage(relayed: bytes) -> bytes:
 
 
 def _first_marked(block: bytes) -> int:
-    """The position of the first event that must be parsed. If there is no such event, returns the length of `block`."""
+    """The position of the first event that must be parsed; the length of `block` if there is none."""
     first = len(block)
     for mark in _MARKS:
         at = block.rfind(mark)

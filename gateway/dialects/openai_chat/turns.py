@@ -72,11 +72,8 @@ def _content(content: Any, where: str) -> tuple[str, int, int]:
 
 
 def read_parts(content: Any, where: str, texts_are: frozenset[str], image_is: str) -> tuple[str, int, int]:
-    """Read the content parts of a message. Returns the text, the number of images and the number of other files.
-    `texts_are`, `image_is`: the types of text parts and of image parts in the dialect.
-
-    Raises BadRequest with the location of a value of a wrong type.
-    """
+    """Read the content parts of a message. Returns (text, number of images, number of other files). `texts_are`,
+    `image_is`: types of text and image parts. Raises BadRequest with the location of a wrong type."""
     if type(content) is not list:
         raise BadRequest(f"{where} must be a string or an array of parts.", param=where)
     texts, images, files = [], 0, 0

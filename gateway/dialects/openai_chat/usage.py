@@ -17,8 +17,8 @@ because the quotes would be escaped there."""
 
 
 def reported(reply: dict[str, Any], body: bytes = CITATION) -> Usage | None:
-    """The usage of a plain answer; None if the answer contains no counts. `body`: the bytes of the answer.
-    If `body` contains no web citation, the choices need not be searched for one."""
+    """The usage of a plain answer; None if the answer contains no counts. `body`: bytes of the answer, searched for web
+    citations."""
     usage, fees = reply.get("usage"), _NONE
     if CITATION in body:
         choices = reply.get("choices")

@@ -18,8 +18,7 @@ from gateway.errors import BackendGarbage
 
 
 class CompletionsToCompletions(ChatToChat):
-    """Implements `Translator` for legacy completions on both sides. Headers and errors are the same as in chat. Prompts
-    are never trimmed, so `plan` is ignored."""
+    """Implements `Translator` for legacy completions on both sides. Prompts are never trimmed: `plan` is ignored."""
 
     client: DialectName = "openai_completions"
     backend: DialectName = "openai_completions"

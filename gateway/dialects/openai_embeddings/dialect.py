@@ -21,8 +21,7 @@ _WANTED = {
 
 
 def parse(body: bytes, request_id: str, controls: Controls, headers: Mapping[bytes, bytes]) -> CompletionRequest:
-    """Parse a request. Raises BadRequest, with the name of the field that caused the error, if the gateway cannot
-    process the request."""
+    """Parse a request. Raises BadRequest with the wrong field if the gateway cannot process it."""
     fields = load_object(body)
     check(fields, _WANTED)
     model = read_model(fields)

@@ -20,8 +20,7 @@ _USAGE = b'"usage"'
 
 
 class EmbeddingsToEmbeddings(ChatToChat):
-    """Implements `Translator` for embeddings on both sides. Headers and errors are the same as in chat. Embeddings are
-    not streamed."""
+    """Implements `Translator` for embeddings on both sides. Embeddings are not streamed."""
 
     client: DialectName = "openai_embeddings"
     backend: DialectName = "openai_embeddings"

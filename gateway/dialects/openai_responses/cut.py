@@ -14,8 +14,7 @@ _NUMBER = re.compile(rb'"sequence_number": ?(\d+)')
 
 
 class PartialResponse:
-    """The response object from the first event, and for each output item the number of characters of text before the
-    item."""
+    """The response object from the first event, and the characters of text before each output item."""
 
     def __init__(self) -> None:
         self._response: Item = {}
@@ -31,8 +30,8 @@ class PartialResponse:
             self._items.append((characters, item))
 
     def cut(self, text: str, last: bytes, delivered: Usage) -> bytes:
-        """The events with which the stream ends. `text`: all text that was sent. `last`: the latest events that were
-        sent, from which the sequence numbers continue. `delivered`: the usage of the part that was sent."""
+        """The events that end the stream. `text`: all text sent. `last`: latest events sent, with the sequence number
+        to continue. `delivered`: usage of the sent part."""
         number = max((int(found) for found in _NUMBER.findall(last)), default=delivered.all_output) + 1
         ends = [*(begin for begin, _ in self._items[1:]), len(text)]
         output = [_so_far(item, text[begin:end]) for (begin, item), end in zip(self._items, ends, strict=False)]

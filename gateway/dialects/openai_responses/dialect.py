@@ -22,10 +22,8 @@ _LAST = 2**31 - 1
 
 
 def error_event(error: GatewayError, request_id: str, sent: bytes = b"") -> bytes:
-    """The last event of a stream that failed. No terminating event follows.
-
-    The event contains the error twice: in the documented fields, and in `error`, which OpenAI's own clients read.
-    """
+    """The last event of a stream that failed. The error is in the documented fields and in `error`, which OpenAI's
+    clients read."""
     inner = orjson.loads(error_body(error, request_id))["error"]
     event = {
         "type": "error",
@@ -39,8 +37,7 @@ def error_event(error: GatewayError, request_id: str, sent: bytes = b"") -> byte
 
 
 def _next_number(sent: bytes) -> int:
-    """The sequence number for the event after the last event in `sent`. The number is found by its quoted key, which
-    cannot occur inside a JSON string, because the quotes would be escaped there."""
+    """The sequence number for the event after the last event in `sent`."""
     numbers = _NUMBER.findall(sent)
     return int(numbers[-1]) + 1 if numbers else _LAST
 

@@ -15,14 +15,13 @@ _RESPONSE = b'"response"'
 
 
 def differs(echoed: Mapping[str, Any]) -> bool:
-    """Whether a value in `echoed` differs from the value that a backend writes into its response. The backend writes
-    that nothing is stored and that there is no previous response."""
+    """Whether a value in `echoed` differs from what a backend writes: nothing stored, no previous response."""
     return bool(echoed.get("store") or echoed.get("previous_response_id"))
 
 
 def with_echoed(body: bytes, echoed: Mapping[str, Any], start: int = 0) -> bytes:
-    """Replace fields of the Response object that begins at position `start` of `body` by their values in `echoed`.
-    Fields that the object does not have are not added."""
+    """Replace fields of the Response object at position `start` of `body` by those in `echoed`. Fields that the object
+    lacks are not added."""
     return json_splice.replace(
         body, [(span, orjson.dumps(echoed[key])) for key, span in json_splice.members(body, start) if key in echoed]
     )

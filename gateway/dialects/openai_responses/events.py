@@ -34,7 +34,7 @@ class Events:
         return b"event: %b\ndata: %b\n\n" % (kind.encode(), data)
 
     def piece(self, before: bytes, text: str, after: bytes) -> bytes:
-        """A delta event with the text `text`. The bytes `before` and `after` the text stay the same for many events."""
+        """A delta event with `text`. `before`, `after`: its other bytes, equal for many events."""
         number, self._next = self._next, self._next + 1
         return b'%b%b%b,"sequence_number":%d}\n\n' % (before, orjson.dumps(text), after, number)
 
@@ -191,8 +191,7 @@ class Call:
 
 
 class CustomCall(Call):
-    """A custom tool call item. The model sends the text of the call inside JSON, so the text is known only when the
-    JSON is complete."""
+    """A custom tool call item. Its text is known only when the JSON around it is complete."""
 
     def _item(self, text: str, status: str) -> Item:
         return custom_item(self._id, self._call_id, self._tool, text, status)

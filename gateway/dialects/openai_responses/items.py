@@ -43,8 +43,7 @@ def shortened(item: Item, text: str) -> Item:
 
 
 class _Conversation:
-    """Collects chat messages. Adjacent items of the assistant become one message with thinking, text and calls, because
-    chat requires this form."""
+    """Collects chat messages. Adjacent items of the assistant become one message, as chat requires."""
 
     def __init__(self) -> None:
         self.messages: list[Item] = []
@@ -104,8 +103,7 @@ class _Conversation:
             self._instruct(content)
 
     def _instruct(self, content: Content) -> None:
-        """Add an instruction to the first system message, because the chat templates of open models accept only one
-        system message."""
+        """Add an instruction to the first system message: many open models accept only one."""
         if not isinstance(content, str) and all(part.keys() == {"type", "text"} for part in content):
             content = "\n\n".join(part["text"] for part in content)
         first = self.messages[0] if len(self.messages) == 1 else {}
@@ -115,8 +113,8 @@ class _Conversation:
             self.add({"role": "system", "content": content})
 
     def _say(self, content: Content) -> None:
-        """Add text of the assistant to the conversation. If the last assistant message already has calls, the text is
-        added to this message and not to a new one, because the results of the calls must follow directly after it."""
+        """Add text of the assistant to the conversation. If the last assistant message has calls, the text is added to
+        it, because call results must follow directly."""
         current = self._assistant(anew=self._current is not None and "tool_calls" not in self._current)
         if current.get("content") is None:
             current["content"] = content
@@ -147,7 +145,7 @@ class _Conversation:
 
     def _assistant(self, *, anew: bool) -> Item:
         """The assistant message to which an item is added. A new message begins with the reasoning in `_thought`.
-        `anew`: always begin a new message."""
+        `anew`: whether to begin a new message in any case."""
         if self._current is None or anew:
             current = {"role": "assistant", "content": None, **self._thought}
             self.add(current)
@@ -160,8 +158,7 @@ def _as_parts(content: Content) -> list[Item]:
 
 
 def _content(content: Any, where: str) -> Content:
-    """The content in the format of chat. If the content is a single text, the result is a string, because every backend
-    accepts a string."""
+    """The content in the format of chat. A single text becomes a string, which every backend accepts."""
     if type(content) is not list:
         text: str = content
         return text

@@ -90,13 +90,8 @@ class ResponsesToResponses:
 
 
 def _more_included(request: CompletionRequest, logprobs: bool) -> list[str]:
-    """The values to add to the request field `include`: encrypted reasoning for the client, and log-probabilities for
-    the gateway.
-
-    A client that relies on stored responses sends reasoning items back as it received them. The backend stores nothing,
-    so such an item is useful only with its encrypted content. Encrypted reasoning is not requested from models without
-    reasoning, because they reject the value.
-    """
+    """The values to add to the request field `include`. These are encrypted reasoning for the client, and
+    log-probabilities for the gateway."""
     body = request.body
     more = [LOGPROBS] if logprobs and not request.stream and not wants_logprobs(body) else []
     if body.get("store") is not False and body.get("reasoning") and _SEALED not in (body.get("include") or ()):
@@ -133,8 +128,8 @@ def _forgotten(item: dict[str, Any]) -> bool:
 
 
 def _items(request: CompletionRequest, stay: list[int], replace: dict[int, str]) -> bytes:
-    """The input items that remain, as JSON. `stay`: indexes of these items. `replace`: index of an item → its shortened
-    text. Items that did not change keep their bytes."""
+    """The input items that remain, as JSON. `stay`: their indexes. `replace`: index → shortened text. Other items keep
+    their bytes."""
     start, _ = json_splice.find(request.raw, "input")[-1]
     spans, value = list(json_splice.elements(request.raw, start)), request.body["input"]
     written = [

@@ -40,8 +40,7 @@ error text names."""
 
 
 def parse(body: bytes, request_id: str, controls: Controls, headers: Mapping[bytes, bytes]) -> CompletionRequest:
-    """Parse a request. Raises BadRequest, with the name of the field that caused the error, if the gateway cannot
-    process the request."""
+    """Parse a request. Raises BadRequest with the wrong field if the gateway cannot process it."""
     fields = load_object(body)
     _check(fields)
     model = read_model(fields)
@@ -103,10 +102,8 @@ def _check(fields: dict[str, Any]) -> None:
 
 
 def read_turns(fields: Mapping[str, Any]) -> list[Turn]:
-    """Read the instructions and the items of `input` as turns. Raises BadRequest with the location of an error.
-
-    A reasoning item is not a turn. It is kept or dropped together with the item after it (see `kept`).
-    """
+    """Read the instructions and the items of `input` as turns. A reasoning item is no turn (see `kept`). Raises
+    BadRequest with the location of an error."""
     turns: list[Turn] = []
     if instructions := fields.get("instructions"):
         turns.append(Turn(INSTRUCTIONS, "system", instructions))
@@ -209,8 +206,7 @@ def _shown(output: Any) -> int:
 
 
 def _parts(content: Any, where: str) -> tuple[str, int, int]:
-    """The text, the number of images and the number of files in `content`: the content of a message or the output of a
-    call."""
+    """(Text, number of images, number of files) in `content`, a message's content or a call's output."""
     if type(content) is str:
         return content, 0, 0
     return read_parts(content, where, _TEXTS, "input_image")

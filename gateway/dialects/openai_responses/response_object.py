@@ -43,8 +43,8 @@ _REPEATED: dict[str, Any] = {
 
 
 class Ids:
-    """The ids of a response and of its items. They are derived from the request id, so that a stream and its stored
-    copy have the same ids."""
+    """The ids of a response and of its items, derived from the request id. A stream and its stored copy have equal
+    ids."""
 
     def __init__(self, request_id: str) -> None:
         self._stem = request_id.removeprefix("req_")
@@ -54,8 +54,8 @@ class Ids:
         return f"resp_{self._stem}"
 
     def item(self, prefix: str, number: int) -> str:
-        """The id of an item. `prefix`: rs, msg, fc or ctc, for the kind of the item. `number`: index of the item among
-        the items of this kind."""
+        """The id of an item. `prefix`: kind of the item (rs, msg, fc, ctc). `number`: its index among items of this
+        kind."""
         return f"{prefix}_{self._stem}{number:02x}"
 
 

@@ -81,9 +81,8 @@ def body_of(fields: Mapping[str, Any], kept: Kept | None) -> dict[str, Any]:
 
 
 def kept_after(body: Mapping[str, Any], ended: Mapping[str, Any]) -> Kept | None:
-    """The conversation after a response. `body`: the body of the request. `ended`: the last event of the response. None
-    if a later request cannot continue the conversation on this socket, for example because `body` still contains a
-    `previous_response_id`. This id refers to a conversation that is stored elsewhere and not known here."""
+    """The conversation after a response; None if it cannot be continued on this socket. `body`: the request's body.
+    `ended`: the response's last event."""
     said = ended.get("response")
     output, name = (said.get("output"), said.get("id")) if type(said) is dict else (None, None)
     if type(output) is not list or type(name) is not str or body.get("previous_response_id") is not None:
@@ -107,8 +106,8 @@ def _joined(one: bytes, two: bytes) -> orjson.Fragment:
 
 
 def warmed(body: Mapping[str, Any], request_id: str, now: int) -> tuple[CompletionRequest, list[dict[str, Any]]]:
-    """The request, and the events of a response without output. Used for a message with `generate: false`: the client
-    sends the beginning of a conversation in advance and expects no answer from a model. Raises BadRequest."""
+    """The request, and the events of a response without output. For a message with `generate: false`, which expects no
+    answer. Raises BadRequest."""
     request = parse(orjson.dumps(body), request_id, Controls(), {})
     begun = response(
         request,
@@ -142,7 +141,6 @@ def refusal(status: int, headers: Mapping[str, str], body: bytes) -> str:
 
 
 def with_status(event: str, status: int) -> str:
-    """The error event of an answer that has begun, with the field `status` added, because Codex ignores an error
-    without a status. Other events are returned unchanged."""
+    """The event, with the field `status` if it is an error. Codex ignores an error without a status."""
     parsed = orjson.loads(event)
     return orjson.dumps({**parsed, "status": status}).decode() if parsed.get("type") == "error" else event

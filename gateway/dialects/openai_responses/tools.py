@@ -60,9 +60,8 @@ def chat_tools(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _tools(body: Mapping[str, Any], allowed: frozenset[str] | None, *, removes: bool) -> list[dict[str, Any]]:
-    """The tools in the format of chat. If a tool is declared twice, the last declaration is used. `allowed`: chat names
-    of the tools to send; None: all tools. `removes`: leave out the tools that OpenAI would run and that the model does
-    not need for an answer. If all tools are of this kind, none is left out."""
+    """The tools in the format of chat; of duplicates, the last. `allowed`: names of the tools to send; None: all.
+    `removes`: leave out tools run by OpenAI that the answer does not need."""
     value = list(_each(body))
     removes = removes and not all(_removable(tool) for tool, _, _ in value)
     found: dict[str, dict[str, Any]] = {}
@@ -79,8 +78,8 @@ def _removable(tool: Mapping[str, Any]) -> bool:
 
 
 def _each(body: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], str, str]]:
-    """Yield each single tool, its location in the request, and its namespace (empty if the tool has none). Raises
-    BadRequest for an invalid declaration."""
+    """Yield (tool, its location in the request, its namespace or an empty string). Raises BadRequest for an invalid
+    declaration."""
     for tool, where in declarations(body):
         if tool.get("type") != "namespace":
             yield tool, where, ""
@@ -114,8 +113,7 @@ def _function(tool: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _custom(tool: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert a custom tool to a function with a single string argument. Models of other vendors can only call
-    functions. If the tool has a grammar, the grammar is added to the description."""
+    """Convert a custom tool to a function with a single string argument. A grammar is added to the description."""
     described = [tool["description"]] if type(tool.get("description")) is str else []
     form = tool.get("format")
     if type(form) is dict and form.get("type") == "grammar":
@@ -145,9 +143,8 @@ def custom_input(arguments: Any, otherwise: str) -> str:
 
 
 def _choice(choice: Any, body: Mapping[str, Any]) -> tuple[Any, frozenset[str] | None]:
-    """The tool choice in the format of chat, and the names of the allowed tools. The names are None if the client gave
-    no list of allowed tools. Tools that are missing from the client's list are not sent to the backend, because few
-    backends support such a list."""
+    """The tool choice in the format of chat, and the names of the allowed tools. None: the client gave no list of
+    them."""
     if choice is None or (type(choice) is str and choice in _CHOICES):
         return choice, None
     if type(choice) is dict and choice.get("type") in ("function", "custom") and type(choice.get("name")) is str:

@@ -20,8 +20,8 @@ _UNITS = {
 
 
 def reported(response: dict[str, Any], tool_items: Iterable[Any] = ()) -> Usage | None:
-    """The usage of a response; None if the response contains no counts. `tool_items`: finished items of the provider's
-    tools. They are used if the response itself lists no items."""
+    """The usage of a response; None if it contains no counts. `tool_items`: finished items of the provider's tools;
+    used if the response has no items."""
     fees = fees_of(response.get("output")) or fees_of(tool_items)
     return openai_usage(response.get("usage"), tier=tier_of(response), fees=fees)
 
@@ -39,8 +39,7 @@ def is_charged(item: Any) -> bool:
 
 
 def fees_of(output: Any) -> Fees:
-    """The units that are charged for `output`, and their numbers. Two uses are free: opening a page that a search has
-    found, and using the same container again."""
+    """The units charged for `output`, and their numbers. Opening a found page and reusing a container are free."""
     units: Counter[str] = Counter()
     containers = set[str]()
     for item in output if isinstance(output, list | tuple) else ():

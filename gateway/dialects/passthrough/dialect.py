@@ -96,11 +96,8 @@ def _form(body: bytes, content_type: bytes) -> dict[str, Any]:
 
 
 def _images(value: Any) -> int:
-    """The number of images that the request asks for. `value`: the number as an integer, or as digits in a form. An
-    invalid value counts as 1, because the backend will reject the request.
-
-    Raises BadRequest for more than `MAX_ANSWERS` images, because money is reserved for each image.
-    """
+    """The number of images that the request asks for. `value`: an integer, or digits in a form; an invalid value counts
+    as 1. Raises BadRequest for more than `MAX_ANSWERS`."""
     if type(value) is str and value.isascii() and value.isdigit():
         value = int(value) if len(value) <= _MOST_DIGITS else MAX_ANSWERS + 1
     if type(value) is not int or value <= 1:

@@ -111,8 +111,8 @@ class Events(_Unparsed):
             self.finish = "stop" if str(parsed.get("type")).endswith(_LAST) else ""
 
     def eof(self) -> None:
-        """Raises StreamBroken if the stream failed or ends in the middle of an event, and BackendGarbage if the stream
-        had no event."""
+        """Called at the end of the stream. Raises StreamBroken for a failed or incomplete stream, BackendGarbage for
+        one without events."""
         if self._failure:
             raise self._failure
         if self._framer.rest():

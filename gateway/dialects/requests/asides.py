@@ -12,8 +12,8 @@ _OF_TEXTS = frozenset({"text", "cache_control", "prompt_cache_breakpoint"})
 
 
 def has_asides(message: Mapping[str, Any], counted: Set[str]) -> bool:
-    """Whether `message` has further fields with text that must be counted. Fields that are empty, short labels, and the
-    fields in `counted` (whose text is already counted) are ignored."""
+    """Whether `message` has further fields with text to count. `counted`: fields counted already. Empty fields and
+    short labels are ignored."""
     for name in message.keys() - counted:
         value = message[name]
         if value and not (name in LABELS and type(value) is str and len(value) <= MOST_LABEL):
@@ -22,8 +22,8 @@ def has_asides(message: Mapping[str, Any], counted: Set[str]) -> bool:
 
 
 def in_parts(parts: Any, texts: Set[str], image_is: str) -> bool:
-    """Whether a content part has text outside the field `text`. Images and files are ignored. `texts`: types of parts
-    whose field `text` is already counted. `image_is`: the type of image parts."""
+    """Whether a content part has text outside the field `text`. `texts`: types of parts whose text is counted.
+    `image_is`: type of image parts, which are ignored."""
     if type(parts) is not list:
         return False
     for part in parts:

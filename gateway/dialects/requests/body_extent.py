@@ -14,9 +14,8 @@ SLICE_BYTES = 2**17
 
 
 def check_extent(body: bytes, most_items: int, slice_bytes: int = SLICE_BYTES, scan: BodyScan | None = None) -> None:
-    """Raise BodyTooLarge if the body has more than `most_items` objects and arrays, or too many keys or values. The
-    maximum numbers of keys and of values are fixed multiples of `most_items`. The counts are exact only for valid JSON.
-    `scan`: the scan of the body; None if the body was not scanned."""
+    """Raise BodyTooLarge if the body has too many objects, arrays, keys or values. `most_items`: limit for objects and
+    arrays; the limits for keys and values are multiples of it. `scan`: scan of the body, or None."""
     if len(body) <= 2 * most_items:  # an object has at least two bytes, a key five, and a value with its comma two
         return
     whole = _Extent(most_items)
@@ -34,8 +33,8 @@ class _Extent:
         self._items = self._keys = self._values = 0
 
     def exceeded_by(self, outside: bytes) -> str:
-        """Count the objects, arrays, keys and values in `outside`, a piece of the body without the contents of JSON
-        strings. Returns a description of the limit that is exceeded; empty if no limit is exceeded."""
+        """Count the objects, arrays, keys and values in `outside`. Returns the limit that is exceeded, or an empty
+        string. `outside`: a piece of the body without the contents of strings."""
         return self.exceeded(outside.count(b"{") + outside.count(b"["), outside.count(b":"), outside.count(b","))
 
     def exceeded(self, items: int, keys: int, values: int) -> str:

@@ -23,8 +23,8 @@ _HARMLESS = frozenset(
 
 
 def check_embedded(messages: Any, backend: str) -> None:
-    """Raises BadRequest with the location of the first media in `messages` that are a URL instead of data. `backend`:
-    the backend's name in the error."""
+    """Raises BadRequest with the first media in `messages` that are a URL and no data. `backend`: its name in the
+    error."""
     waiting: list[tuple[str, str, Any]] = [("messages", "", messages)]
     while waiting:
         where, name, value = waiting.pop()

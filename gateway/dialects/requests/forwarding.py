@@ -72,13 +72,9 @@ _CLIENTS = (
 
 
 def check_forwarding(request: CompletionRequest, policy: Policy) -> None:
-    """Reject the request if it contains references or tools that the team's policy does not permit. Some tools are
-    removed from the request instead. Must be called before stored responses are inserted into the request, because
-    these belong to the team and are permitted.
-
-    Raises Forbidden with the field and the policy key. Raises BadRequest if a body with such content has a duplicate
-    key, because the provider might read the other value of this key.
-    """
+    """Reject the request if the team's policy forbids its references or tools. Some tools are removed instead. Call
+    this before stored responses are inserted. Raises Forbidden with field and policy key, BadRequest for a duplicate
+    key."""
     offers = not _OFFERS.isdisjoint(request.body) or request.dialect == "openai_responses"
     if not _TOP.isdisjoint(request.body) or _mentioned(request, offers):
         _check_named(request, policy)
@@ -87,8 +83,8 @@ def check_forwarding(request: CompletionRequest, policy: Policy) -> None:
 
 
 def _mentioned(request: CompletionRequest, offers: bool) -> bool:
-    """Whether the bytes of the request contain the name of a nested field that must be checked, or an escape sequence
-    that could spell such a name. `offers`: whether the request has tools or web searches."""
+    """Whether the bytes of the request may name a nested field that must be checked. `offers`: whether the request has
+    tools or web searches."""
     raw = request.raw
     if request.scan is not None and (scan := request.known_scan) is not None:
         return scan.escaped_letter or not (_NESTED if offers else _ALWAYS).isdisjoint(scan.words)
@@ -185,8 +181,7 @@ def _check_tier(request: CompletionRequest, policy: Policy) -> None:
 
 
 def _named(node: Any) -> Iterator[tuple[str, Forwarded]]:
-    """Yield the location of each reference to data or servers outside the request, and the permission that the
-    reference needs."""
+    """Yield (location, required permission) of each reference to data or servers outside the request."""
     waiting: list[tuple[str, Any]] = [("", node)]
     while waiting:
         where, node = waiting.pop()
@@ -217,8 +212,8 @@ def _names(name: str, value: Any, node: dict[str, Any]) -> bool:
 
 
 def _close_tools(request: CompletionRequest, key: str) -> None:
-    """Remove the web searches that coding agents add to every request, if the model can also answer without them.
-    `key`: the policy key that forbids tools that a provider runs. Raises Forbidden if such a tool remains."""
+    """Remove the web searches that coding agents add to every request, if they are optional. `key`: policy key that
+    forbids tools run by a provider. Raises Forbidden if one remains."""
     body = request.body
     _check_once(request)
     where = next((name for name in body if name in _SEARCHES and body[name]), None)

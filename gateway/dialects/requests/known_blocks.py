@@ -32,9 +32,8 @@ class _Facts(NamedTuple):
 
 
 class KnownBlocks:
-    """The facts about the blocks of recent large bodies. The facts are those of `BodyScan`: counts of JSON punctuation,
-    and the words that occur. Keeps facts for at most `most_bytes` bytes of blocks; if there are more, the facts about
-    the blocks that were not used for the longest time are dropped. Methods may be called from several threads."""
+    """The facts of `BodyScan` about the blocks of recent large bodies. Keeps facts for at most `most_bytes` bytes of
+    blocks. Methods may be called from several threads."""
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self._most = most_bytes // BLOCK_BYTES

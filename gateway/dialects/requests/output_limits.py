@@ -45,9 +45,8 @@ _OWN: Mapping[DialectName, tuple[str, ...]] = {
 
 
 def longest(fields: Mapping[str, Any], dialect: DialectName = "openai_chat") -> int | None:
-    """The largest output limit in the request, in tokens. None if the dialect's own limit field is missing, if a limit
-    is invalid, or if a limit is so large that it counts as no limit. The largest limit is used, because servers differ
-    in which of several limits they obey."""
+    """The largest output limit in the request, in tokens. None if the dialect's own field is missing, a limit is
+    invalid, or a limit is too high to count."""
     if dialect == "openai_chat" and _CHATS_OWN.isdisjoint(fields):
         return None
     value: list[Any] = [limit for name in _OWN[dialect] if (limit := fields.get(name)) is not None]

@@ -52,8 +52,8 @@ class Surcharges:
 
 
 def surcharges(request: CompletionRequest, backend_dialect: DialectName) -> Surcharges | None:
-    """The charges in addition to the token price that `request` may cause at a backend with the dialect
-    `backend_dialect`. Usually None: the provider then chooses the service tier, and no fee can be charged."""
+    """The charges beside the token price that `request` may cause at a backend. Usually None: no fee can be charged.
+    `backend_dialect`: the backend's dialect."""
     body = request.body
     fees = _fees(body, request.model)
     if backend_dialect == "anthropic_messages":
@@ -66,13 +66,8 @@ def surcharges(request: CompletionRequest, backend_dialect: DialectName) -> Surc
 
 
 def held_price(price: Price, wanted: Surcharges | None) -> Price | None:
-    """The price from which the gateway computes how much money it holds (reserves) for a request. The price covers
-    every service tier that the provider may use. None if the price of one of these tiers is unknown. `wanted`: the
-    result of `surcharges`.
-
-    If the requested tier is cheaper than the standard tier, the standard price is used, because the provider charges
-    the standard price when the cheaper tier is full.
-    """
+    """The price from which the reserved money is computed; None if a possible tier's price is unknown. It covers every
+    service tier that the provider may use. `wanted`: result of `surcharges`."""
     if wanted is None or wanted.service_tier is None:
         return price.unasked()
     asked = price.at_least(wanted.service_tier)
@@ -86,17 +81,13 @@ def held_price(price: Price, wanted: Surcharges | None) -> Price | None:
 
 
 def _openai(value: Any) -> str | None:
-    """The requested tier. None if the request names no tier; then the tier in the settings of the OpenAI project
-    applies."""
+    """The requested tier; None if the OpenAI project's settings decide."""
     return None if value is None or value == "auto" else normalised(value)
 
 
 def _anthropic(body: Mapping[str, Any]) -> tuple[str | None, bool]:
-    """The requested tier, and whether the processing region of the Anthropic workspace also applies.
-
-    Chat requests may also have the fields `speed` and `inference_geo`. The field `service_tier` is ignored for two
-    reasons: the translation removes OpenAI's field, and Anthropic's field selects prepaid capacity, which has no price.
-    """
+    """The requested tier, and whether the workspace's processing region also applies. The field `service_tier` is
+    ignored: it selects prepaid capacity without a price."""
     speed, geo = body.get("speed"), body.get("inference_geo")
     if speed is None and geo is None:
         return None, False

@@ -10,11 +10,8 @@ from gateway.errors import BackendError, StreamBroken
 
 
 class EventReader(ABC):
-    """The part of a `StreamReader` that does not depend on the contents of events.
-
-    Each reader implements `feed`. The method `feed` passes simple events on directly, and calls `_feed` for all other
-    data.
-    """
+    """The part of a `StreamReader` that does not depend on the contents of events. Subclasses implement `feed`, which
+    calls `_feed` for all but simple events."""
 
     def __init__(self) -> None:
         self.usage: Usage | None = None
@@ -32,11 +29,8 @@ class EventReader(ABC):
         return self.usage
 
     def _feed(self, data: bytes, taken: int = 0) -> bytes:
-        """The events in `data` that are sent to the client now. `taken`: number of bytes of `data` that have already
-        been processed.
-
-        If an event reports a failure, the failure is raised only after all earlier events have been returned.
-        """
+        """The events in `data` to send to the client now. `taken`: number of bytes of `data` already processed. A
+        failure is raised after earlier events were returned."""
         if self._failure:
             raise self._failure
         if self.ended:
@@ -59,8 +53,8 @@ class EventReader(ABC):
         """Process an event: its content, the failure that it reports, or the end of the stream."""
 
     def eof(self) -> None:
-        """Called at the end of the stream. Raises the failure that the stream reported. If the backend sent no
-        terminating event, raises StreamBroken, because the final usage may be missing."""
+        """Called at the end of the stream. Raises the failure that the stream reported, or StreamBroken without a
+        terminating event."""
         if self.ended:
             return
         self._read_rest()

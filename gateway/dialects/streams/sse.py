@@ -69,8 +69,8 @@ class Framer:
 
 
 def boundary(data: bytes) -> int:
-    """The position after the last blank line; 0 if there is no blank line. A carriage return at the end of `data` does
-    not count, because it may be half of CRLF."""
+    """The position after the last blank line; 0 if there is none. A final carriage return does not count: it may be
+    half of CRLF."""
     if b"\r" not in data:
         return data.rfind(b"\n\n") + 2 if b"\n\n" in data else 0
     end = 0
@@ -81,11 +81,7 @@ def boundary(data: bytes) -> int:
 
 
 def sound(block: bytes) -> bool:
-    """Whether every event of `block` appears to be a single JSON object. If not, the events must be parsed. Checks only
-    the beginning and the end of each event.
-
-    The check is safe, because a JSON string contains neither a line break nor an unescaped quote.
-    """
+    """Whether every event of `block` appears to be a single JSON object. If False, the events must be parsed."""
     if block.startswith(b'data: {"') and block.find(b"\n") == len(block) - 2 and block.endswith(b"}\n\n"):
         return True  # the usual case: one event
     ends = block.count(b"\n\n")
@@ -102,8 +98,8 @@ def has_any(block: bytes, marks: Iterable[bytes]) -> bool:
 
 
 def next_boundary(block: bytes, at: int, returns: bool) -> int:
-    """The position after the first blank line at or after `at`. If there is no blank line, returns the length of
-    `block`. `returns`: whether `block` contains carriage returns."""
+    """The position after the first blank line at or after `at`; else the length of `block`. `returns`: whether `block`
+    contains carriage returns."""
     if not returns:
         end = block.find(b"\n\n", at)
         return len(block) if end < 0 else end + 2
@@ -126,8 +122,7 @@ def payload(event: bytes) -> bytes:
 
 
 def fields(event: bytes) -> tuple[bytes, bytes]:
-    """The name and the data of an event. Some servers send a line `error: …` instead of an event; this line is read as
-    an event named `error`."""
+    """The name and the data of an event. A line `error: …` of some servers counts as an event named `error`."""
     if event.startswith(b"data: ") and event.find(b"\n", 0, -2) < 0 and b"\r" not in event:
         return b"", event[6:].strip()
     name, data = b"", []

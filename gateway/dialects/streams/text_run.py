@@ -24,9 +24,8 @@ class RunText(NamedTuple):
 
 
 class TextRun:
-    """A run is a sequence of events that differ only in one text: the value of `field` in one choice. The first event
-    of a run was parsed; all others are equal to it byte for byte, except for this text. Each event has exactly one
-    delta. An event belongs to the run only if all this is certain."""
+    """A sequence of events that differ only in the text `field` of their only choice. The first event was parsed. All
+    others have the same bytes, except for this text."""
 
     def __init__(self, before: bytes, after: bytes, choice: int, field: str) -> None:
         self._choice, self.field = choice, field
@@ -53,8 +52,8 @@ class TextRun:
 
     @classmethod
     def around(cls, event: bytes, choice: dict[str, Any], field: str, text: object) -> Self | None:
-        """The run of events that differ from `event` only in the value of `field` in the only choice. `text`: this
-        value in `event`. None if the position of the text in `event` is not certain."""
+        """The sequence of events that differ from `event` only in `field` of the only choice. `text`: its value in
+        `event`. None if its position is not certain."""
         index, quoted = choice.get("index", 0), b'"%b"' % field.encode()
         if choice.get("logprobs") or choice.get("finish_reason") or type(index) is not int or type(text) is not str:
             return None
@@ -67,8 +66,8 @@ class TextRun:
         return cls(event[: start + 1], event[end - 1 :], index, field)
 
     def take(self, block: bytes, at: int = 0) -> tuple[int, int]:
-        """Store the texts of the events that begin at position `at` and belong to the run. Returns the position of the
-        first event that does not belong to the run, and the number of events whose texts were stored."""
+        """Store the texts of the events from position `at` that belong to the sequence. Returns (position of the first
+        other event, number of stored texts)."""
         before, after = self.head, self.tail
         if not block.startswith(before, at):
             return at, 0
@@ -94,9 +93,7 @@ class TextRun:
         return end + len(self.tail), 1
 
     def _some(self, block: bytes, at: int) -> tuple[int, int]:
-        """Process many events at once. Their bytes are split at the separator between the texts, joined again and
-        compared with the original. If the joined bytes differ from the original, at least one event does not belong to
-        the run, and the result is (`at`, 0)."""
+        """Process many events at once. Returns as `take`; (`at`, 0) if any of them does not belong to the sequence."""
         end = block.rfind(self.tail, at, at + _WINDOW) + len(self.tail)
         texts = block[at + len(self.head) : end].split(self._separator)
         texts.pop()

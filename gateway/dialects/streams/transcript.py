@@ -69,13 +69,13 @@ class Transcript:
 
     @property
     def irregular(self) -> bool:
-        """Whether successive events differ in more than their text. If they do, adding a whole block of events at once
-        saves no time compared with adding one event after the other."""
+        """Whether successive events differ in more than their text. If True, adding whole blocks of events saves no
+        time."""
         return self._pause > 0
 
     def take(self, block: bytes, at: int = 0) -> int:
-        """Store those events from position `at` on that belong to the current run. Returns the position of the first
-        event that does not belong to the run."""
+        """Store the events from position `at` that continue the series of events with equal bytes around the text.
+        Returns the position of the first other event."""
         if self._run is None:
             return at
         end, events = self._run.take(block, at)

@@ -38,9 +38,8 @@ class Pace:
     __slots__ = ("_looked_at", "_whole_seen", "frame_bytes", "hides", "plain", "rest", "spread", "tokens_per_second")
 
     def __init__(self, *, plain: bool = False, hides: bool = False) -> None:
-        """`plain`: whether the measurements are about answers that are not streamed. `hides`: whether the backend may
-        generate tokens that no event of a stream contains. Without a stream, every answer may have tokens of this kind.
-        """
+        """`plain`: whether the measurements are about answers without a stream. `hides`: whether the backend may
+        generate tokens that no stream event contains."""
         self.plain, self.hides = plain, plain or hides
         self.tokens_per_second = 0.0
         """Mean rate of unseen tokens; 0 while unknown. While the rate is unknown, unseen tokens are not charged."""
@@ -67,8 +66,8 @@ class Pace:
         self.tokens_per_second += _WEIGHT * (rate - known)
 
     def learn_frame(self, tokens: int, hidden: int, events: int, stream_bytes: int) -> None:
-        """Learn the length of events from a complete stream with `tokens` tokens. `hidden`: how many of these tokens,
-        at most, were in no event. `events`: number of events with text."""
+        """Learn the length of events from a complete stream with `tokens` tokens. `hidden`: maximum number of them
+        outside of events. `events`: number of events with text."""
         if not events:
             return
         frame = _frame(tokens, events, stream_bytes)
@@ -83,9 +82,8 @@ class Pace:
         return self._looked_at < min(events, _ENOUGH_EVENTS) and not self.plain and not self._whole_seen
 
     def look(self, characters: int, events: int, stream_bytes: int) -> None:
-        """Learn the length of events from a stream in progress. `characters`, `events`, `stream_bytes`: characters of
-        text, number of events with text, and bytes that have arrived since this stream was measured for the first
-        time."""
+        """Learn the length of events from a stream in progress. The arguments count since its first measurement:
+        `characters` of text, `events` with text, `stream_bytes` received."""
         if events < _FEW_EVENTS or events <= self._looked_at:
             return
         self._looked_at = events
@@ -110,8 +108,8 @@ def _frame(tokens: int, events: int, stream_bytes: int) -> float:
 def streamed_tokens(
     events: int, stream_bytes: int, frame_bytes: float = FIRST_FRAME_BYTES, *, begun: bool = False
 ) -> int:
-    """Estimate the tokens of a stream whose end is unknown. Each event counts as one token, or as more if the events
-    contain much text. `begun`: text has arrived, and the end of the stream has not arrived."""
+    """Estimate the tokens of a stream whose end is unknown. An event counts as one token, or as more if it has much
+    text. `begun`: whether text, but not the end, has arrived."""
     if begun:
         text_bytes = stream_bytes - BEGUN_BYTES - (events + BEGUN_EVENTS) * frame_bytes
     else:

@@ -17,9 +17,9 @@ import math
 
 
 def pressure(spent: float, limit: float, window: tuple[float, float], now: float, tolerance: float) -> float:
-    """How far a budget's spend is ahead of an even spend, as a number from 0 to 1. It is 0 if the spend is not ahead,
-    and 1 if it is ahead by `tolerance` times the limit or more. It is also 0 if `now` is outside of `window`, or if the
-    window has no end. `spent` and `limit` may have any unit; times are Unix seconds."""
+    """How far a budget's spend is ahead of an even spend, from 0 to 1. It is 1 if ahead by `tolerance` · `limit` or
+    more. It is 0 if `now` is outside of `window`, or the window has no end. `spent`, `limit`: in the same unit; times:
+    Unix seconds."""
     start, end = window
     if not start <= now < end or math.isinf(end) or limit <= 0:
         return 0.0
@@ -28,6 +28,6 @@ def pressure(spent: float, limit: float, window: tuple[float, float], now: float
 
 
 def lowered(quality: float, pressure: float, floor: float) -> float:
-    """The quality that is required under pressure. It falls from `quality` at pressure 0 to `floor` at pressure 1. If
-    `quality` is below `floor` already, it does not change."""
+    """The quality that is required under pressure. It falls from `quality` (pressure 0) to `floor` (pressure 1). A
+    `quality` below `floor` does not change."""
     return quality - pressure * max(0.0, quality - floor)

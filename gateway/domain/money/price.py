@@ -82,13 +82,12 @@ class Price:
         return self if not service_tier or self.every_tier else self.tiers.get(service_tier)
 
     def dearest(self) -> Price:
-        """A price that covers every known service tier: in each token class, it is at least as high as the price at any
-        of these tiers."""
+        """A price that is at least the price at every known service tier, in each token class."""
         return self if self._dearest is None else self._dearest
 
     def unasked(self) -> Price:
-        """A price for calls that name no service tier. In each token class, it is at least as high as the price at any
-        tier that the provider may choose for such a call."""
+        """A price for calls that name no service tier. It is at least the price of any tier that the provider may
+        choose."""
         return self if self._unasked is None else self._unasked
 
     def at_least(self, service_tier: str) -> Price | None:
@@ -109,11 +108,8 @@ class Price:
         return price if price.beyond is None else price.tier(usage.all_input)
 
     def cost(self, usage: Usage) -> int:
-        """Pico-dollars for the tokens of `usage` at its service tier, without fees.
-
-        If a token class has no price, the price of its parent class is used. If the service tier is unknown, the price
-        of the most expensive tier is used.
-        """
+        """Pico-dollars for the tokens of `usage` at its service tier, without fees. A class without a price costs as
+        its parent class. An unknown tier costs as the most expensive one."""
         price = self
         if usage.service_tier or self.beyond is not None:
             price = self.billed(usage)
@@ -164,11 +160,8 @@ class Price:
         audio_input: int = 0,
         media_output: bool = False,
     ) -> int:
-        """Maximum pico-dollars that a call can cost, whatever the classes of its tokens are.
-
-        `image_input`, `audio_input`: tokens in addition to `input_tokens`. `media_output`: the output may be sound or
-        images.
-        """
+        """Maximum pico-dollars of a call, whatever the classes of its tokens. `image_input`, `audio_input`: tokens
+        beside `input_tokens`. `media_output`: whether the output may be sound or images."""
         price = self if self.beyond is None else self.tier(input_tokens + image_input + audio_input)
         if price.reasoning is None and not (cache_writes or image_input or audio_input or media_output):
             return input_tokens * price.input + output_tokens * price.output
@@ -191,8 +184,8 @@ class Price:
 
 
 def dearest_of(prices: Sequence[Price]) -> Price:
-    """The highest of `prices`, for each token class and each length of a call. No price in the list exceeds the result
-    anywhere. The source is that of the first price."""
+    """A price that is as high as the highest of `prices`, in each token class and call length. Its source is that of
+    the first price."""
     first, *others = prices
     if not others:
         return first

@@ -50,9 +50,8 @@ class LongContext(Classes):
 
 
 class TierClasses(Classes):
-    """The prices of one service tier. If a class has no price here, its standard price is multiplied by a ratio: the
-    tier's price of input (for classes of output: of output) divided by the standard price. A ratio below 1 counts as 1,
-    so the missing class is never cheaper than at the standard tier."""
+    """The prices of one service tier. A missing class costs its standard price · max(1, tier price / standard price).
+    The ratio is that of input, or for output classes that of output."""
 
     beyond: LongContext | None = None
 
@@ -76,11 +75,8 @@ parts."""
 
 
 def at_tiers(price: Price, tiers: Mapping[str, ServiceTier], choosable: tuple[str, ...] = ()) -> Price:
-    """`price`, with the prices of the service tiers in `tiers`. If several tiers apply together, their factors are
-    multiplied, also with the prices of a tier that has its own prices.
-
-    `choosable`: see `Price.choosable`.
-    """
+    """`price` with the prices of the service tiers in `tiers`. Factors of tiers that apply together are multiplied.
+    `choosable`: see `Price.choosable`."""
     if not tiers:
         return price
     own = {name: given for name, given in tiers.items() if isinstance(given, TierClasses)}
@@ -99,11 +95,7 @@ def at_tiers(price: Price, tiers: Mapping[str, ServiceTier], choosable: tuple[st
 
 
 def times(price: Price, factor: Decimal, note: str) -> Price:
-    """`price`, with all its prices (of token classes, of long calls, of service tiers) multiplied by `factor`. The
-    results are rounded up, so that no price becomes 0.
-
-    `note` is added to the source of the price.
-    """
+    """`price`, with all its prices multiplied by `factor` and rounded up. `note`: added to the source of the price."""
     classes: dict[str, Any] = {
         name: rounded_up(value * factor) for name in CLASSES if (value := getattr(price, name)) is not None
     }
@@ -130,8 +122,7 @@ def _own(price: Price, given: TierClasses) -> Price:
 
 
 def _completed(price: Price, given: Classes) -> Price:
-    """The prices of a tier. A token class that is missing in `given` costs at least as much as at the standard tier,
-    because a cheaper tier need not be cheaper in every class."""
+    """The prices of a tier. A token class missing in `given` costs at least as much as at the standard tier."""
     own = given.price(price.source, price.as_of)
     missing: dict[str, Any] = {
         name: rounded_up(value * max(_ratio(own, price, name), Decimal(1)))
@@ -142,8 +133,8 @@ def _completed(price: Price, given: Classes) -> Price:
 
 
 def _in_proportion(above: Price, usual: Price, tier: Price) -> Price:
-    """The price of a long call at a tier: the standard price of a long call, times the ratio of the tier's price to the
-    standard price for short calls."""
+    """The price of a long call at a tier: standard price of a long call · tier price / standard price of a short
+    call."""
     classes: dict[str, Any] = {
         name: rounded_up(value * _proportion(tier, usual, name))
         for name in CLASSES
@@ -158,8 +149,8 @@ def _proportion(one: Price, other: Price, name: str) -> Decimal:
 
 
 def _ratio(one: Price, other: Price, name: str) -> Decimal:
-    """The ratio of the price `one` to the price `other` for the token class `name`. For a class of output, the prices
-    of output are compared. For every other class, the prices of input are compared."""
+    """The ratio of the price `one` to the price `other`. `name`: token class; output classes compare output prices,
+    others input prices."""
     while name in PARENTS:
         name = PARENTS[name]
     mine, theirs = getattr(one, name), getattr(other, name)

@@ -9,9 +9,8 @@ TIER = "service_tier="
 
 
 def unpriced_units(price: Price | None, usage: Usage) -> str:
-    """The units of a call that have no price, such as `web_search:5,service_tier=scale`. Empty if the price covers all
-    of `usage`. A service tier without a price is listed, because its tokens were billed at the price of the most
-    expensive tier. If `price` is None, the whole cost is unknown, and only fees are listed."""
+    """The units of a call that have no price, such as `web_search:5,service_tier=scale`. Empty if the price covers
+    `usage`. If `price` is None, only fees are listed."""
     if not usage.fees and not usage.service_tier:
         return ""
     units = [f"{unit}:{count}" for unit, count in usage.fees if count]

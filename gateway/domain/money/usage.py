@@ -7,12 +7,8 @@ from dataclasses import dataclass, field, replace
 
 @dataclass(slots=True)
 class Usage:
-    """Numbers of tokens. Each token counts in one class only: `input_tokens` excludes cached tokens and cache writes,
-    and `output_tokens` excludes reasoning.
-
-    Treat an instance as immutable. The class is not frozen, because creating a frozen instance takes four times as
-    long, and a request creates several instances.
-    """
+    """Numbers of tokens; each token counts in one class only. `input_tokens` excludes cached tokens and cache writes,
+    `output_tokens` reasoning. Treat an instance as immutable."""
 
     input_tokens: int = 0
     cached_tokens: int = 0
@@ -54,12 +50,8 @@ class Usage:
 
 
 def interrupted(reported: Usage | None, input_tokens: int, delivered: int) -> Usage:
-    """The usage of an attempt that ended early: what the backend had reported, completed by estimates.
-
-    `reported`: the backend's latest report; None if there is none. `input_tokens`: the gateway's own count of the input
-    that it sent. `delivered`: the gateway's estimate of the output that arrived. The number of output tokens is
-    `delivered` or the reported number, whichever is higher.
-    """
+    """The usage of an attempt that ended early. `reported`: the backend's latest report, or None. `input_tokens`: the
+    gateway's own count. `delivered`: the gateway's estimate of output, used if higher than reported."""
     if reported is None:
         return Usage(input_tokens, output_tokens=delivered, estimated=True)
     missing = max(0, delivered - reported.all_output)
@@ -72,10 +64,8 @@ def interrupted(reported: Usage | None, input_tokens: int, delivered: int) -> Us
 
 
 def with_unseen(usage: Usage, unseen: int, most: int | None, *, plain: bool) -> Usage:
-    """The `usage` of an attempt that ended early, plus the `unseen` tokens that the backend has probably generated
-    without sending them. If the answer is not a stream (`plain`), `unseen` is its whole output. If it is a stream,
-    `unseen` is the output that the model generated before any visible text. Unseen and delivered output together never
-    exceed `most`, the maximum output of the call."""
+    """The `usage` of an attempt that ended early, plus `unseen` tokens that were probably generated. `plain`: whether
+    the answer is no stream. `most`: maximum output of the call, which limits the sum."""
     seen = usage.all_output - (usage.output_tokens if plain else usage.reasoning_tokens)
     if most is not None:
         unseen = min(unseen, max(0, most - seen))

@@ -13,16 +13,12 @@ _PRECISION_S = 0.5
 
 
 def window_bounds(window: str, timezone: str, now: float) -> tuple[float, float]:
-    """The start and end of the `window` that contains `now`, in Unix seconds. The end is not part of the window. For
-    `total`, they are `(0.0, inf)`.
-
-    `window` is hour, day, week (from Monday), month or total, in the IANA time zone `timezone`. When clocks change,
-    windows still have no overlaps and no gaps: a day may last 23 or 25 hours, and a repeated hour counts as two
-    windows. Raises ValueError for another window, ZoneInfoNotFoundError for an unknown zone.
-    """
+    """The start (included) and end (excluded) of the `window` that contains `now`, in Unix seconds. `window`: hour,
+    day, week (from Monday), month or total; `total` is (0.0, inf). `timezone`: IANA name. Raises ValueError,
+    ZoneInfoNotFoundError."""
     if window == "total":
         return 0.0, math.inf
-    zone = _zone(timezone)
+    zone = zone_named(timezone)
     if window == "hour":
         return _hour(zone, now)
     today = datetime.fromtimestamp(now, zone).replace(tzinfo=None, hour=0, minute=0, second=0, microsecond=0, fold=0)
@@ -41,8 +37,9 @@ def window_bounds(window: str, timezone: str, now: float) -> tuple[float, float]
 
 
 @cache
-def _zone(name: str) -> tzinfo:
-    """The time zone `name`. It is cached forever, because the file of a zone must not be read during a request."""
+def zone_named(name: str) -> tzinfo:
+    """The time zone `name`. It is cached forever, because the file of a zone must not be read during a request. Raises
+    ZoneInfoNotFoundError or ValueError for an unknown zone."""
     return UTC if name == "UTC" else ZoneInfo(name)
 
 
@@ -65,8 +62,7 @@ def _offset(zone: tzinfo, at: float) -> float:
 
 
 def _instant(zone: tzinfo, wall: datetime) -> float:
-    """The first moment at which clocks in `zone` show the time `wall`. If clocks never show this time, because they are
-    set forward past it, a later moment."""
+    """The first moment at which clocks in `zone` show the time `wall`. If they never do, a later moment."""
     early, late = sorted(wall.replace(tzinfo=zone, fold=fold).timestamp() for fold in (0, 1))
     shown = datetime.fromtimestamp(early, zone).replace(tzinfo=None, fold=0)
     if shown == wall:

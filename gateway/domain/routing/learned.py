@@ -26,16 +26,15 @@ class Learned:
     backend's quality is below the target."""
 
     def adequacy(self, prior: float) -> float:
-        """The corrected probability that an answer of the backend is as good as the reference's. `prior`: this
-        probability before the correction by evidence. Without evidence, the result is `prior`."""
+        """The probability, corrected by evidence, that an answer is as good as the reference's. `prior`: this
+        probability before the correction."""
         if not self.n or (prior >= 1 and self.shift >= 0):
             return prior
         return sigmoid(logit(prior) + self.shift)
 
     def prior(self, adequacy: float) -> float:
-        """The probability before the correction by evidence. `adequacy`: the corrected probability. This method is the
-        inverse of the method `adequacy`. The result is not exact for priors outside `_LEAST`..`_MOST`, because the
-        method `adequacy` limits priors to this range."""
+        """The inverse of `adequacy`: the probability before the correction. `adequacy`: the corrected probability. Not
+        exact outside of `_LEAST`..`_MOST`."""
         return adequacy if not self.n else sigmoid(logit(adequacy) - self.shift)
 
     def quality(self, wanted: float) -> float:

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 
 from gateway.domain.backend import Backend
 from gateway.domain.prompt_cache import CacheMarks
+from gateway.domain.routing.class_trial import ClassTrial, TrialKey
 from gateway.domain.routing.strategy import RunningStrategy
 
 
 @dataclass(slots=True)
 class Grade:
-    """How hard a request is, 0..1. The number is high if the strong tier is expected to answer much better than the
-    weak tier."""
+    """How hard a request is, 0..1. High: the strong tier probably answers much better than the weak one."""
 
     difficulty: float
     abstained: bool = False
@@ -51,15 +51,36 @@ class Prefix:
 
 @dataclass(slots=True)
 class Decision:
-    """What routing decided for a request that another backend serves. This happens if the policy only observes, if the
-    request is outside the share for which the policy applies decisions, or if the request is used for comparison with
-    the reference."""
+    """What routing decided for a request that another backend serves. Reasons: the policy only observes; the request is
+    outside the rollout, or serves for comparison."""
 
     calls: tuple[tuple[Backend, float], ...]
     """(Backend, expected calls per request) in calling order, for the backends that would have been called. An expected
     number is 1 or a probability."""
     adequacy: float
     """Expected adequacy, 0..1."""
+
+
+@dataclass(slots=True)
+class ClassDecision:
+    """The decision by the traffic class of a request from which the grader abstained."""
+
+    key: TrialKey
+    """The class, and the cheaper backend about which the decision is."""
+    trial: ClassTrial | None
+    """None if no answer of the backend was compared in this class."""
+    serves: bool
+    """Whether the backend is chosen. False: the reference is chosen."""
+    confidence: float
+    """A mean token probability. An answer with a lower one looks weak."""
+
+    @property
+    def reason(self) -> str:
+        name, backend = self.key.traffic_class, self.key.backend
+        if self.trial is None:
+            return f"class {name}: {backend} was not compared yet"
+        share = f"serves {self.trial.share:.0%} of sessions" if self.trial.share else "serves none"
+        return f"class {name}: {backend} {share} ({self.trial.why})"
 
 
 @dataclass(slots=True)
@@ -100,20 +121,20 @@ class Route:
     cannot serve."""
     prefix: Prefix | None = None
     """The conversation of the request. After the answer, its sessions are updated."""
+    by_class: ClassDecision | None = None
+    """None if the choice did not depend on the traffic class."""
     what_if: Callable[[], tuple[str, ...]] | None = field(default=None, compare=False, repr=False)
     """A function that returns sentences about what would have changed the choice. It keeps no prompt, and runs on
     demand."""
 
 
 class ContextEstimate:
-    """Estimated tokens of the request as the client sent it, and the lowest number of tokens to which trimming can
-    reduce it."""
+    """Estimated tokens of the request as sent, and the lowest number that trimming can reach."""
 
     __slots__ = ("_least", "tokens")
 
     def __init__(self, tokens: int, least: int | Callable[[], int]) -> None:
-        """`least`: the lowest number that trimming can reach, or a function that computes it. The function reads every
-        turn, and is called only if the whole request does not fit into a window."""
+        """`least`: the lowest number that trimming can reach, or a function for it. The function reads every turn."""
         self.tokens = tokens
         self._least = least
 

@@ -43,8 +43,7 @@ _Z = NormalDist().inv_cdf(0.95)
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """One judged answer of a backend. `predicted`: the probability, before any correction by evidence, that the answer
-    is as good as the answer of the reference."""
+    """One judged answer of a backend. `predicted`: uncorrected probability that it is as good as the reference's."""
 
     id: int
     predicted: float
@@ -61,8 +60,8 @@ class Judged:
 
     @property
     def relative(self) -> float:
-        """The score as it would be if the answer had been compared with the reference's answer: `score` + 1 −
-        `baseline`. The result may exceed 1 if the score comes from one person's rating."""
+        """The score as if compared with the reference's answer: `score` + 1 − `baseline`. A person's rating may make it
+        exceed 1."""
         return self.score + 1 - self.baseline
 
     @property
@@ -160,8 +159,8 @@ class Watch:
 
 
 def shift_of(rows: Sequence[Judged], weights: Sequence[float], tau: float = TAU) -> float:
-    """The shift in log-odds that fits `rows` best. Adding the shift to the log-odds of each predicted probability makes
-    the predictions fit the scores. The shift is found by Newton's method; the objective is strictly concave."""
+    """The shift in log-odds that makes the predicted probabilities of `rows` fit their scores. `weights`: shape
+    (len(rows),). `tau`: standard deviation of the prior."""
     shift = 0.0
     odds = [logit(row.predicted) for row in rows]
     for _ in range(_STEPS):
@@ -185,7 +184,7 @@ def wilson(mean: float, n: float, z: float = _Z) -> tuple[float, float]:
 
 
 def _chance_below(mean: float, target: float, n: float) -> float:
-    """The probability that the true mean is below `target`, given the measured `mean` of `n` scores. Computed by the
-    score test that belongs to Wilson's interval."""
+    """The probability that the true mean is below `target`. `mean`: measured mean of `n` scores. Method: the score test
+    of Wilson's interval."""
     wanted = min(max(target, 0.01), 0.99)
     return NormalDist().cdf((target - mean) / math.sqrt(wanted * (1 - wanted) / n))

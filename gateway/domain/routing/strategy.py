@@ -29,8 +29,8 @@ class StrategyAnswer:
 class RunningStrategy(Protocol):
     """The strategy of one request. No I/O and no clock: the same answers always lead to the same next step.
 
-    `answers` are in the order of the calls. A backend that did not answer is in the list with `weak` FAILED and without
-    a vote. It is not called again. Its entry is served only if there is no other entry.
+    `answers`: in the order of the calls. A backend that failed has an entry with `weak` FAILED, which is served only if
+    there is no other.
     """
 
     def next(self, answers: Sequence[StrategyAnswer]) -> tuple[str, ...]:

@@ -60,9 +60,8 @@ class Concealer:
 
 
 def _forms(key: str) -> Iterator[str]:
-    """Yield the forms in which a text may contain the key: as it is, URL-encoded, in hexadecimal, and in Base64. In
-    Base64, the key has three forms, depending on its position; each form is yielded without the characters that depend
-    on neighbouring bytes."""
+    """Yield the forms in which a text may contain the key: plain, URL-encoded, hexadecimal, and Base64. Base64 has
+    three forms, without characters that depend on neighbours."""
     raw = key.encode()
     yield from (key, quote(key, safe=""), raw.hex(), raw.hex().upper())
     for before, first in enumerate((0, 2, 3)):

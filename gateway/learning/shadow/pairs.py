@@ -117,6 +117,9 @@ class PairHold:
         self._settlement, self._held = settlement, 0
         self.output_limit: int | None = most_output
 
+    def left_nano(self) -> int | None:
+        return None
+
     async def extend(
         self, backend: Backend, input_tokens: int, attached: Attached = NOTHING_ATTACHED, *, marked: bool = False
     ) -> None:

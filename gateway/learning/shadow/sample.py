@@ -8,16 +8,19 @@ from typing import Any, Literal
 
 import orjson
 
+from gateway.backends.cascade.schemas import Expected
+from gateway.backends.cascade.weak_signals import weakness
 from gateway.dialects.clients import DIALECTS
 from gateway.dialects.facts import FACTS
 from gateway.domain.answer import Answer
 from gateway.domain.protocols import Evidence
 from gateway.domain.record import Record
 from gateway.domain.request import CompletionRequest, DialectName
-from gateway.domain.routing.route import Considered, Route
-from gateway.ledger.store.evidence import Finding
+from gateway.domain.routing.class_trial import ClassTrial, Comparison, TrialKey
+from gateway.domain.routing.route import ClassDecision, Considered, Route
+from gateway.ledger.store.evidence import CLASS, Finding
 
-Source = Literal["shadow", "probe", "holdout", "observe", "cascade", "escalation"]
+Source = Literal["shadow", "probe", "holdout", "observe", "cascade", "escalation", "class"]
 
 MOST_BYTES = 256 * 2**10
 """Maximum bytes of the body of a request that is compared. Samples are kept in memory and are parsed again."""
@@ -52,13 +55,23 @@ class Sample:
     """The answer of the backend that served the request: choices as in a chat completion."""
     finish: str
     output_tokens: int
+    trial: Comparison | None = None
+    """For the trial of a traffic class: the comparison, still without a score."""
+
+    @property
+    def key(self) -> TrialKey:
+        """The trial of a class to which the comparison belongs. Raises AssertionError if there is none."""
+        route = self.record.route
+        assert route is not None
+        assert route.by_class is not None
+        return route.by_class.key
 
     def finding(self, judge: str, score: float, plans: Mapping[str, Any]) -> Finding:
         """The result to store. `judge`: name of the judge. `plans`: outcomes of plans on trial."""
         promise, record = self.promise, self.record
         return Finding(
             record.request_id, record.tenant.team, promise.backend, self.reference, self.source, judge,
-            promise.predicted, promise.target, score, plans=plans,
+            promise.predicted, promise.target, score, plans=plans, traffic_class=record.traffic_class,
         )  # fmt: skip
 
 
@@ -90,6 +103,55 @@ def sample(
         promise.backend if served != promise.backend else reference, choices, answer.finish,
         usage.all_output if usage else attempt.chunks,
     )  # fmt: skip
+
+
+def class_sample(
+    request: CompletionRequest, record: Record, answer: Answer, by: ClassDecision, drawn: float
+) -> Sample | None:
+    """A sample for the trial of a traffic class. None if the answer cannot be compared. `drawn`: a random number 0..1.
+    An answer that the backend in question served is also a sample if it is neither drawn nor weak, so that it can be
+    counted."""
+    attempt, key = answer.attempt, by.key
+    if attempt is None or not answer.complete or not repeatable(request):
+        return None
+    name = attempt.backend.name
+    served = name == key.backend
+    if not served and name != key.reference:
+        return None
+    selected = drawn < share_to_compare(by, record.tenant.policy.trials.classes, served=served)
+    if not selected and not served:
+        return None
+    choices = choices_of(answer, request.dialect)
+    if choices is None:
+        return None
+    weak = served and looks_weak(request, answer, choices, by.confidence)
+    usage = attempt.usage
+    return Sample(
+        record, request, CLASS, Promise(key.backend, key.target, key.target), key.reference,
+        key.reference if served else key.backend, choices, answer.finish,
+        usage.all_output if usage else attempt.chunks, Comparison(None, served, weak, selected),
+    )  # fmt: skip
+
+
+def share_to_compare(by: ClassDecision, learning: float, *, served: bool) -> float:
+    """Share of answers to compare for the trial of a class. `learning`: the policy's `learning.classes`."""
+    trial = by.trial or ClassTrial(by.key.target)
+    return trial.compare_share(learning, served=served)
+
+
+def looks_weak(
+    request: CompletionRequest, answer: Answer, choices: Sequence[Mapping[str, Any]], confidence: float
+) -> bool:
+    """Whether the answer has a sign of weakness that costs nothing to find: it is invalid, refused, empty, cut or
+    repetitive, or its mean token probability is below `confidence`."""
+    attempt = answer.attempt
+    found = None if attempt is None else attempt.confidence
+    if found is not None and found < confidence:
+        return True
+    message = choices[0].get("message") if choices else None
+    message = message if isinstance(message, Mapping) else {}
+    limited = request.max_output_tokens is not None
+    return bool(weakness(message, answer.finish, Expected(request), limited=limited))
 
 
 def repeatable(request: CompletionRequest) -> bool:
@@ -179,4 +241,5 @@ def cascaded(record: Record, answer: Answer, learned: Evidence) -> Finding | Non
     return Finding(
         record.request_id, record.tenant.team, promise.backend, reference, source, "agreement",
         promise.predicted, promise.target, float(first.vote == served.vote), weight,
+        traffic_class=record.traffic_class,
     )  # fmt: skip

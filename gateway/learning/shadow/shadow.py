@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -20,12 +20,13 @@ from gateway.domain.routing.route import Route
 from gateway.domain.tenant import Tenant
 from gateway.errors import BudgetExhausted, GatewayError
 from gateway.learning.background_call import buy
+from gateway.learning.class_trials import LiveTrials
 from gateway.learning.cost_hold import KIND
-from gateway.learning.judges import JUDGES, Blind, Choices, Judge
+from gateway.learning.judges import JUDGES, Blind, Choices, Judge, Structured
 from gateway.learning.plans.live_plans import PlanTrials
 from gateway.learning.plans.plan_trials import written
 from gateway.learning.shadow.holdout import Holdout
-from gateway.learning.shadow.sample import Sample, cascaded, choices_of, plain, sample
+from gateway.learning.shadow.sample import Sample, cascaded, choices_of, class_sample, plain, sample
 from gateway.learning.spend_cap import SpendCap
 from gateway.ledger.store.evidence import Finding, write
 from gateway.pipeline import Pipeline
@@ -54,15 +55,17 @@ class Shadows:
         spend_cap: SpendCap,
         learned: Evidence,
         holdout: Holdout,
+        trials: LiveTrials | None = None,
         *,
         clock: Clock = time,
     ) -> None:
+        self._trials = trials or LiveTrials(database)
         self._database, self._prices, self._spend_cap = database, prices, spend_cap
         self._learned, self._holdout, self._clock = learned, holdout, clock
         self._plans: PlanTrials | None = None
         self._queue: asyncio.Queue[Sample | Finding] = asyncio.Queue(QUEUE)
         self._tasks = Tasks()
-        self._counts = dict.fromkeys(("offered", "dropped", "compared", "undecided", "unpaid", "failed"), 0)
+        self._counts = dict.fromkeys(("offered", "dropped", "compared", "undecided", "unpaid", "failed", "weak"), 0)
 
     async def open(self, pipeline: Pipeline, plans: PlanTrials | None = None) -> None:
         """Start to compare. Answers that were offered earlier are compared too. `plans` receives every judged
@@ -87,8 +90,10 @@ class Shadows:
 
     def offer(self, request: CompletionRequest, record: Record, answer: Answer) -> None:
         """Offer a served answer for comparison. A hash decides whether the answer is selected. Nothing else is computed
-        for an answer that is not selected. If the policy's share is 0, this method does nothing."""
-        if not record.answers and not record.tenant.policy.trials.share:
+        for an answer that is not selected, except whether it looks weak if a traffic class chose its backend. If the
+        policy's shares are 0, this method does nothing."""
+        trials = record.tenant.policy.trials
+        if not (record.answers or trials.share or trials.classes):
             return
         try:
             found = self._wanted(request, record, answer)
@@ -106,17 +111,28 @@ class Shadows:
     def _wanted(self, request: CompletionRequest, record: Record, answer: Answer) -> Sample | Finding | None:
         if record.answers and (found := cascaded(record, answer, self._learned)) is not None:
             return found
+        if record.route is not None and (by := record.route.by_class) is not None:
+            return self._of_class(class_sample(request, record, answer, by, share_of(record.request_id, b"compare")))
         share = record.tenant.policy.trials.share
         drawn = share_of(record.request_id, b"compare") if share else 1.0
         if drawn >= share:
             return None
         return sample(request, record, answer, self._learned, drawn / share)
 
+    def _of_class(self, found: Sample | None) -> Sample | None:
+        if found is None or (seen := found.trial) is None:
+            return None
+        self._counts["weak"] += seen.weak
+        if seen.drawn or seen.weak:
+            return found
+        self._trials.count_sound(found.key)
+        return None
+
     async def _work(self, pipeline: Pipeline) -> None:
         while True:
             job = await self._queue.get()
             try:
-                finding = job if isinstance(job, Finding) else await self._compare(job, pipeline)
+                finding = job if isinstance(job, Finding) else await self._finding(job, pipeline)
                 if finding is not None:
                     await self._database.run(partial(write, findings=[finding], now=self._clock.time()))
                     self._counts["compared"] += 1
@@ -131,7 +147,22 @@ class Shadows:
             finally:
                 self._queue.task_done()
 
-    async def _compare(self, job: Sample, pipeline: Pipeline) -> Finding | None:
+    async def _finding(self, job: Sample, pipeline: Pipeline) -> Finding | None:
+        try:
+            found = await self._compare(job, pipeline)
+        except BudgetExhausted:
+            if job.trial is not None and job.trial.weak:  # nothing can show that the reference is no better
+                await self._trials.see(job.key, job.trial._replace(score=0.0))
+            raise
+        if found is None:
+            return None
+        self._counts["undecided"] += found.score is None
+        if job.trial is not None:
+            await self._trials.see(job.key, job.trial._replace(score=found.score))
+        return None if found.score is None else job.finding(found.judge, found.score, found.plans)
+
+    async def _compare(self, job: Sample, pipeline: Pipeline) -> _Compared | None:
+        """The verdict on a sample. None if the other backend cannot be asked, or if its answer is incomplete."""
         backend = pipeline.fleet.get(job.asks)
         if backend is None or not _open(backend, job.record.tenant) or not pipeline.fleet.state(backend).available:
             return None
@@ -146,10 +177,8 @@ class Shadows:
         doubtful = job.asks == job.promise.backend
         one, trusted, ended = (other, job.served, finish) if doubtful else (job.served, other, job.finish)
         score = await judge.compare(job.request, one, trusted, ended)
-        if score is None:
-            self._counts["undecided"] += 1
-            return None
-        return job.finding(judge.name, score, self._outcomes(job, other, finish, score))
+        plans = {} if score is None or job.trial is not None else self._outcomes(job, other, finish, score)
+        return _Compared(judge.name, score, plans)
 
     def _outcomes(self, job: Sample, other: Choices, finish: str, score: float) -> dict[str, Any]:
         if self._plans is None:
@@ -161,6 +190,14 @@ class Shadows:
             reader.answered(job.asks, other, finish, None),
         ]
         return written(self._plans.outcomes(job, answers, score))
+
+
+class _Compared(NamedTuple):
+    """The verdict of a judge. `score`: None if undecided. `plans`: outcomes of plans on trial."""
+
+    judge: str
+    score: float | None
+    plans: dict[str, Any]
 
 
 class _Calls:
@@ -177,6 +214,7 @@ class _Calls:
         record = Record(
             of.request_id, of.tenant, backend.name, request.dialect, False, session=of.session, tags=of.tags,
             end_user=of.end_user, difficulty=of.difficulty, kind=KIND, before=self._before,
+            traffic_class=of.traffic_class,
         )  # fmt: skip
         try:
             route = Route((backend,), "called for a comparison")
@@ -196,11 +234,11 @@ def _judge(pipeline: Pipeline, job: Sample, calls: _Calls) -> Judge | None:
     tenant = job.record.tenant
     name = tenant.policy.trials.judge
     if known := JUDGES.get(name):
-        return known()
+        return Structured(known())
     backend = pipeline.fleet.get(name)
     if backend is None or not _open(backend, tenant):
         return None
-    return Blind(backend.name, partial(calls.judge, backend))
+    return Structured(Blind(backend.name, partial(calls.judge, backend)))
 
 
 def _open(backend: Backend, tenant: Tenant) -> bool:

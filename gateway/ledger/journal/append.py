@@ -12,11 +12,8 @@ from gateway.ledger.rows import FIELDS, Row
 
 
 def append(directory: Path, rows: Iterable[Row], source: str) -> int:
-    """Write `rows` to a new journal in `directory`, which the host's writer drains. Returns the number of rows.
-
-    `source`: name of the program, which becomes part of the file's name. A row whose id is already in the ledger is
-    ignored. Raises OSError; rows written before the error are still drained.
-    """
+    """Write `rows` to a new journal in `directory`, and return their number. `source`: name of the program, for the
+    file's name. Rows already in the ledger are ignored. Raises OSError; rows written before are kept."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     fd = segments.create(segments.Segment.at(directory, segments.new_lane(source), 1), FIELDS)
     count = 0

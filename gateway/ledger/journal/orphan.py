@@ -43,8 +43,8 @@ class BackendPace(NamedTuple):
 
 
 def classes_of(usage: Usage) -> dict[str, Any]:
-    """The token counts in `usage`, for a mark (a record of a stream's progress) in the journal: token class → tokens.
-    Classes without tokens are omitted. Empty if the number of input tokens is unknown or a number is out of range."""
+    """Token class → tokens in `usage`, for a progress record in the journal. Classes without tokens are omitted. Empty
+    if input tokens are unknown or a number is out of range."""
     counts = {name: getattr(usage, name) for name in TOKENS} if usage.all_input and believable(usage) else {}
     return {name: tokens for name, tokens in counts.items() if tokens}
 
@@ -57,16 +57,12 @@ def orphan(
     known: BackendPace | None = None,
     ended_at: float | None = None,
 ) -> Row:
-    """The row of an attempt whose worker died. Its outcome is *interrupted*.
+    """The row of an attempt whose worker died, with the outcome *interrupted*. Undelivered output is estimated at the
+    highest likely speed, so that a hard budget is not overrun.
 
-    `opened`: the row's first fields. `entry`: the attempt's *opened* line, with the input's `tokens` and, if there is a
-    price, its `source` and `prices`. Earlier versions wrote `pico` instead of `prices`: pico-dollars of the whole
-    input, and of one output token. `mark`: the last known progress; it has the tokens that were delivered. `reported`:
-    token class → tokens that the backend had reported at a mark. `known`: the backend's speed. `ended_at`: Unix time at
-    which the worker died.
-
-    The backend may have generated tokens that were not delivered, and will never report how many. The number of these
-    tokens is estimated at the highest likely speed, so that a hard budget is not overrun.
+    `opened`: the row's first fields. `entry`: the attempt's *opened* line (earlier versions: `pico` instead of
+    `prices`). `mark`: last known progress. `reported`: token class → tokens reported so far. `known`: the backend's
+    speed. `ended_at`: Unix time at which the worker died.
     """
     called_at = opened["at"] + opened.get("waited_ms", 0) / 1000
     frame_bytes = FIRST_FRAME_BYTES if known is None else known.frame_bytes

@@ -26,8 +26,7 @@ _CLOSE = b'{"close":'
 
 
 class JournalReader:
-    """Reads the journal of one worker process from the position `place` on. Reading a part twice is harmless, because a
-    row whose id is already in the ledger is ignored."""
+    """Reads the journal of one worker process from the position `place` on. Reading a part twice is harmless."""
 
     def __init__(self, name: str, place: Place = (0, 0)) -> None:
         self.name, self.place = name, place
@@ -44,17 +43,15 @@ class JournalReader:
 
     @property
     def resume(self) -> Place:
-        """The position from which the journal must be read after a restart: the beginning of the oldest attempt that
-        has not ended. If all attempts have ended, returns the end of the part that was read."""
+        """The position from which to read the journal after a restart. It is the beginning of the oldest open attempt,
+        or else the end of the part that was read."""
         for place, _ in self.open.values():
             return place
         return self.place
 
     def read(self, found: list[Segment]) -> list[Values]:
-        """Read the next piece of the segments `found`. Returns the rows of attempts that end in this piece.
-
-        If there is nothing to read, `place` stays unchanged. Raises OSError.
-        """
+        """Read the next piece of the segments `found`. Returns the rows of attempts that end in it. If there is nothing
+        to read, `place` does not change. Raises OSError."""
         for segment in found:
             number, position = self.place
             if segment.number < number:

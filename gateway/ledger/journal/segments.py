@@ -43,11 +43,8 @@ class Segment:
 
 
 def new_lane(worker: str, leases_as: str = "") -> str:
-    """A new name for a lane, the journal of one worker process. The name is unique across all hosts and times, such as
-    `worker-0-68f1a2b3c4d5e6f7`.
-
-    `leases_as`: the unique name under which the worker leases its budgets. It becomes part of the lane's name.
-    """
+    """A new unique name for the journal of one worker process, such as `worker-0-68f1a2b3c4d5e6f7`. `leases_as`: the
+    unique name under which the worker reserves budget units."""
     plain = "".join(letter if letter.isalnum() else "-" for letter in worker)[:_MOST_PLAIN] or "worker"
     if leases_as:
         return f"{plain}{_LEASES}{leases_as}"
@@ -143,11 +140,8 @@ def fields(segment: Segment) -> list[str] | None:
 
 
 def read(segment: Segment, position: int) -> tuple[list[bytes], int]:
-    """Read about 1 MiB of whole lines from byte `position` on. Returns the lines (unchecked, without newlines) and the
-    position after them.
-
-    A last line without a newline is not read. Raises OSError.
-    """
+    """Read about 1 MiB of whole lines from byte `position` on. Returns (lines without newlines, position after them). A
+    last line without a newline is not read. Raises OSError."""
     with segment.path.open("rb") as file:
         file.seek(position)
         data = file.read(READ_BYTES)
@@ -170,8 +164,8 @@ def released(segment: Segment) -> bool:
 
 
 def _share(segment: Segment) -> int:
-    """Open a segment with a shared lock and return the file descriptor. Several readers can hold a shared lock. The
-    function raises OSError while the worker that writes the segment has its exclusive lock."""
+    """Open a segment with a shared lock and return the file descriptor. Raises OSError while a worker writes the
+    segment."""
     fd = os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -183,8 +177,8 @@ def _share(segment: Segment) -> int:
 
 @contextmanager
 def ended(directory: Path, last: Segment) -> Iterator[bool]:
-    """Yield whether the worker whose journal ends with the segment `last` is dead. If it is dead, nothing can be
-    appended to this journal while the context is open."""
+    """Yield whether the worker whose journal ends with `last` is dead. If so, nothing can be appended while the context
+    is open."""
     try:
         fd = _share(last)
     except OSError:

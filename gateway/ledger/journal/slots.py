@@ -83,14 +83,13 @@ class Slots:
         return self._words[_WORDS * number : _WORDS * (number + 1)]
 
     def give_back(self, number: int) -> None:
-        """Make slot `number` available for another attempt. Call it only when the end of the slot's attempt is in the
-        journal: if the worker dies earlier, the slot shows how far the attempt had come."""
+        """Make slot `number` available for another attempt. The end of its last attempt must be in the journal, because
+        a crash would lose the progress."""
         self._free.append(number)
 
 
 def read(path: Path) -> memoryview | None:
-    """The words of all slots of a dead worker. None if there is no file, or if the file is from an earlier boot of the
-    machine."""
+    """The words of all slots of a dead worker; None without a file from the present boot."""
     try:
         data = path.read_bytes()
     except OSError:

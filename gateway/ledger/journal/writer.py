@@ -24,6 +24,7 @@ from gateway.errors import LedgerUnavailable
 from gateway.ledger import rows
 from gateway.ledger.journal import orphan, segments, slots
 from gateway.ledger.journal.reader import MARK_S
+from gateway.ledger.prices import upstream
 from gateway.ledger.prices.applied import Terms
 from gateway.runtime.tasks import Tasks
 
@@ -49,14 +50,9 @@ class _Open:
 
 
 class Journal:
-    """Implements `AttemptJournal`. Writes an *opened* line before a call, marks while the answer streams, and a
-    *closed* line at its end.
-
-    The progress of a stream is stored in the attempt's slot with every piece, and in the journal at every mark. Each
-    line is passed to the kernel at once, so no line is lost when the process is killed. Lines are flushed to disk about
-    every second. `open` raises an error if its line cannot be written. A *closed* line that cannot be written waits in
-    memory.
-    """
+    """Implements `AttemptJournal`: an *opened* line, progress records, and a *closed* line for each attempt. No line is
+    lost when the process is killed. `open` raises if its line cannot be written. A *closed* line that cannot be written
+    waits in memory."""
 
     def __init__(
         self,
@@ -130,6 +126,8 @@ class Journal:
         entry: dict[str, Any] = {"open": opening, "tokens": attempt.input_tokens, "slot": slot}
         if terms is not None:
             entry["source"], entry["prices"] = terms.source, terms.flat or terms.text(attempt.input_tokens)
+            if record.of_gateway:
+                attempt.price_text = entry["prices"]
         if more := rows.asked(attempt, record):
             entry["more"] = more
         if record.traffic_class:
@@ -169,7 +167,9 @@ class Journal:
         if attempt.ended_at is None:
             attempt.ended_at = self._clock.time()
         attempt.usage = usage = rows.usage_of(attempt)
-        terms, prices = opened.terms, ""
+        terms, prices, told = opened.terms, "", None
+        if attempt.backend.facts.tells_cost:
+            told, terms = upstream.cost_in(attempt.headers), upstream.terms_in(attempt.headers) or terms
         if usage.estimated and terms is not None and FACTS[record.dialect].opaque:
             attempt.usage = usage = _at_most(terms.price, usage, attempt)
         if terms is not None and (not usage.estimated or _countable(terms.price, usage, attempt, record)):
@@ -179,6 +179,8 @@ class Journal:
                 prices, attempt.price_source = terms.billed(usage)
             else:
                 prices, attempt.price_source = terms.flat, terms.source
+        if told is not None:
+            attempt.cost_pico, attempt.price_source = min(told, rows.MOST_PICO), upstream.SOURCE
         if usage.fees or usage.service_tier:
             attempt.unpriced = unpriced_units(None if terms is None else terms.price, usage)
         decision = None if record.route is None else record.route.decided
@@ -186,9 +188,8 @@ class Journal:
         self._keep(opened.opening + rows.ending(attempt, record, usage, prices, decided), record, opened.slot)
 
     def _decided(self, attempt: Attempt, decision: Decision, usage: Usage) -> rows.Decided | None:
-        """What routing decided for an answer that another backend gave. Another backend answers if the policy only
-        observes, or if the request is outside the rollout or in the comparison group. None if the attempt gave no
-        complete answer to the client."""
+        """What routing decided for an answer that another backend gave; None without a complete answer. Reasons: the
+        policy only observes; the request is outside the rollout, or serves for comparison."""
         if attempt.outcome != "ok" or attempt.kind:
             return None
         cost: float | None = 0
@@ -274,8 +275,7 @@ class Journal:
             return False
 
     def _mark(self) -> None:
-        """Write a mark: the progress of the open attempts that received something since the last mark, and the speeds
-        of their backends."""
+        """Write the progress of open attempts that received something, and their backends' speeds."""
         if not self._open:
             if self._waiting:
                 self._append(b"")
@@ -313,8 +313,8 @@ class Journal:
         return found
 
     def _flush(self) -> bool:
-        """Flush the segment to disk. Returns False if the file is no longer in its directory, so that the ledger's
-        writer cannot read it."""
+        """Flush the segment to disk. Returns False if the file has left its directory, where the ledger's writer
+        reads."""
         if self._size != self._flushed:
             size, written = self._size, len(self._unflushed)
             os.fdatasync(self._fd)
@@ -326,10 +326,7 @@ class Journal:
             return False
 
     async def _roll(self) -> None:
-        """Continue in a new segment. The ledger's writer deletes the old segment when all its rows are in the ledger.
-
-        If the disk was lost and replaced, the new segment is on the new disk.
-        """
+        """Continue in a new segment. The ledger's writer deletes the old one when all its rows are in the ledger."""
         following = segments.Segment.at(self._directory, self._segment.lane, self._segment.number + 1)
         self._segment, fd = following, await asyncio.to_thread(self._create, following)
         old, self._fd, self._size, self._flushed, self._torn = self._fd, fd, 0, 0, False
@@ -360,8 +357,8 @@ class Journal:
 
 
 def _newly_reported(opened: _Open) -> dict[str, int]:
-    """Token class → tokens that the backend has reported so far for an open attempt. Only the first call for an attempt
-    returns them; each later call returns an empty dict."""
+    """Token class → tokens that the backend has reported so far for an open attempt. Empty from the second call for an
+    attempt on."""
     if opened.reported is not None:
         return {}
     try:
@@ -381,8 +378,8 @@ def _unavailable(reason: str) -> LedgerUnavailable:
 
 
 def _at_most(price: Price, usage: Usage, attempt: Attempt) -> Usage:
-    """The `usage` for which the attempt is priced. If output costs money and the backend reported no usage, the number
-    of output tokens is the largest possible one."""
+    """The `usage` for which the attempt is priced. If the backend reported none and output costs money, output counts
+    as the largest possible number."""
     missing = (attempt.most_output or 0) - usage.all_output
     if price.every_tier or not usage.total or missing <= 0:
         return usage
@@ -394,7 +391,7 @@ def _at_most(price: Price, usage: Usage, attempt: Attempt) -> Usage:
 
 
 def _countable(price: Price, usage: Usage, attempt: Attempt, record: Record) -> bool:
-    """Whether a price can be computed for an estimated usage. This is impossible if audio or images were delivered, the
-    backend reported no tokens, and the output had no limit."""
+    """Whether a price can be computed for an estimated usage. False for sound or images if neither tokens nor an output
+    limit are known."""
     unbounded = FACTS[record.dialect].opaque and usage.total > 0 and attempt.most_output is None
     return not unbounded or price.every_tier or not (price.output or price.audio or price.image)

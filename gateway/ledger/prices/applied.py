@@ -16,8 +16,8 @@ MOST_SOURCE = 200
 
 
 def text_of(price: Price) -> str:
-    """The price as text, such as `input=150000 output=600000` (pico-dollars per token). Token classes without a price
-    of their own are omitted."""
+    """The price as text, such as `input=150000 output=600000` (pico-dollars per token). Classes without a price are
+    omitted."""
     classes = ((name, getattr(price, name)) for name in _CLASSES)
     return " ".join(f"{name}={pico}" for name, pico in classes if pico is not None)
 

@@ -89,8 +89,8 @@ class Weights(Section):
 
 
 class Listing(Section):
-    """The content of the file: prices in USD per 1M tokens at the standard tier and global endpoints. The `price` of a
-    backend in gateway.yaml has priority."""
+    """The content of the file: USD per 1M tokens, standard tier, global endpoints. A `price` in gateway.yaml has
+    priority."""
 
     as_of: date
     via: str
@@ -177,8 +177,8 @@ class Catalogue:
         return next((listed for reading in self._readings(backend) if (listed := self._spelt(*reading, on))), None)
 
     def named(self, name: str, on: date | None = None) -> ListedPrice | None:
-        """The entry with the name `name`, written as `provider/model`. The provider may be omitted if only one provider
-        serves the model. None if there is no such entry."""
+        """The entry with the name `name` (`provider/model`); None if there is none. The provider may be omitted if only
+        one serves the model."""
         provider, _, model = name.partition("/")
         exclusive = [(known, name) for known, facts in self.listing.providers.items() if facts.exclusive]
         return next(
@@ -213,7 +213,7 @@ class Catalogue:
         return None
 
     def window(self, backend: Backend) -> int | None:
-        """The context window, in tokens, of an open model that runs at an address outside the list; None if unknown."""
+        """The context window (tokens) of an open model at an address outside the list; None if unknown."""
         name = backend.model.rsplit("/", 1)[-1].lower()
         while shorter := _PACKING.sub("", name):
             if shorter == name:
@@ -250,8 +250,8 @@ def _plain(name: str) -> str:
 
 
 def _spellings(name: str) -> Iterator[str]:
-    """Yield the spellings of `name` to look up, in this order. The full name is first, because a dated model may have a
-    price of its own. The name without the date follows or, for a fine-tuned model, the name of its base model."""
+    """Yield the spellings of `name` to look up, in order. First comes the full name, then the name without date, or a
+    fine-tuned model's base model."""
     yield _plain(name)
     if name.startswith("ft:"):
         yield _plain(":".join(name.split(":")[:2]))

@@ -34,7 +34,7 @@ def discounted(price: Price, backend: Backend, provider: str, discounts: Iterabl
 
 def undiscounted(unit_pico: int, price_source: str) -> Decimal:
     """The unit price (pico-dollars per token) before the discount. `unit_pico`: the price in a row. `price_source`: the
-    row's text about the source of the price, which names the discount."""
+    row's text that names the discount."""
     _, less, rest = price_source.rpartition(LESS)
     if not less:
         return Decimal(unit_pico)

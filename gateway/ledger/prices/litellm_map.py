@@ -175,8 +175,8 @@ def _theirs(ours: ListedPrice, provider: Provider, found: dict[str, dict[str, An
 
 
 def _unknown(register: Catalogue, found: dict[str, dict[str, Any]], seen: set[str]) -> Iterator[tuple[str, str, str]]:
-    """Yield (key, provider, model) for each model of a listed provider that is missing from the gateway's list. Each
-    model is yielded once. `seen`: keys of the map that belong to models of the list."""
+    """Yield (key, provider, model) once for each model that the gateway's list lacks. `seen`: keys of the map for
+    listed models."""
     yielded = set()
     providers = {theirs: ours for ours, owners in OWNERS.items() for theirs in owners}
     for key, facts in found.items():
@@ -226,8 +226,8 @@ def listed_of(provider: str, model: str, facts: dict[str, Any], today: date) -> 
 
 
 def _beyond(facts: dict[str, Any], tier: str) -> dict[str, Any] | None:
-    """The price of long calls at the service tier `tier`, which is a suffix of keys in the map. None if the map has no
-    price for long calls. Raises ValueError."""
+    """The price of long calls at the service tier `tier`, a suffix of keys in the map; None if it has none. Raises
+    ValueError."""
     above = min((int(match[1]) for name in facts if (match := _ABOVE.match(name))), default=None)
     if above is None or (part := _whole(_classes(facts, f"_above_{above}k_tokens{tier}"))) is None:
         return None

@@ -127,13 +127,13 @@ class PriceBook:
         return backend.model_copy(update=found) if found else backend
 
     def hypothetical(self, backend: Backend) -> tuple[Price, str] | None:
-        """(List price, name) of a real model that stands for the simulated backend. The price is used only in figures
-        that are marked as hypothetical. None if the backend is not simulated, or if no such model is known."""
+        """(List price, name) of a real model that stands for the simulated backend; else None. Use it only in figures
+        marked as hypothetical."""
         return self.stand_in(backend.model, backend.tier) if backend.simulated else None
 
     def stand_in(self, model: str, tier: str) -> tuple[Price, str] | None:
-        """The list price and the name of a model that stands for a simulated backend. If the list contains `model`,
-        this model is used; otherwise the list's example for `tier`. None if the list has no example for `tier`."""
+        """(List price, name) of a model that stands for a simulated backend: `model`, else the list's example for
+        `tier`. None if there is neither."""
         on, stand_ins = self._today(), self._register.listing.hypothetical
         listed = self._register.named(model, on) or self._register.named(stand_ins.get(tier, ""), on)
         return None if listed is None else (self._listed(listed), listed.name)
@@ -195,8 +195,8 @@ def prior(backend: Backend) -> Decimal:
 
 
 def _machine(hour_usd: Decimal, rate: Decimal, how: str) -> Price:
-    """The price per token of a machine with an hourly price. It is rounded up to whole pico-dollars, so that it is
-    never 0. `rate`: tokens per second."""
+    """The price per token of a machine with an hourly price, rounded up to whole pico-dollars. `rate`: tokens per
+    second."""
     output = hour_usd * PICO_PER_USD / 3600 / rate
     return Price(
         input=rounded_up(output * READING_SHARE),

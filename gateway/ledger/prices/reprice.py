@@ -15,12 +15,8 @@ from gateway.ledger.rows import MOST_PICO, Row
 def repriced(
     rows: Iterable[Row], prices_on: Callable[[date], PriceList], backends: Mapping[str, Backend]
 ) -> Iterator[Row]:
-    """Yield new rows with prices. Each new row supersedes one of `rows`. `prices_on(day)`: the price list of that day
-    (UTC).
-
-    A row gets no new row in three cases: its backend is not in `backends`; its backend has another model now; its price
-    is still unknown, or unchanged.
-    """
+    """Yield a new row with a price for each of `rows` that can get one. It supersedes the old row. `prices_on(day)`:
+    price list of that day (UTC). Backends that are gone or have another model are skipped."""
     for row in rows:
         backend = backends.get(row.backend)
         if backend is None or backend.model != row.model:
@@ -43,7 +39,7 @@ def repriced(
 
 
 def _next_id(id: str) -> str:
-    """The id of the row that supersedes the row `id`: `req_1-1` → `req_1-1~1` → `req_1-1~2`. If the same row is
-    repriced again, the result is the same, so that it is stored once."""
+    """The id of the row that supersedes the row `id`: `req_1-1` → `req_1-1~1` → `req_1-1~2`. Always the same for one
+    row."""
     first, _, times = id.partition("~")
     return f"{first}~{int(times or 0) + 1}"

@@ -43,12 +43,9 @@ async def follow(database: Database, backends: Sequence[Backend], prices: PriceB
 
 
 def measured(connection: Connection, backends: Iterable[Backend], now: float) -> dict[str, Decimal]:
-    """Backend → tokens per second during the busy time of the last 15 minutes. The value is a weighted mean of this
-    measurement and the configured or assumed throughput (see `PRIOR_S`). Backends without attempts are omitted.
-
-    Output tokens have weight 1 and input tokens 0.1, as in a machine's price. Time with several concurrent attempts
-    counts once, so that the costs of all rows add up to the price of the busy time.
-    """
+    """Backend → tokens per second of busy time in the last 15 minutes. Output tokens have weight 1, input tokens 0.1.
+    The configured throughput is mixed in, like `PRIOR_S` seconds of measurement. Concurrent time counts once, so that
+    rows add up to the machine's price."""
     found = {}
     for backend in backends:
         attempts = _attempts(connection, backend.name, now - WINDOW_S)
@@ -69,8 +66,8 @@ def busy_s(spans: Iterable[tuple[float, float]]) -> float:
 
 
 def _attempts(connection: Connection, backend: str, since: float) -> list[tuple[float, float, Decimal]]:
-    """(Begin, end, weighted tokens) of each attempt of `backend` since `since`. Times are Unix seconds. If there are
-    more than `MOST_ATTEMPTS` attempts, only the latest `MOST_ATTEMPTS` are returned."""
+    """(Begin, end, weighted tokens) of attempts of `backend` since `since`. Times are Unix seconds. Only the latest
+    `MOST_ATTEMPTS` are returned."""
     c = ledger.c
     sent = (
         c.input_tokens + c.cached_tokens + c.cache_write_5m_tokens + c.cache_write_1h_tokens

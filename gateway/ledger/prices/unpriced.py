@@ -70,8 +70,8 @@ def groups(
     since: float | None = None,
     until: float | None = None,
 ) -> list[Group]:
-    """All groups. Groups are ordered by problem: `unpriced`, `units`, `zero`. Groups with the same problem are ordered
-    by tokens, most tokens first. Only `units` includes rolled-up rows."""
+    """All groups, in the order `unpriced`, `units`, `zero`, then by tokens, most first. Only `units` includes rolled-up
+    rows."""
     c, found = ledger.c, list[Group]()
     for why, condition in (("unpriced", unpriced), ("zero", free)):
         columns = (func.count(), func.sum(_TOKENS), func.min(c.at), func.max(c.at))

@@ -55,8 +55,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A model's traffic at the provider's API, compared with the same traffic on machines of one kind. `hours`: length
-    of the period."""
+    """A model's traffic at the provider's API, compared with machines of one kind. `hours`: length of the period."""
 
     load: Load
     machine: Machine
@@ -112,8 +111,8 @@ def owned(backends: Iterable[Backend], measured: Mapping[str, Decimal]) -> Itera
 def loads(
     connection: Connection, since: float, until: float, *, team: str | None = None, pattern: str = ""
 ) -> list[Load]:
-    """The traffic of each hosted model that had costs in `[since, until)` (Unix seconds), most expensive first.
-    `pattern`: a text; only models with this text in their names are returned."""
+    """The traffic of each hosted model with costs in `[since, until)` (Unix seconds), most expensive first. `pattern`:
+    text that models' names must contain."""
     c = entries.c
     hour = column(entries, "hour", sqlite=connection.dialect.name == "sqlite").label("hour")
     sent = (

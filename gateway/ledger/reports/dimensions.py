@@ -62,9 +62,8 @@ def column(table: Any, name: str, *, sqlite: bool) -> ColumnElement[Any]:
 
 
 def written(by: tuple[str, ...], values: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """The values of one group as reports show them. `by`: for each of `values`, the dimension to which it belongs. If
-    one of the dimensions is `tag`, the result has one element for each tag in the value. Otherwise the result has one
-    element."""
+    """The values of one group as reports show them; with the dimension `tag`, one element for each tag. `by`: the
+    dimension of each of `values`."""
     groups: list[tuple[str, ...]] = [()]
     for name, value in zip(by, values, strict=True):
         groups = [(*group, one) for group in groups for one in _written(name, value)]

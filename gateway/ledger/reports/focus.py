@@ -115,11 +115,8 @@ def rows(
     since: float | None = None,
     until: float | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Yield FOCUS rows of requests that began in `[since, until)` (Unix seconds). Values are str, Decimal, datetime or
-    None.
-
-    `providers`: backend → provider, for backends that the price list contains.
-    """
+    """Yield FOCUS rows of requests that began in `[since, until)` (Unix seconds). `providers`: backend → provider, for
+    backends in the price list."""
     c = entries.c
     hour = column(entries, "hour", sqlite=connection.dialect.name == "sqlite").label("hour")
     group = [hour, *(c[name] for name in _BY), c.prices]
@@ -152,8 +149,7 @@ def as_parquet(found: list[dict[str, Any]]) -> bytes:
 
 
 def _parts(facts: dict[str, Any], cost_pico: int) -> list[Part]:
-    """The cost, divided by token class. If the costs of the classes are unknown or do not add up to `cost_pico`, as in
-    rolled-up rows, the result is one part with the whole cost."""
+    """The cost, divided by token class. One part with the whole cost if the classes do not add up to `cost_pico`."""
     source = str(facts["price_source"])
     if facts["kind"] == IDLE:
         return [Part("idle", "Idle Machine Time", "Hours", int(facts["count"]), cost_pico, Decimal(cost_pico))]
@@ -247,7 +243,7 @@ def _details(facts: dict[str, Any]) -> str | None:
 
 
 def _tags(facts: dict[str, Any]) -> str:
-    """The tags of the request and of the ledger. If both have a tag of the same name, the ledger's tag is used."""
+    """The tags of the request and of the ledger. For equal names, the ledger's tag counts."""
     ours = {"thriftgate/key": facts["key_id"], "thriftgate/cost_centre": facts["cost_centre"]}
     return orjson.dumps(orjson.loads(facts["tags"]) | {name: value for name, value in ours.items() if value}).decode()
 

@@ -63,11 +63,8 @@ Point = tuple[float, int]
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """A forecast. `low` and `high` are the 10th and 90th percentiles, so the true value should be between them in 80 %
-    of cases.
-
-    Amounts have the unit of the points from which the forecast was made.
-    """
+    """A forecast in the unit of its points. `low`, `high`: 10th and 90th percentile, between which the true value
+    should be in 80 % of cases."""
 
     total_low: int | None
     """Spend at the window's end, including past spend; None for a window without an end."""
@@ -98,12 +95,9 @@ def forecast(
     limit: int | None = None,
     spent: int | None = None,
 ) -> Forecast | None:
-    """Forecast the spend in `window` (`[start, end)`, Unix seconds) from past `points`, including those in the window.
-
-    `spent`: spend in the window so far, if it is known more exactly than from the points. Returns None if `now` is
-    outside the window, or if the known past is shorter than a tenth of the remaining time. If the window has no end,
-    the remaining time counts as 180 days.
-    """
+    """Forecast the spend in `window` (`[start, end)`, Unix seconds) from past `points`. `spent`: exact spend in the
+    window so far, if known. None if `now` is outside of the window, or less than a tenth of the remaining time is
+    known. A window without end counts as 180 days."""
     start, end = window
     points = [point for point in points if point[0] <= now]
     known = [point for point in points if now - point[0] <= _history_s(window)]
@@ -124,8 +118,7 @@ def forecast(
 
 
 def _history_s(window: tuple[float, float]) -> float:
-    """Seconds of history that are used. The history is longer than any window that has an end, so it includes all spend
-    in the window."""
+    """Seconds of history that are used. Longer than any window with an end."""
     return DAY_S if _cell_s(window) < HOUR_S else HISTORY_S
 
 
@@ -160,9 +153,8 @@ class _Paths:
         self._drift = 0.0 if cell_s < HOUR_S else _DRIFT if self._season == _WEEK else _NO_WEEK
 
     def draw(self, ahead: float, left: int | None, random: Random) -> tuple[list[float], list[float]]:
-        """Simulate the next `ahead` cells many times. Returns two lists. The first contains the spend in each
-        simulation, sorted. The second contains the number of cells after which `left` is spent in each simulation,
-        sorted; inf if `left` is not spent in these cells."""
+        """Simulate the next `ahead` cells many times. Returns two sorted lists with one element per simulation: the
+        spend, and the cells until `left` is spent (inf: never)."""
         steps = range(math.ceil(ahead / self._block))
         widths = [min(self._block, ahead - step * self._block) for step in steps]
         planned = [
@@ -182,8 +174,8 @@ class _Paths:
         return sorted(totals), sorted(times)
 
     def _run(self, random: Random, count: int) -> list[float]:
-        """Draw `count` past ratios at random, in runs of about `_RUN` ratios. The ratios of a run are consecutive and
-        in order of time."""
+        """Draw `count` past ratios at random. They are drawn in series of about `_RUN` consecutive ratios, in order of
+        time."""
         ratios, drawn = self._ratios, list[float]()
         while len(drawn) < count:
             begin = int(random.random() * len(ratios))
@@ -214,8 +206,8 @@ class _Paths:
         return seasons * self._sums[-1] + self._sums[whole] + part
 
     def _when(self, spends: Sequence[float], widths: Sequence[float], left: int) -> float:
-        """Number of cells after which `left` is spent; inf if it is not spent in these cells. The spend within a block
-        follows the profile. `spends`, `widths`: spend and number of cells of each block."""
+        """Number of cells after which `left` is spent; inf if it is not. `spends`, `widths`: spend and number of cells
+        of each block."""
         if left <= 0:
             return 0.0
         before = 0.0
@@ -230,8 +222,8 @@ class _Paths:
 
 
 def _profile(cells: Sequence[float], season: int, half_life: float) -> list[float]:
-    """Weighted mean spend of each cell of a season. The season begins now. `half_life`: age, in cells, at which the
-    weight of a past cell is one half."""
+    """Weighted mean spend of each cell of a season that begins now, shape (season,). `half_life`: age in cells at which
+    a weight is one half."""
     sums, weights = [0.0] * season, [0.0] * season
     for ago, amount in enumerate(cells):
         phase, weight = -(ago + 1) % season, 2 ** (-ago / half_life)
@@ -252,8 +244,7 @@ def _alike(ratios: Sequence[float]) -> float:
 
 
 def _rhythm(length: int, *, seasonal: bool) -> tuple[int, int]:
-    """(Number of cells in a season, number of cells in a block), for a past of `length` cells. A season of 1 cell means
-    a constant profile."""
+    """(Cells in a season, cells in a block), for a past of `length` cells. 1 cell: a constant profile."""
     if seasonal and length >= _ENOUGH * _WEEK:
         return _WEEK, _DAY
     if seasonal and length >= _ENOUGH * _DAY:

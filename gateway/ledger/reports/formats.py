@@ -47,7 +47,7 @@ def as_object(report: Report) -> dict[str, Any]:
         "currency": "USD",
         "rows": [_object(line, report.by) for line in report.rows],
         "total": _object(report.total, ()),
-        "simulated": [_simulated(line) for line in report.simulated],
+        "simulated": [simulated_values(line) for line in report.simulated],
     }
 
 
@@ -167,7 +167,8 @@ def _figure(line: Line, name: str) -> int | float | str | None:
     return dollars(value) if name in MONEY else value
 
 
-def _simulated(line: Simulated) -> dict[str, Any]:
+def simulated_values(line: Simulated) -> dict[str, Any]:
+    """JSON values of a line. Money is exact decimal text in USD."""
     return {
         "model": line.model,
         "tier": line.tier,

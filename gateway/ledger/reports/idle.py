@@ -41,12 +41,13 @@ SEEN = "machines.json"
 
 
 class Idle:
-    """Writes idle rows into a journal of its own, which the ledger's writer drains like other journals. One instance
-    per host.
+    """Writes idle rows (unused machine cost) into a journal of its own. One instance per host.
 
-    The machine's billing determines which hours are booked. on_demand: every hour in which this gateway ran, even for a
-    part of the hour. spot: every hour in which this gateway ran and the machine answered. reserved: every hour since
-    the machine was first configured. busy: none.
+    The billing decides which hours are booked:
+    - on_demand: this gateway ran.
+    - spot: it ran and the machine answered.
+    - reserved: every hour since the machine was configured.
+    - busy: none.
     """
 
     def __init__(self, directory: Path, database: Database, backends: Sequence[Backend], clock: Clock = time) -> None:
@@ -113,17 +114,16 @@ class Idle:
 
 
 def _hours(seen: list[int], price: PriceEntry, last: int) -> Iterator[int]:
-    """Yield the hours (counted from the epoch) that may need an idle row, or a correction because of late attempts.
-    `seen`: hours in which the gateway ran. `last`: last hour to consider."""
+    """Yield the hours (since 1970) that may need an idle row or a correction. `seen`: hours in which the gateway ran.
+    `last`: last hour to consider."""
     first = max(seen[0], last - LOOK_BACK_H + 1)
     known = set(seen)
     yield from (hour for hour in range(first, last + 1) if price.billing == "reserved" or hour in known)
 
 
 def _row(connection: Connection, backend: Backend, price: PriceEntry, hour: int) -> Row | None:
-    """The row with which the cost of `hour` equals the machine's hourly price. Its cost is the part of the price that
-    attempts have not used (idle cost); it is negative if attempts cost more than the price. None if no correction is
-    needed, or if the hour is not booked."""
+    """The balancing row of `hour`: the machine's hourly price minus the cost of its attempts. It may be negative. None
+    if nothing is to balance or the hour is not booked."""
     c, start = entries.c, float(hour * HOUR_S)
     ours = [c.backend == backend.name, c.at >= start, c.at < start + HOUR_S]
     asked = [*ours, c.kind != IDLE, c.outcome != "failed"]

@@ -72,10 +72,8 @@ class Invoice:
 
 
 def read(path: Path, dialect: Dialect) -> Invoice:
-    """Read a CSV file with a header, a JSON list of objects, or a page of the provider's usage or cost API.
-
-    Raises ConfigError, which names file and line.
-    """
+    """Read a CSV file with a header, a JSON list, or a page of the provider's usage API. Raises ConfigError with file
+    and line."""
     try:
         text = path.read_text(encoding="utf-8-sig")
         records = list(_json(text) if text.lstrip()[:1] in ("{", "[") else csv.DictReader(io.StringIO(text)))
@@ -88,14 +86,13 @@ def read(path: Path, dialect: Dialect) -> Invoice:
 
 
 def plain(model: str) -> str:
-    """The model's name in the form in which names are compared: in lower case, without prefix and date, and without the
-    text after a comma, which cost reports add."""
+    """The model's name for comparisons: lower case, without prefix, date, and text after a comma."""
     return _DATED.sub("", model.split(",")[0].strip().rsplit("/", 1)[-1].lower())
 
 
 def _json(text: str) -> Iterator[dict[str, Any]]:
-    """Yield objects from a JSON list, or from a page of a usage API. A page has buckets in `data`. Each result in a
-    bucket is yielded with the bucket's time."""
+    """Yield objects from a JSON list, or from a page of a usage API. Each result in a page gets the time of its
+    bucket."""
     found = orjson.loads(text)
     for bucket in found.get("data", [found]) if isinstance(found, dict) else found:
         if not isinstance(bucket, dict):

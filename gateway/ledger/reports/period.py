@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 
 from gateway.domain.text.truncation import cut
 from gateway.domain.units import parse_duration
@@ -10,14 +10,14 @@ from gateway.domain.units import parse_duration
 _END = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
 
 
-def parse_when(text: str, now: float) -> float:
+def parse_when(text: str, now: float, zone: tzinfo = UTC) -> float:
     """Unix seconds of `2026-01-31`, `2026-01-31T12:00+01:00` or an age before `now` such as `7d`.
 
-    Times without a zone are in UTC. Raises ValueError.
+    Times without a zone are in `zone`. Raises ValueError.
     """
     shown = cut(text, 80)
     try:
-        when = _parsed(text, now)
+        when = _parsed(text, now, zone)
     except ValueError:
         raise ValueError(
             f"{shown!r} is no date; write 2026-01-31, 2026-01-31T12:00Z or how long ago, such as 7d"
@@ -27,9 +27,9 @@ def parse_when(text: str, now: float) -> float:
     return when
 
 
-def _parsed(text: str, now: float) -> float:
+def _parsed(text: str, now: float, zone: tzinfo) -> float:
     try:
         at = datetime.fromisoformat(text.strip())
     except ValueError:
         return now - parse_duration(text)
-    return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+    return (at if at.tzinfo else at.replace(tzinfo=zone)).timestamp()

@@ -18,11 +18,8 @@ def spend_points(
     now: float,
     column: ColumnElement[Any] | None = None,
 ) -> list[Point]:
-    """Points for a forecast of `window`, in order of time. Each point sums the rows of a short span for which `which`
-    holds. Simulated rows are excluded.
-
-    `column`: the column to sum; None: the cost in pico-dollars.
-    """
+    """Points for a forecast of `window`, in order of time. Each point sums `column` over the rows of a short span.
+    `which`: condition on rows. `column`: column to sum; None: cost in pico-dollars. Simulated rows are left out."""
     c = entries.c
     grain = grain_s(window)
     recent = and_(c.at >= history_since(window, now), c.at <= now)

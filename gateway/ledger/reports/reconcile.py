@@ -38,8 +38,7 @@ class Sums:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """The figures of the invoice and of the ledger for the same thing: one request id, or one model on one day (such as
-    `2026-01-31 gpt-4o`)."""
+    """Figures of invoice and ledger for one request id, or for one model on one day (`2026-01-31 gpt-4o`)."""
 
     name: str
     invoiced: Sums | None
@@ -65,11 +64,10 @@ class Reconciliation:
 def reconcile(
     connection: Connection, invoice: Invoice, backends: Iterable[str], provider: str, *, tolerance_pico: int = 0
 ) -> Reconciliation:
-    """Compare `invoice` with the ledger's attempts in the invoice's period. Attempts are compared if they ran on one of
-    `backends` (names), or if `provider`'s list gave their price.
+    """Compare `invoice` with the ledger's attempts in the invoice's period. `backends`: names of the backends to
+    compare. `provider`: attempts priced by its list are compared too. `tolerance_pico`: allowed difference of costs.
 
-    If every line of the invoice has a request id, pairs are formed by request id, otherwise by day and model. In a
-    pair, tokens must be equal, and costs may differ by `tolerance_pico`.
+    Pairs are formed by request id if every line has one, else by day and model.
     """
     since, until = invoice.period()
     chosen = _chosen(list(backends), provider, since, until)

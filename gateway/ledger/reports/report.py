@@ -142,14 +142,14 @@ def read_usage(
     until: float | None = None,
     prices: SimulatedCall | None = None,
 ) -> list[Report]:
-    """One report for each grouping in `groupings` (results of `dimensions`). If `connection` is a snapshot, all reports
-    are computed from the same rows."""
+    """One report for each of `groupings` (results of `dimensions`). A snapshot as `connection` makes them
+    consistent."""
     table, sqlite = of(connection), connection.dialect.name == "sqlite"
     conditions = within(since, until, team, table)
     real = and_(table.c.simulated.is_(False), *conditions)
     lines = [_lines(connection, table, real, [column(table, name, sqlite=sqlite) for name in by]) for by in groupings]
     (total,) = _lines(connection, table, real, []) or [Line()]
-    simulated = tuple(_simulated(connection, table.c, and_(table.c.simulated.is_(True), *conditions), prices))
+    simulated = tuple(simulated_usage(connection, team=team, since=since, until=until, prices=prices))
     return [
         Report(by, since, until, tuple(_readable(rows, by)), total, simulated)
         for by, rows in zip(groupings, lines, strict=True)
@@ -233,8 +233,8 @@ def _sum(what: ColumnElement[Any] | int, *conditions: ColumnElement[bool]) -> Co
 
 
 def _readable(lines: list[Line], by: tuple[str, ...]) -> list[Line]:
-    """The lines with groups in the form for people: days become dates, and answers from the cache get a name. If a
-    group is a combination of tags, it becomes one line for each tag."""
+    """The lines as people read them: days as dates, names for cache answers. A group with several tags becomes one line
+    for each tag."""
     merged: dict[tuple[str, ...], Line] = {}
     for line in lines:
         for group in written(by, line.group):
@@ -243,9 +243,18 @@ def _readable(lines: list[Line], by: tuple[str, ...]) -> list[Line]:
     return [merged[group] for group in sorted(merged)]
 
 
-def _simulated(
-    connection: Connection, c: Any, which: ColumnElement[bool], prices: SimulatedCall | None
+def simulated_usage(
+    connection: Connection,
+    *,
+    team: str | None = None,
+    since: float | None = None,
+    until: float | None = None,
+    prices: SimulatedCall | None = None,
 ) -> list[Simulated]:
+    """The traffic of simulated backends in `[since, until)` (Unix seconds), one line for each model and tier."""
+    table = of(connection)
+    c = table.c
+    which = and_(c.simulated.is_(True), *within(since, until, team, table))
     others = c.audio_input_tokens + c.image_input_tokens
     found = connection.execute(
         select(

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, case, func, or_, select
+from sqlalchemy import ColumnElement, Connection, and_, case, func, or_, select, union_all
 
 from gateway.domain.backend import RANK, Backend
 from gateway.domain.money.price import Price
@@ -14,7 +14,7 @@ from gateway.domain.money.usage import Usage
 from gateway.domain.policy import ModelRule, Policy
 from gateway.domain.protocols import PriceList
 from gateway.ledger.reports.formats import dollars
-from gateway.ledger.store.entries import IDLE, entries, within
+from gateway.ledger.store.entries import IDLE, of, within
 from gateway.ledger.store.sums import pico_sum, whole
 
 METHOD = (
@@ -34,8 +34,8 @@ _SERVED = ("ok", "interrupted")
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """The savings of one team. `saved_pico` is the cost that a single reference backend would have had (the baseline)
-    minus the actual cost. It may be negative, and is None if no reference has a price."""
+    """The savings of one team. `saved_pico`: the cost at one reference backend minus the actual cost. It may be
+    negative; None: no reference has a price."""
 
     team: str
     reference: str
@@ -51,8 +51,8 @@ class Statement:
 
 
 def reference_of(policy: Policy, backends: Sequence[Backend], prices: PriceList) -> Backend | None:
-    """The backend with which savings are computed: it would have served all requests of the team without routing. None
-    if no backend has a price above 0."""
+    """The backend with which savings are computed, as if it had served all requests. None if no backend has a price
+    above 0."""
     rule = policy.rule("auto")
     named = rule.reference if isinstance(rule, ModelRule) else rule
     wanted = rule.candidates if isinstance(rule, ModelRule) and rule.candidates else ()
@@ -94,18 +94,19 @@ def statements(
 def _statement(
     connection: Connection, team: str, reference: tuple[Backend, Price] | None, since: float | None, until: float | None
 ) -> Statement:
-    c = entries.c
-    spent = and_(c.simulated.is_(False), c.kind != IDLE, *within(since, until, team))
+    table = of(connection)
+    c = table.c
+    spent = and_(c.simulated.is_(False), c.kind != IDLE, *within(since, until, team, table))
     chat, elsewhere = c.dialect.not_in(_ELSEWHERE), c.dialect.in_(_ELSEWHERE)
     priced = and_(spent, chat, or_(c.cost_pico.is_not(None), c.attempt == 0))
-    wanted = [elsewhere, *(and_(chat, _is_overhead(which)) for which in OVERHEAD)]
+    wanted = [elsewhere, *(and_(chat, _is_overhead(c, which)) for which in OVERHEAD)]
     costs = [
         column for one in (c.cost_pico, *(case((which, c.cost_pico)) for which in wanted)) for column in pico_sum(one)
     ]
     unpriced = func.sum(case((and_(chat, c.cost_pico.is_(None), c.outcome != "failed"), c.attempts), else_=0))
     values = connection.execute(select(unpriced, *costs).where(spent)).one()
     cost, unrouted, *overhead = [whole(*values[at : at + 2]) for at in range(1, len(values), 2)]
-    requests, baseline = _baseline(connection, and_(priced, _is_served()), reference)
+    requests, baseline = _baseline(connection, c, and_(priced, _is_served(c)), reference)
     name = "" if reference is None else reference[0].name
     return Statement(
         team,
@@ -118,21 +119,20 @@ def _statement(
     )
 
 
-def _is_served() -> ColumnElement[bool]:
-    return and_(entries.c.outcome.in_(_SERVED), entries.c.kind == "")
+def _is_served(c: Any) -> ColumnElement[bool]:
+    return and_(c.outcome.in_(_SERVED), c.kind == "")
 
 
-def _is_overhead(which: str) -> ColumnElement[bool]:
-    c = entries.c
+def _is_overhead(c: Any, which: str) -> ColumnElement[bool]:
     return c.kind == which if which in ("hedge", "shadow") else and_(c.kind == "", c.outcome == which)
 
 
 def _baseline(
-    connection: Connection, which: ColumnElement[bool], reference: tuple[Backend, Price] | None
+    connection: Connection, c: Any, which: ColumnElement[bool], reference: tuple[Backend, Price] | None
 ) -> tuple[int, int | None]:
     """The number of requests, and the pico-dollars that these requests would have cost on the reference."""
     threshold = reference[1].beyond[0] if reference is not None and reference[1].beyond is not None else None
-    served = _served(which)
+    served = _served(c, which)
     s = served.c
     warm = case((s.warm > s.sent, s.sent), else_=s.warm)
     long = s.sent > threshold if threshold is not None else s.sent < 0
@@ -151,10 +151,9 @@ def _baseline(
     return sum(int(row[1]) for row in found), baseline
 
 
-def _served(which: ColumnElement[bool]) -> Any:
-    """A subquery with one row for each served request. Columns: input tokens before trimming; input tokens that a
-    prompt cache would have had if the reference had served all requests of the session; output tokens."""
-    c: Any = entries.c
+def _served(c: Any, which: ColumnElement[bool]) -> Any:
+    """A subquery with one row for each served request. Columns: input tokens before trimming; input tokens that the
+    reference would have cached; output tokens."""
     kept = c.cached_tokens
     sent = (
         c.input_tokens + c.cached_tokens + c.cache_write_5m_tokens + c.cache_write_1h_tokens
@@ -164,23 +163,16 @@ def _served(which: ColumnElement[bool]) -> Any:
     earlier = func.lag(sent + output + c.reasoning_tokens).over(
         partition_by=(c.key_id, c.session), order_by=(c.at, c.request_id)
     )
-    seen = case((c.session == "", 0), else_=func.coalesce(earlier, 0))
-    return (
-        select(
-            sent.label("sent"),
-            case((seen > kept, seen), else_=kept).label("warm"),
-            output.label("output"),
-            c.reasoning_tokens.label("reasoning"),
-            c.alike,
-        )
-        .where(which)
-        .subquery()
-    )
+    seen = func.coalesce(earlier, 0)
+    rest = (output.label("output"), c.reasoning_tokens.label("reasoning"), c.alike)
+    # Rows without a session need no window function, which would sort them.
+    alone = select(sent.label("sent"), kept.label("warm"), *rest).where(which, c.session == "")
+    warm = case((seen > kept, seen), else_=kept).label("warm")
+    return union_all(alone, select(sent.label("sent"), warm, *rest).where(which, c.session != "")).subquery()
 
 
 def _flat(price: Price) -> Price:
-    """`price` without its price for long calls. It is used for the token sums of many calls, because a sum is not a
-    single long call."""
+    """`price` without its price for long calls, for token sums of many calls."""
     return Price(price.input, price.output, price.cached_input, reasoning=price.reasoning)
 
 

@@ -20,8 +20,8 @@ NAME = "ledger.anchor"
 
 @dataclass(frozen=True, slots=True)
 class Anchors:
-    """The content of the anchor file. `heads`: chain → its newest entry. `current`: the chain that is being written.
-    The other chains ended when their database was lost or truncated."""
+    """The content of the anchor file. `heads`: chain → its newest entry. `current`: the chain being written. Other
+    chains ended with their database."""
 
     current: str
     heads: Mapping[str, Head]

@@ -25,8 +25,7 @@ _COLUMNS = [ledger.c[name] for name in Row._fields]
 
 
 class Archive:
-    """Finds requests in the ledger. It never writes, so any worker may use it. A request can be found about a second
-    after it ends, when the ledger's writer has drained its rows."""
+    """Finds requests in the ledger; never writes. A request is found about a second after it ends."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -48,11 +47,8 @@ class Archive:
 
 
 def retold(rows: Sequence[Row]) -> dict[str, Any]:
-    """The flight record of one request. `rows`: all rows of the request, in the order of attempts.
-
-    Costs and times exclude background checks. The list of attempts includes them. Fields that the ledger does not have
-    are None or empty: the route with its candidates, the notes, the client's error.
-    """
+    """The flight record of one request. `rows`: all its rows, in the order of attempts. Background checks are listed as
+    attempts, but do not count in costs and times. Unknown fields are None or empty."""
     calls = [row for row in rows if row.attempt > 0]  # attempt 0 is an answer from the cache
     rows = [row for row in rows if row.kind != CHECK] or rows  # background checks do not serve the client
     first, served = rows[0], _served(rows)
@@ -130,9 +126,8 @@ def _cost(rows: Sequence[Row]) -> int | None:
 
 
 def _since(first: Row, row: Row, after_ms: float | None) -> float | None:
-    """Milliseconds from the start of the request to some moment in the attempt of `row`. `first`: the first row of the
-    request. `after_ms`: milliseconds from the start of the attempt's call to this moment. If the moment did not occur,
-    `after_ms` and the result are None."""
+    """Milliseconds from the start of the request to a moment in the attempt of `row`. `first`: first row of the
+    request. `after_ms`: milliseconds from the attempt's call to this moment; None: it did not occur."""
     return None if after_ms is None else round((row.called_at - first.at) * 1000 + after_ms, 3)
 
 

@@ -35,10 +35,8 @@ def genesis(chain: str, begun_at: float, outside: int) -> bytes:
 
 
 def canonical(values: Values) -> bytes:
-    """The bytes of a row for its hash: the values as JSON, up to the last value that is not the default of its column.
-
-    So adding a column in a later version does not change the bytes of earlier rows.
-    """
+    """The bytes of a row for its hash: values as JSON, without defaults at the end. New columns therefore leave earlier
+    hashes valid."""
     length = len(values)
     while length > LEAST and values[length - 1] == _DEFAULTS[length - 1]:
         length -= 1

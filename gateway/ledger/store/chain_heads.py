@@ -31,8 +31,8 @@ class ChainForked(Exception):
 
 
 class ChainHeads:
-    """The head of this host's chain. Only the ledger's writer uses it, in its thread. If a chain cannot be continued,
-    the chain stays unchanged, so that `verify` can examine it."""
+    """The head (newest entry) of this host's chain. Use it only in the writer's thread. A chain that cannot be
+    continued stays unchanged."""
 
     def __init__(self, path: Path, database: Database, clock: Clock) -> None:
         self._path, self._database, self._clock = path, database, clock
@@ -42,8 +42,8 @@ class ChainHeads:
         self._anew = self._resumed = False
 
     def extended(self, connection: Connection, rows: Sequence[Values]) -> tuple[list[Values], Head]:
-        """Link `rows` to the hash chain and return them with the new head of the chain. The caller must insert the rows
-        in the same transaction. Raises ChainForked."""
+        """Link `rows` to the hash chain. Returns them with the chain's new head. The caller must insert them in the
+        same transaction. Raises ChainForked."""
         before = self._current(connection)
         chained, head = linked(before, rows)
         self._move(connection, before, head)
@@ -69,12 +69,9 @@ class ChainHeads:
         self._head, self._anew = head, False
 
     def lost(self, *, fork: bool = False) -> None:
-        """Forget the head (the newest entry of the chain), because it is unknown whether the last transaction was
-        committed. The head is read again before the next entry.
-
-        `fork`: begin another chain. First, the head of the old chain is written to the anchor file. Entries that others
-        append to the old chain later can then be detected. Raises OSError or ValueError if writing the file fails.
-        """
+        """Forget the chain's head, because the last transaction may be uncommitted. It is read again before the next
+        entry. `fork`: begin another chain, and first anchor the old head. Raises OSError or ValueError if the anchor
+        file fails."""
         try:
             if fork:
                 self.anchor(now=True)
@@ -125,8 +122,8 @@ class ChainHeads:
         return found
 
     def _found(self, connection: Connection) -> Head | None:
-        """The head of the chain that is named in the anchor file. None if the database does not contain this chain, or
-        if its rows do not match the file."""
+        """The head of the chain that the anchor file names. None if the database lacks this chain, or its rows do not
+        match."""
         try:
             known = anchor.read(self._path)
         except ValueError as error:

@@ -111,11 +111,8 @@ class EndUsers:
 
 
 def forget(connection: Connection, name: str, pseudonyms: Pseudonyms, now: float) -> tuple[str, int]:
-    """Erase an end user's name. `name`: the name as clients write it, or its pseudonym.
-
-    Returns the pseudonym and the number of erased names. The name is not stored again, even if a later request contains
-    it. The ledger's rows keep the pseudonym, so that the hash chain stays valid.
-    """
+    """Erase an end user's name for all time. Returns (pseudonym, number of erased names). `name`: the name as clients
+    write it, or its pseudonym. Rows keep the pseudonym."""
     pseudonym = name if name.startswith(PREFIX) else pseudonyms.of(name)
     named_by = connection.execute(
         text("SELECT team FROM end_users WHERE pseudonym = :pseudonym AND name IS NOT NULL"), {"pseudonym": pseudonym}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import orjson
 from sqlalchemy import Connection, delete, func, insert, select
@@ -13,6 +13,9 @@ from sqlalchemy import Connection, delete, func, insert, select
 from gateway.domain.routing.standing import Judged
 from gateway.state.sql.tables import evidence, feedback
 
+CLASS: Final = "class"
+"""The source of comparisons for the trial of a traffic class. They do not count as evidence about the backend in
+general, because the grader abstained from their requests."""
 WINDOW_S = 30 * 86400.0
 """Maximum age, in seconds, of judgements that count."""
 KEEP_S = 3 * WINDOW_S
@@ -49,6 +52,7 @@ class Finding:
     score: float
     weight: float = 1.0
     plans: Mapping[str, Any] = field(default_factory=dict)
+    traffic_class: str = ""
 
 
 def write(connection: Connection, findings: Sequence[Finding], now: float) -> None:
@@ -73,11 +77,10 @@ def newest(connection: Connection) -> tuple[int, int]:
 
 
 def judged_pairs(connection: Connection, after: tuple[int, int], since: float) -> set[tuple[str, str]]:
-    """(Team, backend) of each judgement that is newer than `after` and not older than `since` (Unix seconds). `after`:
-    an earlier result of `newest`."""
+    """(Team, backend) of each judgement after `after` and since `since` (Unix seconds). `after`: result of `newest`."""
     found: set[tuple[str, str]] = set()
     for table, id, more in (
-        (evidence, after[0], [evidence.c.weight > 0]),
+        (evidence, after[0], [evidence.c.weight > 0, evidence.c.source != CLASS]),
         (feedback, after[1], [feedback.c.predicted.is_not(None), feedback.c.score.is_not(None)]),
     ):
         query = select(table.c.team, table.c.backend).where(table.c.id > id, table.c.at >= since, *more).distinct()
@@ -86,12 +89,11 @@ def judged_pairs(connection: Connection, after: tuple[int, int], since: float) -
 
 
 def read(connection: Connection, team: str, backend: str, since: float) -> list[Judged]:
-    """Judgements of one backend of a team, oldest first. Comparisons get even ids and ratings get odd ids, so that no
-    id occurs twice."""
+    """Judgements of one backend of a team, oldest first. Comparisons have even ids, ratings odd ones."""
     c = evidence.c
     rows = connection.execute(
         select(c.id, c.predicted, c.target, c.score, c.weight, c.at)
-        .where(c.team == team, c.backend == backend, c.at >= since, c.weight > 0)
+        .where(c.team == team, c.backend == backend, c.at >= since, c.weight > 0, c.source != CLASS)
         .order_by(c.id.desc())
         .limit(MOST)
     )
@@ -101,9 +103,8 @@ def read(connection: Connection, team: str, backend: str, since: float) -> list[
 
 
 def escalations(connection: Connection, since: float) -> dict[tuple[str, str], tuple[int, float]]:
-    """Figures about escalated answers, by team and backend. An answer is escalated if it was weak, so that a stronger
-    backend was called. Both answers were then compared. The figures are the number of comparisons, and the share in
-    which both answers agreed, so that the escalation was not needed."""
+    """(Team, backend) → (number of escalations, part in which both answers agreed). An escalation: a stronger backend
+    was called because of a weak answer."""
     c = evidence.c
     found = connection.execute(
         select(c.team, c.backend, func.count(), func.avg(c.score))
@@ -123,13 +124,18 @@ def _ratings(connection: Connection, team: str, backend: str, since: float) -> I
     ).all()
     if not rows:
         return
-    usual, keys = _of_reference(connection, team, since)
-    baseline = (usual * keys + BASELINE * BASELINE_KEYS) / (keys + BASELINE_KEYS)
+    usual = baseline(connection, team, since)
     counted = Counter[str]()
     for row in rows:
         counted[row.key_id] += 1
         if counted[row.key_id] <= RATINGS_PER_KEY:
-            yield Judged(2 * row.id + 1, row.predicted, row.target, row.score, RATING_WEIGHT, row.at, baseline)
+            yield Judged(2 * row.id + 1, row.predicted, row.target, row.score, RATING_WEIGHT, row.at, usual)
+
+
+def baseline(connection: Connection, team: str, since: float) -> float:
+    """The usual rating of the reference's answers, 0..1. It is `BASELINE` as long as there are no ratings."""
+    usual, keys = _of_reference(connection, team, since)
+    return (usual * keys + BASELINE * BASELINE_KEYS) / (keys + BASELINE_KEYS)
 
 
 def _of_reference(connection: Connection, team: str, since: float) -> tuple[float, int]:
@@ -156,11 +162,8 @@ def by_key(rated: Iterable[tuple[str, float]]) -> dict[str, list[float]]:
 
 
 def robust_mean(ratings: Mapping[str, Sequence[float]]) -> float:
-    """Mean of the keys' mean ratings, weighted by the number of ratings of each key. If there are many keys, those with
-    the highest and lowest means are left out.
-
-    `ratings`: key → its ratings. Raises ValueError if there are none.
-    """
+    """Mean of the keys' mean ratings, weighted by their numbers of ratings. `ratings`: key → its ratings. Of many keys,
+    the extreme ones are left out. Raises ValueError if there are none."""
     if not ratings:
         raise ValueError("there are no ratings")
     means = sorted((sum(scores) / len(scores), len(scores)) for scores in ratings.values())

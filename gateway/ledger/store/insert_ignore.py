@@ -19,12 +19,8 @@ def insert_once(
     rows: Sequence[tuple[Any, ...]],
     rest: Mapping[str, str | int | None] = MappingProxyType({}),
 ) -> int:
-    """Insert the rows whose primary key is not in `table` yet. Returns the number of inserted rows.
-
-    Each row in `rows` has the values of `fields`. `rest`: further columns with one value for all rows. The statement is
-    SQL text, because SQLAlchemy's own statement takes twice the CPU time per row, and every request is a row. The
-    values of `rest` are part of the text, because binding None and booleans is slow in SQLite's driver.
-    """
+    """Insert the rows whose primary key is not in `table` yet, and return their number. `rows`: values of `fields`.
+    `rest`: further columns with one value for all rows."""
     if not rows:
         return 0
     mark = "?" if connection.dialect.paramstyle == "qmark" else "%s"

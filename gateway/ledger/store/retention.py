@@ -34,8 +34,8 @@ _ROW = [ledger.c[name] for name in FIELDS]
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """Old rows of one chain, in the order of the chain and without gaps, and the hashes before and after them. `chain`
-    is empty for rows that are in no chain."""
+    """Old rows of one chain, in order and without gaps, with the hashes around them. `chain`: empty for rows in no
+    chain."""
 
     chain: str
     rows: list[Row]
@@ -94,8 +94,8 @@ class Retention:
         return None
 
     def _old_of(self, connection: Connection, start: Head, cutoff: float, now: float) -> _Batch | None:
-        """The oldest rows of a chain that can be replaced by sums. They end before the first row that is not old
-        enough, or before the first gap in the numbers. None if there are no such rows."""
+        """The oldest rows of a chain that can be replaced by sums; None if there are none. They end before a row that
+        is not old, or a gap in the numbers."""
         seq, hash = ledger.c.chain_seq, ledger.c.chain_hash
         found = connection.execute(
             select(*_ROW, seq, hash).where(ledger.c.chain == start.chain).order_by(seq).limit(BATCH)
@@ -146,8 +146,7 @@ class Retention:
 
 
 def old(cutoff: float, now: float) -> ColumnElement[bool]:
-    """Condition for the rows to remove: rows older than `cutoff`, and rows that are dated more than a day in the
-    future, because their time is wrong."""
+    """Condition for the rows to remove: older than `cutoff`, or wrongly dated more than a day ahead."""
     return or_(ledger.c.at < cutoff, ledger.c.at > now + DAY_S)
 
 
@@ -162,8 +161,8 @@ def _parts(ids: Sequence[str]) -> list[Sequence[str]]:
 
 
 def _removable(connection: Connection, rows: list[Row]) -> list[Row]:
-    """The beginning of `rows` that may be removed. It ends before the first row that supersedes a row that stays. If
-    the superseding row were removed, the superseded row would count again."""
+    """The beginning of `rows` that may be removed. A row must not go while the row that it supersedes stays: the latter
+    would count again."""
     gone: set[str] = set()
     for number, row in enumerate(rows):
         if row.supersedes and row.supersedes not in gone:
@@ -190,8 +189,8 @@ def _hash_before(connection: Connection, start: Head, first: int) -> bytes | Non
 
 
 def _split(connection: Connection, requests: set[str]) -> set[str]:
-    """Those of `requests` that still have rows in the ledger or in earlier sums, after the rows of the batch have been
-    deleted. In the new sums, these requests keep their ids, so that each of them counts once."""
+    """Those of `requests` that still have rows elsewhere, after the batch is deleted. In the new sums they keep their
+    ids, so that each counts once."""
     found: set[str] = set()
     for part in _parts(sorted(requests)):
         for table in (ledger, ledger_sums):

@@ -43,12 +43,10 @@ class _Sum(dict[str, int]):
 
 
 def summed(rollup: str, rows: Iterable[Row], split: set[str]) -> list[tuple[Any, ...]]:
-    """The rows for table `ledger_sums`, without their first column.
+    """The rows for table `ledger_sums`, without their first column. Requests with equal sets of keys (see `Key`) share
+    sums; `requests` is their number.
 
-    A request may have rows with different keys (see `Key`), but must count as one request in every grouping. So all
-    requests with the same set of keys are summed together. Their sums share one `request_id`, and the column `requests`
-    contains the number of these requests. Requests in `split` have further rows outside of `rows`. The sums of each of
-    these requests keep the request's id and have 0 in `requests`.
+    `split`: requests that have rows elsewhere. Their sums keep the request's id, and have 0 in `requests`.
     """
     of_request: dict[str, list[Row]] = {}
     for row in rows:

@@ -14,8 +14,8 @@ _SPLIT = 10**6
 
 
 def pico_sum(column: ColumnElement[Any]) -> tuple[ColumnElement[Any], ColumnElement[Any]]:
-    """The two columns from which `whole` computes a sum of `column`. One column is not enough, because SQLite's sum of
-    integers fails above 9.2 million USD."""
+    """The two columns from which `whole` computes a sum of `column`. SQLite's sum of integers alone fails above 9.2
+    million USD."""
     return func.sum(column // _SPLIT), func.sum(column % _SPLIT)
 
 

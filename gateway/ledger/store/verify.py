@@ -58,8 +58,8 @@ class Verdict:
 
 
 class _Step(NamedTuple):
-    """One entry of a chain, or several consecutive entries whose rows were replaced by sums. `first`, `seq`: the first
-    and the last number of these entries. The object also has the hashes before and after them."""
+    """One entry of a chain, or consecutive entries replaced by sums, with the hashes before and after. `first`, `seq`:
+    their first and last number."""
 
     what: Literal["row", "rollup", "removed"]
     first: int
@@ -113,11 +113,8 @@ def _strangers(connection: Connection) -> Iterator[Finding]:
 def _walk(
     connection: Connection, start: Head, end: Head, anchored: Head | None, *, left: bool
 ) -> tuple[tuple[int, int, int | None], list[Finding]]:
-    """Follow one chain from `start` to `end`. Returns (entries, removed, anchored), as in `ChainCheck`, and a list with
-    the first error, if any.
-
-    `left`: whether the chain's writer has begun another chain.
-    """
+    """Follow one chain from `start` to `end`. Returns (entries, removed, anchored), as in `ChainCheck`, and the first
+    error in a list. `left`: whether the writer has begun another chain."""
     chain, at, removed = start.chain, start, 0
     for step in _steps(connection, chain):
         if step.first != at.seq + 1:

@@ -55,12 +55,8 @@ class _Twice(Exception):
 
 
 class Writer:
-    """Drains the journals of a host into the SQL ledger and deletes drained journals. One process per host does this;
-    other processes wait for its lock. The position in each journal is saved together with the rows.
-
-    `on_rows` is called on the event loop with the rows that are new in the ledger. If the process crashes, one such
-    call may be lost.
-    """
+    """Drains the journals of a host into the SQL ledger. One process per host does this; others wait for its lock.
+    `on_rows`: called on the event loop with new rows; a crash may lose one call."""
 
     def __init__(
         self,
@@ -102,10 +98,8 @@ class Writer:
             await asyncio.sleep(wait)
 
     async def drain_once(self) -> int:
-        """Drain all journals. Returns the number of new rows; 0 while another process is this host's writer.
-
-        Raises SQLAlchemyError if the database does not answer, OSError if a journal cannot be read.
-        """
+        """Drain all journals. Returns the number of new rows; 0 while another process is the writer. Raises
+        SQLAlchemyError, OSError."""
         try:
             return await asyncio.to_thread(self._drain)
         finally:
@@ -244,11 +238,8 @@ class Writer:
         return moved
 
     def _save(self, rows: Sequence[Values], lanes: Sequence[JournalReader], replay: bool) -> None:
-        """In one transaction, save rows and the positions in the workers' journals (`lanes`) from which the rows were
-        read. If there are no rows, nothing is saved.
-
-        `replay`: whether some rows may already be in the ledger.
-        """
+        """Save rows and the positions in `lanes` (the workers' journals) in one transaction. Without rows, nothing is
+        saved. `replay`: whether some rows may be in the ledger already."""
         if not rows:
             return
         try:
@@ -266,8 +257,7 @@ class Writer:
 
     def _commit(self, rows: Sequence[Values], lanes: Sequence[JournalReader], replay: bool) -> Sequence[Values]:
         """Insert the rows that are not in the ledger yet, linked to the chain, and return them. `replay`: whether some
-        rows may already be in the ledger. If `replay` is false, raises _Twice for a row that is already in the ledger.
-        """
+        rows may be there already; if not, such a row raises _Twice."""
         with self._database.begin() as connection:
             if replay:
                 unique = {row[0]: row for row in reversed(rows)}  # the first row with an id counts
@@ -289,8 +279,8 @@ class Writer:
         return rows
 
     def _save_each(self, rows: Sequence[Values]) -> list[Values]:
-        """Save each row in a transaction of its own, so that one refused row does not prevent the others. Values are
-        cut to the sizes of their columns."""
+        """Save each row in a transaction of its own, so that a refused row stops no others. Values are cut to their
+        columns' sizes."""
         fresh: list[Values] = []
         for row in map(_fitted, rows):
             try:
@@ -304,8 +294,8 @@ class Writer:
         return fresh
 
     def _bury(self, lane: JournalReader, files: list[Segment]) -> None:
-        """Save the open attempts of a dead worker in the ledger, delete its journal, and record that all its spend is
-        in the ledger (drained)."""
+        """Save the open attempts of a dead worker, delete its journal, and record it as drained. Drained: its spend is
+        in the ledger."""
         progress = slots.path_of(self._directory, lane.name)
         self._save(lane.orphans(slots.read(progress)), [lane], replay=True)
         with self._database.begin() as connection:

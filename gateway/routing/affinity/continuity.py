@@ -31,16 +31,15 @@ class Affinity:
         self._groups = {name: group for name, group in groups.items() if sizes[group] > 1}
 
     def prefix(self, request: CompletionRequest, tenant: Tenant, session: str, input_tokens: int) -> Prefix | None:
-        """The conversation of the request. None if the conversation has no influence on the route: the prompt is short,
-        the request has no tools, and no backend has replicas."""
+        """The conversation of the request; None if it cannot influence the route. None for short prompts without tools,
+        if no backend has replicas."""
         if input_tokens < LEAST_TOKENS and not self._groups and "tools" not in request.needs:
             return None
         return prefix_of(request, tenant.key.lineage, session)
 
     def arrange(self, candidates: list[Candidate], prefix: Prefix | None, input_tokens: int) -> list[Candidate]:
-        """The candidates, in which the replicas of each group are in their calling order. A group is a set of
-        interchangeable backends. All replicas of a group get the cost of the group's first replica, so that the first
-        replica is chosen whenever the group is cheapest."""
+        """The candidates, with the replicas of each group in calling order. A group: interchangeable backends. All its
+        replicas get the cost of the first one."""
         if prefix is None or not self._groups:
             return candidates
         together: dict[tuple[str, str, str], list[int]] = {}
@@ -65,8 +64,7 @@ class Affinity:
         return arranged
 
     def keep(self, route: Route, prefix: Prefix | None, candidates: Sequence[Candidate]) -> Route:
-        """Reorder the backends of `route`: the backend that began a tool loop comes first, and busy backends come last.
-        Changes and returns `route`."""
+        """Reorder the backends of `route` and return it: the one with open tool calls first, busy ones last."""
         route.prefix = prefix
         busy = [each.backend for each in candidates if each.cause == "busy"]
         holder = self.sessions.holder(prefix) if prefix is not None else ""

@@ -51,8 +51,8 @@ class Replica(NamedTuple):
 
 
 def group_of(backend: Backend) -> tuple[str, str, str]:
-    """A value that is equal for interchangeable backends. Backends are interchangeable if they have the same model and
-    tier, and if their prices are equal or all of them run on machines with an hourly price."""
+    """A value that is equal for interchangeable backends. They have the same model and tier, and equal prices or hourly
+    prices."""
     price = backend.price
     own = price is not None and bool(price.machine_hour_usd)
     return backend.model, backend.tier, "machine" if own else f"{backend.kind} {price!r}"
@@ -61,13 +61,9 @@ def group_of(backend: Backend) -> tuple[str, str, str]:
 def order(
     replicas: Sequence[Replica], key: bytes, input_tokens: int, *, overload: float = 1.25, on_demand: float = 0.0
 ) -> list[Backend]:
-    """The replicas in their calling order.
-
-    `key`: identifies the conversation. `input_tokens`: length of the prompt. `overload`: maximum load of a replica, as
-    a multiple of the mean load. `on_demand`: share of conversations that use spot machines (which the cloud may stop at
-    any time) only as a fallback. With it, the other machines always have some traffic and can take over when spot
-    machines are stopped.
-    """
+    """The replicas in their calling order. `key`: identifies the conversation. `input_tokens`: length of the prompt.
+    `overload`: maximum load of a replica, in multiples of the mean. `on_demand`: part of conversations (0 to 1) that
+    use spot machines only as a fallback."""
     place = _place(key)
     if _keeps_off_spot(replicas, place, on_demand):
         steady = [each for each in replicas if not each.backend.spot]
@@ -85,8 +81,8 @@ def _order(replicas: Sequence[Replica], place: int, input_tokens: int, overload:
 
 
 def affine(replicas: Sequence[Replica], place: int, overload: float) -> Replica:
-    """The replica for the conversation at the point `place` (64 bits) of the circle. It is the first replica clockwise
-    that can take one more request without exceeding `overload` times the mean load."""
+    """The replica for the conversation at the point `place` (64 bits) of the circle. It is the first clockwise whose
+    load with one more request stays within `overload` · mean."""
     known = {each.backend.name: each for each in replicas}
     bounds = _bounds(known, overload)
     points, names = circle(tuple(sorted(known)))
@@ -118,11 +114,7 @@ def _place(key: bytes) -> int:
 
 
 def _keeps_off_spot(replicas: Sequence[Replica], place: int, on_demand: float) -> bool:
-    """Whether the conversation at the point `place` of the circle avoids spot machines. The result is random, but
-    always the same for one conversation. `on_demand`: share of the conversations that avoid spot machines.
-
-    The point is multiplied by a constant first. Otherwise, the conversations that avoid spot machines would be
-    neighbours on the circle.
-    """
+    """Whether the conversation at the point `place` avoids spot machines; always the same for one conversation.
+    `on_demand`: part of the conversations that do (0 to 1)."""
     spot = sum(each.backend.spot for each in replicas)
     return 0 < spot < len(replicas) and (place * 0x9E3779B97F4A7C15 & 2**64 - 1) / 2**64 < on_demand

@@ -44,8 +44,8 @@ _MOST_CHARACTERS = 4096
 
 @dataclass(slots=True)
 class Warm:
-    """The prefix (beginning of the prompt) of a session that one backend has in its cache. `tokens`: length of the
-    prefix. `lengths`: the lengths of its turns in characters."""
+    """The beginning of a session's prompt that one backend has cached. `tokens`: its length. `lengths`: its turns'
+    lengths in characters."""
 
     tokens: int
     until: float
@@ -77,22 +77,20 @@ class Sessions:
         self._counts = {"stayed": 0, "warm": 0}
 
     def warm_tokens(self, prefix: Prefix, backend: Backend, input_tokens: int) -> int:
-        """The number of `input_tokens` that `backend` is expected to read from its cache. It is 0 if the conversation
-        no longer begins with the prefix that the backend has read. Otherwise it is the length of this prefix, times the
-        share of such tokens that the backend has reported as cached so far."""
+        """The number of `input_tokens` that `backend` is expected to read from its cache. 0 if the conversation no
+        longer begins with the cached text."""
         return round(self._remembered(prefix, backend, input_tokens) * self._read.get(backend.name, 1.0))
 
     def warmest(self, prefix: Prefix, input_tokens: int) -> int:
-        """The number of `input_tokens` that are expected to be in the cache of a backend, for the backend that has the
-        most of them."""
+        """The largest number of `input_tokens` that any backend is expected to have in its cache."""
         session = self._known.get(prefix.session)
         if session is None:
             return 0
         return max([self._kept_of(warm, prefix, input_tokens) for warm in session.warm.values()], default=0)
 
     def holder(self, prefix: Prefix) -> str:
-        """The backend that must continue the session: it has called tools, and the request contains the results of
-        these calls. Empty if any backend may continue the session."""
+        """The backend that must continue the session; empty if any may. It called tools whose results the request
+        contains."""
         if not prefix.in_tool_loop:
             return ""
         session = self._known.get(prefix.session)
@@ -155,14 +153,9 @@ class Sessions:
 
 
 def prefix_of(request: CompletionRequest, key_id: str, session: str = "") -> Prefix:
-    """The conversation to which a request of the key `key_id` belongs.
-
-    The conversation is identified by `session`, `x-thriftgate-session` or `prompt_cache_key`. Without these, it is
-    identified by the system prompt, the first question and `metadata.user_id`. A coding agent has several conversations
-    in one session, because its helper agents and its background calls have conversations of their own. So an agent's
-    conversation is identified by its session id, the model and the first question. The agent's system prompt is not
-    used, because Claude Code's system prompt begins with a line that differs in each request.
-    """
+    """The conversation to which a request of the key `key_id` belongs. It is identified by `session`,
+    `x-thriftgate-session` or `prompt_cache_key`. Without these, by system prompt, first question and
+    `metadata.user_id`. An agent's conversation: by session id, model and first question."""
     turns = request.turns
     own = blake2b(key_id.encode(), digest_size=_DIGEST_BYTES)
     own_id = request.agent_session if not request.controls.session else ""
@@ -191,7 +184,7 @@ def _text_field(section: object, field: str) -> str:
 
 
 def _kept(backend: Backend, usage: Usage) -> tuple[int, float]:
-    """Number of the prompt's tokens that are now in the backend's cache, and the seconds for which they stay there."""
+    """(Tokens of the prompt now in the backend's cache, seconds for which they stay)."""
     if backend.facts.caches_marked_only:
         written = usage.cache_write_5m_tokens + usage.cache_write_1h_tokens
         return usage.cached_tokens + written, LONG_S if usage.cache_write_1h_tokens else SHORT_S

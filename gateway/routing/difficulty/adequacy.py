@@ -49,18 +49,16 @@ class Adequacy:
         self._cutoffs = curves.cutoffs.tolist()
 
     def of(self, gap: Gap, difficulty: float) -> float:
-        """Probability that the answer of a backend is as good as the reference's. `gap`: how much weaker the backend is
-        than the reference. If there is no gap, the probability is 1 by definition. `difficulty`: of the request, 0..1.
-        """
+        """Probability that a backend's answer is as good as the reference's; 1 without a gap. `gap`: how much weaker
+        the backend is. `difficulty`: of the request, 0..1."""
         if gap == "equal":
             return 1.0
         intercept, slope = self._coefficients[_ROW[gap]]
         return float(1 / (1 + math.exp(-(intercept + slope * _standard(difficulty)))))
 
     def enough(self, gap: Gap, difficulty: float, loss: float, learned: Learned = NOTHING) -> bool:
-        """Whether a backend may serve a request of this `difficulty`. `gap`: how much weaker the backend is than the
-        reference. `loss`: share of answers that may be worse than the reference's. `learned`: evidence from the team's
-        own answers, which has the same effect as an easier or harder request."""
+        """Whether a backend may serve a request of this `difficulty`. `gap`: how much weaker it is than the reference.
+        `loss`: allowed part of worse answers. `learned`: evidence from the team's answers."""
         loss *= 1 - learned.margin
         if gap == "equal":
             return not learned.n or learned.adequacy(1.0) >= 1 - loss

@@ -68,8 +68,8 @@ _IS_WORD[[*range(48, 58), *range(97, 123), 95, *range(128, 256)]] = True
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """Features of one text. `bins`: the bins of its n-grams, ascending and distinct. `counts`: log(1 + occurrences) of
-    each bin. `word_bins`: number of bins for words or word pairs; these come first in `bins`."""
+    """Features of one text. `bins`: bins of its n-grams, ascending, distinct, shape (n,). `counts`: log(1 +
+    occurrences) of each, shape (n,). `word_bins`: number of bins for words and pairs, which come first."""
 
     bins: NDArray[np.int64]
     counts: Floats
@@ -106,8 +106,7 @@ def extract(text: str) -> Features:
 
 
 def _prefixes(encoded: NDArray[np.uint8]) -> U64:
-    """Hashes of all prefixes of the text. From these, the hash of any part of the text (modulo 2^64) is computed with
-    one subtraction and one multiplication."""
+    """Hashes of all prefixes of the text, for hashes (modulo 2^64) of any part. `encoded`: shape (n,)."""
     sums = np.zeros(len(encoded) + 1, dtype=np.uint64)
     np.cumsum((encoded.astype(np.uint64) + np.uint64(1)) * _POWERS[: len(encoded)], out=sums[1:])
     return sums
@@ -129,8 +128,8 @@ def _word_edges(encoded: NDArray[np.uint8]) -> tuple[NDArray[np.int64], NDArray[
 
 
 def _ngrams(encoded: NDArray[np.uint8]) -> tuple[NDArray[np.int64], Floats, int]:
-    """The bins of the text's n-grams, the counts of the bins, and the number of bins for words and word pairs, which
-    come first. The other bins are for sequences of 3 to 5 bytes in a word and the spaces around the word."""
+    """(Bins of the text's n-grams, their counts, number of bins for words and word pairs). Both arrays have shape (n,);
+    words come first."""
     sums = _prefixes(encoded)
     begin, end = _word_edges(encoded)
     words = np.concatenate([_spans(sums, begin, end, 1), _spans(sums, begin[:-1], end[1:], 2)])

@@ -52,12 +52,8 @@ class Grader:
     def grade_turns(
         self, turns: Sequence[Turn], needs: frozenset[str] = frozenset(), owner: str | None = None
     ) -> Grade:
-        """The difficulty of the hardest recent user turn. The grader abstains from requests with tools, images or
-        files, because no requests of these kinds were measured.
-
-        `needs`: capabilities that the request needs. `owner`: grades are cached per owner, so that response times
-        reveal nothing about other owners' prompts.
-        """
+        """The difficulty of the hardest recent user turn. Requests with tools, images or files get no grade. `needs`:
+        capabilities that the request needs. `owner`: scope within which grades are cached."""
         if needs & {"tools", "vision"} or any(
             turn.calls or turn.results or turn.images or turn.files for turn in turns
         ):
@@ -82,8 +78,8 @@ class Grader:
         return grade
 
     def score(self, features: Features) -> float:
-        """A score of difficulty. The score estimates a gain: how much better the strong tier answers the prompt than
-        the weak tier. From this gain, about half the mean gain for prompts of the same kind is subtracted."""
+        """A score of difficulty: by how much the strong tier answers better than the weak one. Half the mean gain for
+        prompts of this kind is subtracted."""
         return self.artefact.scorer.score(features)
 
     def outside(self, text: str, features: Features) -> str:
@@ -96,8 +92,8 @@ class Grader:
         return "unknown words" if self.coverage(features) < support.least_coverage else ""
 
     def strangeness(self, features: Features) -> float:
-        """How much the text differs from the training prompts: the distance of its lexical counts from their means in
-        training (root mean square, in standard deviations). The distance is large for code, logs and data."""
+        """How much the text differs from the training prompts. Root mean square distance of its lexical counts, in
+        standard deviations. Large for code, logs and data."""
         standard = self.artefact.scorer.standard(features.lexical)[:COUNTS]
         return math.sqrt(float(standard @ standard) / len(standard))
 

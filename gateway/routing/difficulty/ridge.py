@@ -17,8 +17,7 @@ _CHUNK = 4_000_000
 
 @dataclass(frozen=True, slots=True)
 class Design:
-    """A matrix of n rows, with sparse columns followed by dense ones. The sparse part is stored both by row and by
-    column, so that products read memory sequentially."""
+    """A matrix of n rows, with sparse columns followed by dense ones."""
 
     by_row: tuple[Places, Places, Floats]
     """The sparse part by rows: the start of each row (n + 1 numbers), the columns, and the values."""
@@ -47,15 +46,14 @@ class Design:
         return Design.of(rows, columns[inside], values[inside], len(self.by_column[0]) - 1, self.dense[chosen])
 
     def times(self, vectors: Floats) -> Floats:
-        """The product of the matrix with `vectors`. `vectors` has one row per column of the matrix (sparse columns
-        first) and k columns. The result has n rows and k columns."""
+        """The product of the matrix with `vectors`. Shapes: (n, d) · (d, k) → (n, k). Sparse columns come first."""
         width = len(self.by_column[0]) - 1
         product: Floats = _gather(*self.by_row, vectors[:width]) + self.dense @ vectors[width:]
         return product
 
     def transposed_times(self, vectors: Floats) -> Floats:
-        """The product of the transposed matrix with `vectors`. `vectors` has n rows and k columns. The result has one
-        row per column of the matrix (sparse columns first) and k columns."""
+        """The product of the transposed matrix with `vectors`. Shapes: (d, n) · (n, k) → (d, k). Sparse columns come
+        first."""
         return np.concatenate([_gather(*self.by_column, vectors), self.dense.T @ vectors])
 
 
@@ -83,12 +81,11 @@ def _gather(begins: Places, places: Places, values: Floats, vectors: Floats) -> 
 def solve(
     design: Design, targets: Floats, weights: Floats, penalty: float, *, tolerance: float = 3e-3, most_steps: int = 60
 ) -> tuple[Floats, Floats]:
-    """Weighted ridge regression for several target columns at once.
+    """Weighted ridge regression for several target columns. Minimises Σᵢ wᵢₖ (yᵢₖ − xᵢ·b − c)² + penalty |b|² for each
+    column k. `targets` (y), `weights` (w): shape (n, k); weight 0 leaves a row out.
 
-    The design has n rows x of d numbers. For each target column k, the result minimises Σᵢ wᵢₖ (yᵢₖ − xᵢ·b − c)² +
-    penalty |b|². `targets` (y) and `weights` (w) are n × k; a weight of 0 leaves a row out. Returns the coefficients b
-    (d × k) and the intercepts c (k). Uses conjugate gradients on the centred normal equations (Hestenes and Stiefel
-    1952).
+    Returns coefficients b, shape (d, k), and intercepts c, shape (k,). Method: conjugate gradients (Hestenes and
+    Stiefel 1952).
     """
     total = np.maximum(weights.sum(0), 1e-9)
     level = (weights * targets).sum(0) / total
@@ -120,11 +117,8 @@ def solve(
 
 
 def logistic(scores: Array, outcomes: Array, weights: Array) -> tuple[float, float]:
-    """Intercept and slope of P(outcome = 1 | score), fitted by bounded Newton steps. If the fitted slope is positive,
-    it is replaced by 0.
-
-    A slight shrinkage keeps both numbers finite, also if the scores separate the outcomes or all outcomes are equal.
-    """
+    """Intercept and slope (at most 0) of P(outcome = 1 | score). `scores`, `outcomes`, `weights`: shape (n,). Always
+    finite."""
     shrinkage = 1e-4 * weights.sum()
     columns = np.column_stack([np.ones(len(scores)), scores])
     curve = np.zeros(2)

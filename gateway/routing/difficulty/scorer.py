@@ -14,11 +14,8 @@ CLIP = np.float32(3.0)
 
 @dataclass(frozen=True, slots=True)
 class Scorer:
-    """Computes a score x → shared(x) + Σ gate(x) · expert(x) from the features x of a text.
-
-    All parts are linear in the features. Gates are limited to 0..1. An expert orders the prompts of one kind. Its gate
-    estimates how much a text belongs to that kind (a mixture of experts, Jacobs et al. 1991, with linear gates).
-    """
+    """Computes a score x → shared(x) + Σ gate(x) · expert(x) from a text's features x. All parts are linear; gates are
+    limited to 0..1. Source: mixture of experts, Jacobs et al. 1991."""
 
     weights: Floats
     """Weights of the n-gram bins: one row per bin, one column for the shared scorer and one for each of k experts. All
@@ -42,8 +39,8 @@ class Scorer:
         return standard
 
     def score(self, features: Features) -> float:
-        """A score of difficulty. The score estimates a gain: how much better the strong tier answers the prompt than
-        the weak tier. From this gain, about half the mean gain for prompts of the same kind is subtracted."""
+        """A score of difficulty: by how much the strong tier answers better than the weak one. Half the mean gain for
+        prompts of this kind is subtracted."""
         weighted = features.counts * self.idf[features.bins]
         standard = self.standard(features.lexical).clip(-CLIP, CLIP)
         parts = self.intercepts + self.lexical_weights @ standard

@@ -48,8 +48,8 @@ class Support:
 
 @dataclass(frozen=True, slots=True)
 class Curves:
-    """Calibration of the scores. For a standardised score of a prompt, a logistic curve gives the probability that a
-    weaker backend's answer is as good as the reference's."""
+    """Calibration: standardised score → probability that a weaker backend's answer is as good as the reference's. Each
+    curve is logistic."""
 
     coefficients: NDArray[np.float64]
     """Two rows of (intercept, slope). The first is for backends that are much weaker than the reference, the second for

@@ -22,8 +22,7 @@ TRUST = 4.0
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Logistic regression of an answer's quality. Its inputs are the skill of the model that gave the answer, and the
-    skills of the other models that answered."""
+    """Logistic regression of an answer's quality, from the skills of its model and of the other answering models."""
 
     skills: Array
     """For each of m models, the log odds of its mean quality."""
@@ -32,17 +31,17 @@ class Agreement:
     deviation: Array
 
     def of(self, labels: Labels, asked: tuple[int, ...]) -> Array:
-        """Expected quality of each answer: n prompts × `len(asked)` models. `labels`: n prompts × m models; equal
-        labels mean equal answers; −1 means no vote. `asked`: indexes of the models that answered."""
+        """Expected quality of each answer, shape (n prompts, `len(asked)`). `labels`: shape (n, m models); equal
+        labels: equal answers; −1: no vote. `asked`: indexes of the models that answered."""
         columns = (_columns(labels, asked, self.skills) - self.mean) / self.deviation
         return np.asarray(1 / (1 + np.exp(-(columns @ self.weights).clip(-30, 30))))
 
 
-def fit_agreement(labels: Labels, quality: Array, able: NDArray[np.bool_], *, seed: int = 0) -> Agreement:
-    """Fit on random sets of up to `DEPTH` models. `labels` and `quality`: n prompts × m models, as in `Agreement.of`.
-    `able`: n × m, whether the outcome is known."""
+def fit_agreement(labels: Labels, quality: Array, known: NDArray[np.bool_], *, seed: int = 0) -> Agreement:
+    """Fit an `Agreement` to random sets of up to `DEPTH` models. `labels`, `quality`, `known`: arrays of n prompts × m
+    models. `known`: whether the quality is known."""
     count = quality.shape[1]
-    level = (np.where(able, quality, 0).sum(0) / np.maximum(able.sum(0), 1)).clip(0.02, 0.98)
+    level = (np.where(known, quality, 0).sum(0) / np.maximum(known.sum(0), 1)).clip(0.02, 0.98)
     skills = np.log(level / (1 - level))
     chance = np.random.default_rng(seed)
     columns, targets, weights = [], [], []
@@ -50,10 +49,10 @@ def fit_agreement(labels: Labels, quality: Array, able: NDArray[np.bool_], *, se
         sets = list(itertools.combinations(range(count), size))
         for place in chance.permutation(len(sets))[:SETS].tolist():
             asked = sets[place]
-            known = able[:, asked]
-            columns.append(_columns(labels, asked, skills)[known])
-            targets.append(quality[:, asked][known])
-            weights.append(np.full(int(known.sum()), 1 / (size * min(SETS, len(sets)))))
+            rows = known[:, asked]
+            columns.append(_columns(labels, asked, skills)[rows])
+            targets.append(quality[:, asked][rows])
+            weights.append(np.full(int(rows.sum()), 1 / (size * min(SETS, len(sets)))))
     design, target, weight = np.concatenate(columns), np.concatenate(targets), np.concatenate(weights)
     weight *= TRUST * len(labels) / weight.sum()  # rows of one prompt are not independent
     mean, deviation = design.mean(0), design.std(0) + 1e-9
@@ -62,9 +61,8 @@ def fit_agreement(labels: Labels, quality: Array, able: NDArray[np.bool_], *, se
 
 
 def _columns(labels: Labels, asked: tuple[int, ...], skills: Array) -> Array:
-    """Features of each answer: n prompts × `len(asked)` models × f features. One feature is the skill of the model that
-    gave the answer. Further features describe the models whose answers agree with this answer, and the models whose
-    answers differ: the number of these models, and their skills."""
+    """Features of each answer, shape (n prompts, `len(asked)`, f). They are the skill of its model, and the number and
+    skills of the models that agree and that differ. `labels`: shape (n, m); `skills`: shape (m,)."""
     votes = labels[:, asked]
     skill = np.broadcast_to(skills[list(asked)], votes.shape)
     voted = votes >= 0

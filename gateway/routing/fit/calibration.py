@@ -18,13 +18,8 @@ if its quality lies between these shares of the distance."""
 
 
 def curves(corpus: Corpus, standard: Array) -> Curves:
-    """Fit two logistic curves to the standardised scores of prompts on which the scorer was not trained. Each curve
-    gives the probability that a weaker model's answer is as good as that of the strong model of its set of prompts.
-
-    The first curve is for much weaker backends: it is fitted to the weak model of each set. The second curve is for
-    slightly weaker backends: it is fitted to the models within `NEAR`. If there are no such models, the second curve is
-    equal to the first. All sets have the same weight.
-    """
+    """Fit two curves: standardised score → probability that a weaker model's answer is as good as the strong one's. The
+    first: much weaker models. The second: models within `NEAR`. `standard`: shape (n,), from prompts not trained on."""
     below = (np.arange(len(corpus)), (corpus.weak >= corpus.strong).astype(np.float64))
     pairs = [below, _near(corpus) if any(each.qualities for each in corpus.outcomes) else below]
     coefficients, cutoffs = [], []
@@ -63,8 +58,8 @@ def _near(corpus: Corpus) -> tuple[NDArray[np.int64], Array]:
 
 
 def _cutoffs(standard: Array, adequacy: Array, weights: Array) -> Array:
-    """For each loss in `LOSSES`: the highest standardised score of prompts that the weaker model may answer, so that
-    the loss is not exceeded. A loss is a share of answers that are worse than the reference's."""
+    """For each loss in `LOSSES`: the highest score up to which the weaker model may answer. A loss is an allowed part
+    of worse answers. Arguments: shape (n,). Result: shape (len(`LOSSES`),)."""
     order = np.argsort(standard)
     lost = np.cumsum(weights[order] * (1 - adequacy[order]))
     last = np.searchsorted(lost, LOSSES, side="right") - 1
@@ -74,9 +69,8 @@ def _cutoffs(standard: Array, adequacy: Array, weights: Array) -> Array:
 
 
 def calibration_error(corpus: Corpus, standard: Array, fitted: Curves, parts: int = 10) -> float:
-    """Mean absolute difference between the estimated and the measured adequacy of the weak model (the probability that
-    its answer is as good as that of the strong model). The prompts are divided into `parts` groups by estimated
-    adequacy, and the difference is computed per group."""
+    """Mean absolute difference between estimated and measured adequacy of the weak model. Computed per group of `parts`
+    groups by estimate. `standard`: shape (n,)."""
     intercept, slope = fitted.coefficients[0]
     promised = 1 / (1 + np.exp(-(intercept + slope * standard)))
     measured = (corpus.weak >= corpus.strong).astype(np.float64)

@@ -52,8 +52,8 @@ class Tried(NamedTuple):
     """Share of the variance between orders of a set that is real and not random (see `shrink.py`)."""
 
     def level(self, weights: Array) -> Array:
-        """Expected quality of k cascades for each of f weightings of the prompts: an array k × f. `weights`: one column
-        of weights of the n prompts for each weighting; each column adds up to 1."""
+        """Mean quality of each cascade under each weighting of the prompts, shape (k cascades, f weightings).
+        `weights`: shape (n prompts, f); each column adds up to 1."""
         return shrunken(self.quality @ weights.astype(np.float32), self.sets, self.real)
 
     def part(self, chosen: NDArray[np.bool_]) -> Tried:
@@ -63,9 +63,8 @@ class Tried(NamedTuple):
 
 
 def try_all(evidence: Evidence, price: Array, *, orders: bool = True) -> Tried:
-    """Run cascades of up to `LONGEST` models. A beam search finds the sets of models, and each set is run with its
-    cheapest model first. Sets of up to `ORDERED` models are run in further orders too, if `orders` is true. `price`:
-    several exchange rates between quality and US dollars; the beam search keeps the best sets at each rate."""
+    """Evaluate cascades of up to `LONGEST` models, found by beam search. `price`: exchange rates between quality and
+    dollars, shape (r,). `orders`: whether to try several orders of up to `ORDERED` models."""
     order = np.argsort(np.where(evidence.able, evidence.usd, 0).sum(0) / evidence.able.sum(0)).tolist()
     level = np.where(evidence.able, evidence.quality, 0).sum(0) / evidence.able.sum(0)
     parts: list[tuple[list[Cascade], Rows, Rows]] = []
@@ -107,10 +106,8 @@ def _run_all(evidence: Evidence, cascades: list[Cascade], level: Array) -> tuple
 
 
 def _best(cascades: Sequence[Cascade], quality: Rows, usd: Rows, price: Array) -> list[tuple[int, ...]]:
-    """The sets of models of the best cascades; at most `BEAM` sets, in the order of their rank.
-
-    A cascade's value is its mean quality minus `price` × its mean cost. `price`: several exchange rates between quality
-    and US dollars. The rank of a cascade is its best rank at any of these rates."""
+    """The sets of models of the best cascades, at most `BEAM`, best first. A cascade's value is mean quality − `price`
+    · mean cost. `price`: exchange rates, shape (r,); the best rank at any rate counts."""
     level, cost = quality.mean(1, dtype=np.float64), usd.mean(1, dtype=np.float64)
     ranks = (-(level[:, None] - price * cost[:, None])).argsort(0).argsort(0).min(1)
     kept: dict[tuple[int, ...], None] = {}
@@ -122,11 +119,8 @@ def _best(cascades: Sequence[Cascade], quality: Rows, usd: Rows, price: Array) -
 
 
 def run(evidence: Evidence, members: tuple[int, ...], agree: int, level: Array) -> tuple[Array, Array]:
-    """Quality and US dollars of one cascade on each of n prompts. Models that cannot be called for a prompt are
-    skipped.
-
-    If several answers have the same number of votes, the answer of the model with the best `level` is served.
-    """
+    """Quality and US dollars of one cascade on each prompt, both of shape (n,). Models that cannot be called are
+    skipped. If votes are equal, the model with the best `level`, shape (m,), answers."""
     rows = np.arange(len(evidence))
     quality, usd = np.zeros(len(evidence)), np.zeros(len(evidence))
     open_ = np.ones(len(evidence), dtype=bool)

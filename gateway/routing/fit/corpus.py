@@ -98,8 +98,8 @@ def coverage(corpus: Corpus, words: NDArray[np.bool_], chosen: NDArray[np.bool_]
 
 
 def strangeness(corpus: Corpus, training: NDArray[np.bool_], chosen: NDArray[np.bool_]) -> Array:
-    """For each chosen prompt, how much it differs from the `training` prompts: the distance of its lexical counts from
-    their means (root mean square, in standard deviations)."""
+    """How much each chosen prompt differs from the `training` prompts. Root mean square distance of lexical counts, in
+    standard deviations."""
     mean, deviation = spread(corpus, training)
     standard: Array = np.sqrt((((corpus.lexical[chosen] - mean) / deviation)[:, :COUNTS] ** 2).mean(1))
     return standard

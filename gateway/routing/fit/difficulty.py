@@ -44,12 +44,8 @@ REACH = 1.5
 
 
 def fit(paths: Sequence[Path], progress: Progress, *, seed: int = 0, prior: Artefact | None = None) -> Artefact:
-    """Train a classifier. First, the classifier is cross-validated and calibrated: it is trained several times, each
-    time without one of the sets. Then it is trained on all prompts. Raises DataError, OSError.
-
-    `prior`: a classifier that is refined with the outcomes in `paths`. In that case, the results that are reported for
-    sets without training prompts are those of `prior` itself.
-    """
+    """Train a classifier on the prompts in `paths`, after cross-validation by sets. `prior`: a classifier to refine
+    with them. Raises DataError, OSError."""
     corpus = read_corpus(paths, progress)
     least = LEAST if prior is None else LEAST_MORE
     if len(corpus) < least:
@@ -94,8 +90,7 @@ def fit(paths: Sequence[Path], progress: Progress, *, seed: int = 0, prior: Arte
 
 
 def _cross_validated(corpus: Corpus, train: Callable[[Mask], Model], progress: Progress) -> Array:
-    """The score of each prompt. Each score comes from a fit for which neither the prompt nor a variant of its question
-    was used."""
+    """The score of each prompt, from a fit without it and its variants."""
     scores = np.zeros(len(corpus))
     for number, test in enumerate(folds(corpus, FOLDS), 1):
         scores[test] = train(~test).scores[test]
@@ -111,12 +106,8 @@ def _known_before(corpus: Corpus, prior: Artefact) -> tuple[Array, tuple[float, 
 
 
 def _held_out(corpus: Corpus, progress: Progress) -> tuple[Array, tuple[float, float]]:
-    """Two results. First, the scores of each set of prompts, from a fit on the other sets. Second, two limits within
-    which nearly all prompts of unseen sets lie: the minimum coverage (share of a prompt's words that occurred in
-    training) and the maximum strangeness (distance of a prompt's lexical counts from their means in training).
-
-    If there is only one set, the scores are NaN, and the limits come from folds of this set.
-    """
+    """The scores of each set from a fit on the others, shape (n,), and two limits for prompts of unseen sets. Limits:
+    minimum coverage by training words, maximum strangeness. With one set, the scores are NaN."""
     scores = np.full(len(corpus), np.nan)
     several = len(corpus.names) > 1
     parts = [corpus.sets == number for number in range(len(corpus.names))] if several else folds(corpus, FOLDS)

@@ -61,12 +61,10 @@ def _outcome(row: dict[str, Any], name: str) -> Outcome:
 
 
 def apgr(scores: Array, weak: Array, strong: Array) -> float:
-    """Area under a curve that shows how well `scores` order prompts. The area is ∫ (quality(f) − weak) / (strong −
-    weak) df. f is the share of prompts that are sent to the strong model, beginning with the prompts with the highest
-    `scores`. quality(f) is the mean quality that results. `weak`, `strong`: quality of each model per prompt.
+    """Area under a curve of how well `scores` order prompts: ∫ (quality(f) − weak) / (strong − weak) df. f: part of
+    prompts sent to the strong model, highest score first. All arguments have shape (n,).
 
-    Prompts with equal scores count with their mean. A random order gives 0.5. The result is NaN if the strong model is
-    not better than the weak one.
+    A random order gives 0.5. NaN: the strong model is not better.
     """
     gain = strong - weak
     if len(gain) == 0 or gain.sum() <= 0:

@@ -88,12 +88,8 @@ def plain(models: Sequence[str], evidence: Evidence, *, seed: int = 0) -> Fronti
 def _cascades(
     models: Sequence[str], tried: Tried, price: Array, ranking: tuple[str, ...], seed: int, repeats: int = REPEATS
 ) -> list[Point]:
-    """The best plain cascade for each price of money in `price` (quality that one US dollar must gain). Quality and
-    cost of a cascade come from prompts that were not used to choose the cascade.
-
-    `tried`: results of all cascades. `repeats`: number of divisions into folds. A cascade that is best at several
-    prices gets the mean of its results at these prices.
-    """
+    """The best plain cascade for each value in `price`, measured on prompts not used to choose it. `price`: quality
+    that one dollar must gain, shape (L,). `tried`: results of all cascades. `repeats`: divisions into folds."""
     count = tried.quality.shape[1]
     rows = np.arange(count)
     quality, usd = np.zeros((len(price), count)), np.zeros((len(price), count))
@@ -121,12 +117,8 @@ def _cascades(
 def _reserves(
     models: Sequence[str], tried: Tried, price: Array, ranking: tuple[str, ...], seed: int
 ) -> tuple[Strategy, ...]:
-    """For each model, the best plain cascades that never call the model, and the best plain cascades that always call
-    it.
-
-    Cascades without the model are used when the model cannot be called or has become more expensive. Cascades that
-    always call the model are used when it has become cheaper.
-    """
+    """The best plain cascades without each model, and those that always call it. They serve when the model is
+    unavailable, or its price changes."""
     found: dict[Hashable, Strategy] = {}
     for model in range(len(models)):
         without = np.array([model not in each.members for each in tried.cascades])
@@ -177,8 +169,8 @@ def only(model: str) -> dict[Pattern, State]:
 
 
 def _measured(evidence: Evidence, price: Array, settings: Settings) -> tuple[Array, Array]:
-    """Two arrays of n prompts × L prices of money: quality, and US dollars. A price of money is the quality that one US
-    dollar must gain. The results of a prompt come from a fit that did not use the prompt."""
+    """(Quality, US dollars), each of shape (n prompts, L prices of money). A price of money: the quality that one
+    dollar must gain. A prompt's results come from a fit without it."""
     folds = _outer(len(evidence), settings.seed)
     quality, usd = np.zeros((len(evidence), len(price))), np.zeros((len(evidence), len(price)))
     for fold in range(OUTER):
@@ -191,8 +183,8 @@ def _measured(evidence: Evidence, price: Array, settings: Settings) -> tuple[Arr
 
 
 def written(models: Sequence[str], evidence: Evidence, learned: Learned, place: int) -> dict[Pattern, State]:
-    """The states of a strategy that prompts reach at the price of money with index `place`. In these states, models
-    have their names in `models`, and not their indexes."""
+    """The states of a strategy that prompts reach at the price of money with index `place`. Models have their names in
+    `models`."""
     states: dict[Pattern, State] = {}
     for asked, level, state, onward in walk(evidence, learned, place):
         ask = {models[model]: _short(level.worth[model][state, :, place]) for model in onward}

@@ -47,14 +47,7 @@ class Model:
 
 
 def fit_model(corpus: Corpus, chosen: Mask) -> Model:
-    """Fit a shared scorer to the `chosen` prompts, and an expert to each larger set among these prompts.
-
-    A prompt's gain is the quality of the strong model minus that of the weak model. Sets differ in mean gain for two
-    reasons. Their prompts differ in difficulty; this should be learned. Their pairs of models differ in strength; this
-    does not depend on the prompt. So half of a set's mean gain is subtracted. Subtracting the whole mean gain would
-    order prompts of other sets no better, and would make the estimated probabilities wrong for some sets. For experts,
-    the whole mean gain is subtracted.
-    """
+    """Fit a shared scorer to the `chosen` prompts, and an expert to each larger set. `chosen`: shape (n,)."""
     idf, design = _design(corpus, chosen)
     target, weights = gains(corpus, chosen)
     shared, shift = solve(design, target[:, None], weights[:, None], PENALTY)
@@ -87,12 +80,8 @@ def fit_model(corpus: Corpus, chosen: Mask) -> Model:
 
 
 def refine(prior: Scorer, corpus: Corpus, chosen: Mask) -> Model:
-    """Refine the scorer `prior` of an earlier classifier with the outcomes of the `chosen` prompts. An expert with the
-    prior's score as an additional feature is fitted to these outcomes and merged into the prior.
-
-    With few outcomes the prior dominates the result, and with many outcomes the expert does. The result is a scorer of
-    the same form as `prior`.
-    """
+    """Refine the scorer `prior` of an earlier classifier with the `chosen` prompts' outcomes. Few outcomes change it
+    little. `chosen`: shape (n,)."""
     values = _values(corpus, prior.idf.astype(np.float64))
     before = np.array([prior.score(each) for each in corpus.features], dtype=np.float32)
     middle, width = float(before[chosen].mean()), float(before[chosen].std()) or 1.0
@@ -118,9 +107,8 @@ def refine(prior: Scorer, corpus: Corpus, chosen: Mask) -> Model:
 
 
 def gains(corpus: Corpus, chosen: Mask) -> tuple[Floats, Floats]:
-    """For each prompt, two numbers: its adjusted gain and its weight. The gain is the quality of the strong model minus
-    that of the weak model; a part of the mean gain of the prompt's set is subtracted. The weight of a prompt that is
-    not chosen is 0."""
+    """For each prompt: (adjusted gain, weight), both of shape (n,). The gain is the strong model's quality minus the
+    weak one's. A part of the set's mean gain is subtracted. Prompts not `chosen` have weight 0."""
     gain, weights, target = corpus.strong - corpus.weak, np.zeros(len(corpus)), np.zeros(len(corpus))
     for number in range(len(corpus.names)):
         members = chosen & (corpus.sets == number)
@@ -137,8 +125,8 @@ def _own(corpus: Corpus, chosen: Mask) -> list[int]:
 
 
 def _design(corpus: Corpus, chosen: Mask) -> tuple[Floats, Design]:
-    """Inverse document frequencies of the n-gram bins, rounded as in the weights file, and the design matrix of all
-    prompts."""
+    """(Inverse document frequencies of the n-gram bins, design matrix of all prompts). The frequencies are rounded as
+    in the file."""
     seen = np.bincount(corpus.bins[chosen[corpus.rows]], minlength=BINS)
     idf = 1 + np.log((int(chosen.sum()) + 1) / (seen + 1))
     idf = 1 + np.clip(np.round((idf - 1) * IDF_STEP), 0, 255) / IDF_STEP
@@ -149,8 +137,7 @@ def _design(corpus: Corpus, chosen: Mask) -> tuple[Floats, Design]:
 
 
 def _values(corpus: Corpus, idf: Array) -> Floats:
-    """Tf-idf values of the n-grams. The values of a prompt's word bins form a vector of length 1, and so do the values
-    of its other bins."""
+    """Tf-idf values of the n-grams. A prompt's word bins form a vector of length 1, as do its other bins."""
     values = corpus.counts * idf[corpus.bins]
     block = corpus.rows * 2 + (corpus.bins >= 1 << WORD_BITS)
     length = np.sqrt(np.bincount(block, values**2, minlength=2 * len(corpus)))
@@ -158,8 +145,8 @@ def _values(corpus: Corpus, idf: Array) -> Floats:
 
 
 def _gates(corpus: Corpus, chosen: Mask, sets: list[int], dense: Floats) -> tuple[Floats, Floats]:
-    """Weights and intercepts of the gates: linear regressions of membership in each of `sets` on the lexical counts. In
-    the regression, the total weight of a set is the square root of its size."""
+    """Weights, shape (sets, features), and intercepts, shape (sets,), of the gates. Each gate is a linear regression of
+    membership in a set. A set's total weight is √size."""
     sizes = np.bincount(corpus.sets[chosen], minlength=len(corpus.names))
     rows, kinds = dense[chosen].astype(np.float64), corpus.sets[chosen]
     weights = 1 / np.sqrt(sizes[kinds])

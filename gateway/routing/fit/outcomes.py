@@ -80,12 +80,8 @@ def read_pool(path: Path) -> dict[str, tuple[float, float]]:
 
 
 def read_outcomes(paths: Iterable[Path], prices: Prices) -> Outcomes:
-    """Read rows `{"prompt", "q": {model: quality}[, "id", "out_tok", "ans"]}`, or, for two models, `{"prompt", "w",
-    "s"}`.
-
-    The files contain JSON lines, plain or gzip. Rows without any model of the pool are ignored. Raises DataError,
-    OSError.
-    """
+    """Read rows `{"prompt", "q": {model: quality}[, "id", "out_tok", "ans"]}`; for two models also `{"prompt", "w",
+    "s"}`. Files: JSON lines, plain or gzip. Rows without a known model are ignored. Raises DataError, OSError."""
     rows: list[dict[str, Any]] = []
     for path in paths:
         opener = gzip.open if path.suffix == ".gz" else open
@@ -131,9 +127,8 @@ def _row(line: bytes, place: str, prices: Prices) -> dict[str, Any]:
 
 
 def _pair(tokens: Mapping[str, Any], prices: Prices) -> tuple[str, str]:
-    """The names of the models to which a row's weak and strong quality belong. If the row has lengths for two models of
-    the pool, the first of them is the weak model and the second is the strong one. Otherwise the pool must have two
-    models; the cheaper one is the weak model."""
+    """The names of a row's weak and strong model. They are the first two models with lengths in the row. Otherwise the
+    pool has two; the cheaper one is weak."""
     if len(tokens) == 2 and all(model in prices for model in tokens):
         weak, strong = tokens
     elif len(prices) == 2:
@@ -148,11 +143,8 @@ def _number(value: Any) -> float:
 
 
 def _usd(prompts: Sequence[str], tokens: Array, given: Array, prices: Sequence[tuple[float, float]]) -> Array:
-    """Costs of the calls in US dollars, n × m. `tokens`: output lengths; NaN if unknown. `given`: recorded costs.
-
-    The cost is computed from length and price. If the length is unknown, the recorded cost is used. If neither is
-    known, the cost is computed from the mean length of the model's answers.
-    """
+    """Costs of the calls in US dollars, shape (n prompts, m models). `tokens`: output lengths; NaN: unknown. `given`:
+    recorded costs, used if the length is unknown. Otherwise, the mean length is used."""
     price = np.array(prices)
     inputs = np.array([len(prompt) for prompt in prompts]) / TOKEN_CHARACTERS
     known = ~np.isnan(tokens)

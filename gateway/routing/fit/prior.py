@@ -34,8 +34,8 @@ INPUT_TOKENS, OUTPUT_TOKENS = 100.0, 200.0
 
 
 class Prior(NamedTuple):
-    """The prior, as a formula: log odds of a good answer = level + slope · ln(price) + the model's own value + spread ·
-    ease of the prompt."""
+    """The prior formula: log odds of a good answer = level + slope · ln(price) + model's value + spread · ease of the
+    prompt."""
 
     level: float
     slope: float
@@ -104,8 +104,8 @@ def _log_odds(outcomes: Outcomes) -> Array:
 
 
 def _spread(outcomes: Outcomes, odds: Array) -> float:
-    """The spread of the prior. With this spread, simulated outcomes of the models have the same mean correlation as the
-    measured outcomes. `odds`: log odds of each model's mean quality."""
+    """The spread with which simulated outcomes have the measured mean correlation of models. `odds`: log odds of each
+    model's mean quality, shape (m,)."""
     rows = outcomes.quality[~np.isnan(outcomes.quality).any(1)]
     wanted = _correlation(rows)
     chance = np.random.default_rng(0)

@@ -27,8 +27,8 @@ class Replayed:
 
 
 def replay(outcomes: Outcomes, plan: Plan, quality: float) -> Iterator[Replayed]:
-    """Yield the results in the order of `outcomes`. `quality`: the target quality. If the plan contains none of the
-    models with an outcome for a prompt, the cheapest of these models answers."""
+    """Yield the results in the order of `outcomes`. `quality`: the target quality. If the plan has no model with an
+    outcome for a prompt, the cheapest such model answers."""
     for place, prompt in enumerate(outcomes.prompts):
         row = Row(outcomes, place)
         able = {model: model for model in row.columns}

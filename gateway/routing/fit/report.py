@@ -136,8 +136,8 @@ def _target(
 
 
 def _oracle(outcomes: Outcomes) -> list[tuple[float, float]]:
-    """Points (quality, US dollars) of an oracle that knows all outcomes in advance, for many prices of money. A price
-    of money is the quality that one US dollar must gain."""
+    """Points (quality, US dollars) of an oracle that knows all outcomes, for many prices of money. A price: the quality
+    that one dollar must gain."""
     known = ~np.isnan(outcomes.quality)
     quality = np.where(known, outcomes.quality, -np.inf)
     rows = np.arange(len(outcomes))
@@ -195,8 +195,7 @@ def plot(shown: Report, path: str) -> None:
 
 
 def _drawn(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """The points, with intermediate points between neighbours. A mix of two points is a straight line when cost is
-    drawn on a linear scale. On a logarithmic scale the line is a curve."""
+    """The points, with intermediate points between neighbours: mixes are curves on a logarithmic cost scale."""
     steps: list[tuple[float, float]] = []
     for (quality, usd), (more, dearer) in itertools.pairwise(points):
         shares = np.linspace(0, 1, 20).tolist()

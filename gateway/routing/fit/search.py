@@ -83,8 +83,8 @@ SUPPORT = 5
 
 
 class Level(NamedTuple):
-    """The fitted decisions for one set of called models. The set has c states. Each state has a decision for each of L
-    prices of money (quality that one US dollar must gain). The features of a prompt have d columns."""
+    """The fitted decisions for one set of called models, for c states and L prices of money. A price of money: the
+    quality that one dollar must gain. Prompts have d features."""
 
     codes: Whole
     """The numbers of the c states, ascending. `encode` makes these numbers."""
@@ -101,9 +101,8 @@ Learned = dict[Asked, Level]
 
 
 class _Value(NamedTuple):
-    """Results of the best further calls from one state on. Each array has one row per prompt and one column per
-    exchange rate between quality and US dollars (price of money). `realised`: measured quality of the answer that is
-    served. `estimated`: its estimated quality. `usd`: US dollars of the further calls."""
+    """Results of the best further calls from one state on. Arrays have shape (n prompts, L prices of money).
+    `realised`, `estimated`: quality of the served answer. `usd`: US dollars of the further calls."""
 
     realised: NDArray[np.floating]
     estimated: NDArray[np.floating]
@@ -111,15 +110,14 @@ class _Value(NamedTuple):
 
 
 def prices(usd: Array, able: NDArray[np.bool_], count: int = 20) -> Array:
-    """`count` prices of money, in quality per US dollar, ascending. At the lowest price, money hardly matters. At the
-    highest price, only the cheapest model is called."""
+    """`count` prices of money (quality per US dollar), ascending, shape (count,). At the lowest, money hardly matters.
+    At the highest, only the cheapest model is called."""
     mean = np.where(able, usd, 0).sum(0) / able.sum(0)
     return np.asarray(np.geomspace(0.01 / mean.max(), 0.1 / max(mean.min(), mean.max() * 1e-6), count))
 
 
 def affordable(models: int, prompts: int, votes: bool) -> int:
-    """The largest search depth (models per prompt) with an acceptable running time. Without votes the depth is 1,
-    because further answers would have no effect."""
+    """The largest search depth (models per prompt) with an acceptable running time; 1 without votes."""
     if not votes:
         return 1
     for depth in (4, 3, 2):
@@ -157,8 +155,8 @@ def decode(code: int, count: int) -> tuple[int, ...]:
 
 
 def learn(evidence: Evidence, price: Array, settings: Settings) -> Learned:
-    """Fit the decisions of all states, for each price of money in `price` (the quality that one US dollar must
-    gain)."""
+    """Fit the decisions of all states, for each price of money in `price`. A price of money: the quality that one
+    dollar must gain."""
     models = evidence.quality.shape[1]
     folds = np.random.default_rng(settings.seed).permutation(len(evidence)) % settings.folds
     agreement = fit_agreement(evidence.labels, evidence.quality, evidence.able, seed=settings.seed)
@@ -174,8 +172,7 @@ def learn(evidence: Evidence, price: Array, settings: Settings) -> Learned:
 
 
 class _Cells:
-    """Computes sums over the rows of each state: once for each fold, over the rows outside the fold, and once over all
-    rows."""
+    """Computes sums over the rows of each state: outside of each fold, and over all rows."""
 
     def __init__(self, codes: Whole, folds: Whole, count: int) -> None:
         self.codes, self.cell = np.unique(codes, return_inverse=True)
@@ -187,8 +184,8 @@ class _Cells:
         self._keys = ordered[self._starts]
 
     def sums(self, values: Array) -> Array:
-        """Sums of `values`, with shape c states × (folds + 1) × … . Index k of the second axis excludes the rows of
-        fold k. The last index of this axis includes all rows."""
+        """Sums of `values`, shape (c states, folds + 1, …). Index k of the second axis: all rows outside of fold k.
+        Last index: all rows."""
         found = np.zeros((self._shape[0] * self._shape[1], *values.shape[1:]))
         found[self._keys] = np.add.reduceat(values[self._order], self._starts, axis=0)
         inside = found.reshape(*self._shape, *values.shape[1:])
@@ -236,12 +233,9 @@ def _ask(
     cells: _Cells,
     stop: _Value,
 ) -> tuple[_Value, dict[int, Array]]:
-    """Two results. First, the value of the state. For each prompt, this assumes a call of the most valuable further
-    model if the call is worth its cost. Second, for each further model, the weights of the prompt's features in its
-    gain.
-
-    `above`: values of the states with one more called model. `stop`: value of calling no further model.
-    """
+    """(Value of the state, model → weights of the prompt's features in its gain). The value includes the best further
+    call if it is worth its cost. `above`: values of states with one more called model. `stop`: value without a further
+    call."""
     features = evidence.features
     width = features.shape[1]
     gram = cells.sums((features[:, :, None] * features[:, None, :]).reshape(len(features), -1))
@@ -283,11 +277,8 @@ def _ask(
 
 
 def walk(evidence: Evidence, learned: Learned, place: int) -> Iterator[tuple[Asked, Level, int, list[int]]]:
-    """Yield each state that prompts reach at the price of money with index `place`.
-
-    Each item has the called models, their level, the index of the state in the level, and all models that are called
-    next for at least one prompt.
-    """
+    """Yield each state that prompts reach at the price of money with index `place`. Items: (called models, their level,
+    index of the state, models called next for some prompt)."""
     codes: dict[Asked, Whole] = {(): encode(evidence.labels, ())}
     front: list[tuple[Asked, int]] = [((), 0)]
     seen = set(front)
@@ -311,8 +302,7 @@ def walk(evidence: Evidence, learned: Learned, place: int) -> Iterator[tuple[Ask
 
 
 def choose(evidence: Evidence, level: Level, state: int, place: int, *, stops: bool) -> Whole:
-    """For each of n prompts in one state, the model that is called next; −1: no further model. `stops`: whether the run
-    may end in this state."""
+    """For each of n prompts in one state, the next model; −1: none. `stops`: whether the cascade may end here."""
     best = np.full(len(evidence), 0.0 if stops else -np.inf)
     chosen = np.full(len(evidence), -1)
     for model, worth in level.worth.items():
@@ -323,8 +313,7 @@ def choose(evidence: Evidence, level: Level, state: int, place: int, *, stops: b
 
 
 def play(evidence: Evidence, learned: Learned, place: int) -> tuple[Array, Array]:
-    """Quality and US dollars of each of n prompts if the decisions for the price of money with index `place` are
-    followed."""
+    """(Quality, US dollars) of each of n prompts under the decisions for the price of money `place`."""
     quality, usd = np.zeros(len(evidence)), np.zeros(len(evidence))
     front: dict[Asked, Whole] = {(): np.arange(len(evidence))}
     while front:

@@ -45,8 +45,7 @@ class Point(NamedTuple):
 
 
 class Family(NamedTuple):
-    """Points that were measured in the same way. `confidence`: number of standard errors by which they must beat
-    simpler strategies."""
+    """Points measured in the same way. `confidence`: standard errors by which they must beat simpler strategies."""
 
     points: tuple[Point, ...]
     confidence: float
@@ -56,17 +55,15 @@ class Family(NamedTuple):
 
 
 def select(singles: Sequence[Point], families: Sequence[Family]) -> tuple[Point, ...]:
-    """The frontier, cheapest first. `families`: the families with simpler strategies must come first.
-
-    A single model is kept only if it is better than every cheaper strategy by at least `CONFIDENCE` standard errors.
-    """
+    """The best strategies by quality and cost, cheapest first. `families`: simpler strategies first. A single model
+    must beat every cheaper strategy by `CONFIDENCE` standard errors."""
     everybody = _everybody(singles, families)
     return tuple(everybody[place] for place in _places(singles, families))
 
 
 def promised(singles: Sequence[Point], families: Sequence[Family], *, seed: int = 0) -> tuple[Point, ...]:
-    """Like `select`, but the expected qualities are corrected. The uncorrected qualities are too high on average,
-    because the strategies were selected for their measured quality."""
+    """Like `select`, but with corrected qualities. Measured qualities of selected strategies are too high on
+    average."""
     frontier = select(singles, families)
     if len(frontier) == 1:
         return frontier
@@ -77,8 +74,8 @@ def promised(singles: Sequence[Point], families: Sequence[Family], *, seed: int 
 
 
 def _optimism(singles: Sequence[Point], families: Sequence[Family], wanted: Sequence[float], seed: int) -> Array:
-    """For each quality in `wanted`: the optimism, that is, by how much a selected frontier promises more quality than
-    it reaches on other prompts."""
+    """For each quality in `wanted`: by how much a selected set of strategies promises more than it reaches on other
+    prompts."""
     everybody = _everybody(singles, families)
     count = len(everybody[0].quality)
     missed = np.zeros(len(wanted))
@@ -135,8 +132,8 @@ def _equals(dear: Point, cheap: Point) -> bool:
 
 
 def _beats(point: Point, rivals: Sequence[Point], confidence: float) -> bool:
-    """Whether the point has a higher quality than each of `rivals`, and than each mix of two rivals that costs as much
-    as the point. The difference must be at least `confidence` standard errors."""
+    """Whether the point has a higher quality than each of `rivals`, and than their mixes of equal cost. Required: at
+    least `confidence` standard errors."""
     quality, usd = point.quality, point.usd
     cost = np.array([each.strategy.usd for each in rivals])
     level = np.array([each.strategy.quality for each in rivals])

@@ -18,11 +18,8 @@ Whole = NDArray[np.int64]
 
 
 def real_share(quality: Rows, sets: Whole) -> float:
-    """The share, 0..1, of the variance between orders that is not chance, over all sets together. It is 1 if no set has
-    two orders.
-
-    `quality`: k orders × n prompts. `sets`: k numbers; orders of the same set have equal numbers.
-    """
+    """The part (0..1) of the variance between orders that is not chance; 1 without two orders. `quality`: shape (k
+    orders, n prompts). `sets`: shape (k,), equal for orders of one set."""
     count = quality.shape[1]
     seen = chance = 0.0
     order = np.argsort(sets, kind="stable")
@@ -35,8 +32,8 @@ def real_share(quality: Rows, sets: Whole) -> float:
 
 
 def shrunken(level: NDArray[np.floating], sets: Whole, share: float) -> Array:
-    """The means in `level` (k orders × f columns), each moved towards the mean of all orders of its set. `share`:
-    weight of an order's own mean, 0..1."""
+    """The means in `level`, each moved towards its set's mean. `level` and result: shape (k orders, f). `share`: weight
+    of an order's own mean, 0..1."""
     sizes = np.bincount(sets)
     common = np.stack([np.bincount(sets, column) / np.maximum(sizes, 1) for column in level.T], axis=1)
     return np.asarray(share * level + (1 - share) * common[sets], dtype=np.float64)

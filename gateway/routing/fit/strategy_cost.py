@@ -16,11 +16,8 @@ MOST = 1000
 
 
 def with_spending(strategy: Strategy, outcomes: Outcomes, features: NDArray[np.float64]) -> Strategy:
-    """`strategy` with its `asks`: for each model, its calls and its costs. They are measured on at most `MOST` prompts,
-    evenly distributed over `outcomes`. The costs of all models add up to the strategy's cost.
-
-    `features`: the features of the prompts of `outcomes`, n prompts × d features.
-    """
+    """`strategy` with its `asks`: each model's calls and costs, measured on at most `MOST` prompts. `features`: shape
+    (n prompts, d)."""
     calls: dict[str, int] = {}
     usd: dict[str, float] = {}
     places = np.unique(np.linspace(0, len(outcomes) - 1, min(MOST, len(outcomes))).astype(np.int64)).tolist()

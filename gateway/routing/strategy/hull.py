@@ -12,9 +12,8 @@ Array = NDArray[np.float64]
 
 
 def corners(usd: Sequence[float] | Array, quality: Sequence[float] | Array) -> list[int]:
-    """Indexes of the corners of the upper hull of the points (`usd`, `quality`), cheapest first (Andrew's monotone
-    chain, 1979). The first corner is the cheapest point, and the last corner is the best one. No point, and no mix of
-    two points, has a higher quality than the hull at the same cost."""
+    """Indexes of the points (`usd`, `quality`) that no other point or mix beats at equal cost. Cheapest first; the last
+    is the best. Both arguments have shape (n,). Method: monotone chain, Andrew 1979."""
     cost, value = np.asarray(usd, dtype=np.float64), np.asarray(quality, dtype=np.float64)
     kept: list[int] = []
     for point in np.lexsort((-value, cost)).tolist():
@@ -32,8 +31,8 @@ def _below(first: int, middle: int, last: int, cost: Array, value: Array) -> boo
 
 
 def between(qualities: Sequence[float], target: float) -> tuple[int, int, float]:
-    """For a mix that has the quality `target`: the indexes of its two parts in `qualities` (ascending), and the weight
-    of the part with the higher quality. The two parts are neighbours."""
+    """The two neighbours in `qualities` (ascending) whose mix has the quality `target`. Returns (index, index, weight
+    of the better one)."""
     if target <= qualities[0]:
         return 0, 0, 0.0
     for upper in range(1, len(qualities)):
@@ -44,15 +43,15 @@ def between(qualities: Sequence[float], target: float) -> tuple[int, int, float]
 
 
 def cost_of(target: float | Array, usd: Array, quality: Array) -> Array:
-    """US dollars for the quality `target`, reached by a corner or by a mix of two corners. Outside the range of the
-    corners, the cost of the nearest corner."""
+    """US dollars for the quality `target`, reached by a corner or a mix of two. Outside of the range: the nearest
+    corner's cost. `usd`, `quality`: shape (corners,)."""
     return np.asarray(np.interp(target, quality, usd), dtype=np.float64)
 
 
 def savings(quality: Array, usd: Array, single_quality: Array, single_usd: Array, weights: Array) -> Array:
-    """For each bootstrap sample, the savings compared with the hull: the saved share of the hull's cost at the same
-    quality. The hull is computed again for each sample. `quality`, `usd`: results of n prompts. `single_quality`,
-    `single_usd`: results of single models, n prompts × m models. `weights`: samples × n; each row adds up to 1."""
+    """For each bootstrap sample, the saved part of the single models' cost at equal quality, shape (samples,).
+    `quality`, `usd`: shape (n,). `single_quality`, `single_usd`: shape (n, m models). `weights`: shape (samples, n);
+    rows add up to 1."""
     level, cost = weights @ single_quality, weights @ single_usd
     found = []
     for number, (reached, spent) in enumerate(zip(weights @ quality, weights @ usd, strict=True)):

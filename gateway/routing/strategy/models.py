@@ -27,12 +27,8 @@ BEND_SHRINKAGE = 8.0
 
 @dataclass(frozen=True, slots=True)
 class ModelAdequacies:
-    """Estimates P(quality ≥ 0.5) of each of m models. All models share r scores of the prompt.
-
-    The scores are linear in the lexical and n-gram features (reduced-rank regression, Izenman 1975). The probability of
-    a model is a logistic function of the scores and their squares. It is calibrated on prompts that were not used in
-    training.
-    """
+    """Estimates P(quality ≥ 0.5) of each of m models, from r scores of the prompt. Scores: reduced-rank regression
+    (Izenman 1975). Probability: logistic in scores and their squares."""
 
     models: tuple[str, ...]
     places: NDArray[np.int64]
@@ -107,12 +103,8 @@ class ModelAdequacies:
 def fit_adequacies(
     features: Sequence[Features], qualities: Mapping[str, Array], folds: NDArray[np.int64]
 ) -> tuple[ModelAdequacies, Array]:
-    """Fit on n measured prompts. `qualities`: model → n values 0..1, NaN where the model was not called. `folds`: n
-    numbers, equal for variants of one question.
-
-    Returns the fit for serving, and probabilities for the search for strategies (n prompts × m models). The
-    probabilities of a prompt come from fits that did not use the prompt's fold.
-    """
+    """Fit on n measured prompts. `qualities`: model → shape (n,), 0..1, NaN: not called. `folds`: shape (n,), equal for
+    variants of one question. Returns the fit, and probabilities from other folds, shape (n, m)."""
     if not qualities or not features:
         raise ValueError("adequacies need at least one model and one prompt")
     outcomes = np.column_stack([np.asarray(each, dtype=np.float64) for each in qualities.values()])
@@ -144,9 +136,8 @@ def fit_adequacies(
 
 
 def _directions(good: Array) -> tuple[Array, Array]:
-    """Two arrays that describe in which ways prompts differ. The first contains the coordinates of each prompt (n
-    prompts × r) in those r directions in which the outcomes of the prompts differ most; each direction has standard
-    deviation 1. The second contains the weight of each prompt: the share of the models whose outcome was measured."""
+    """(Coordinates of each prompt, shape (n, r); weight of each prompt, shape (n,)). Coordinates: directions in which
+    outcomes differ most, of unit variance. Weight: part of models measured. `good`: shape (n, m)."""
     known = ~np.isnan(good)
     mean = np.where(known, good, 0).sum(0) / np.maximum(known.sum(0), 1)
     filled = np.where(known, good - mean, 0.0)
@@ -161,9 +152,8 @@ def _directions(good: Array) -> tuple[Array, Array]:
 
 
 def _design(features: Sequence[Features]) -> tuple[Design, NDArray[np.int64], Floats, Floats]:
-    """Four values. First, the design matrix (n-grams in two blocks of unit length, and lexical counts). Second, the
-    n-gram bins of the matrix's columns. Third, the inverse document frequencies of these bins. Fourth, the means and
-    standard deviations of the lexical counts."""
+    """(Design matrix, n-gram bins of its columns, their inverse document frequencies, means and standard deviations of
+    lexical counts)."""
     bins = np.concatenate([each.bins for each in features])
     rows = np.repeat(np.arange(len(features)), [len(each.bins) for each in features])
     seen = np.bincount(bins, minlength=BINS)
@@ -184,12 +174,8 @@ def _design(features: Sequence[Features]) -> tuple[Design, NDArray[np.int64], Fl
 
 
 def _calibrate(scores: Array, good: Array, folds: NDArray[np.int64]) -> tuple[Array, Array]:
-    """A calibration curve for each of m models, and probabilities (n prompts × m models). The probabilities of a prompt
-    come from curves that did not use the prompt's fold.
-
-    `scores`: n × r, from fits that did not use the prompt's fold. `good`: n × m, whether the answer is good; NaN: not
-    measured.
-    """
+    """Calibration curves of m models, and probabilities from other folds, shape (n, m). `scores`: shape (n, r), from
+    other folds. `good`: shape (n, m), NaN: not measured. `folds`: shape (n,)."""
     flat = np.zeros(1 + 2 * scores.shape[1])
     curves = np.zeros((good.shape[1], len(flat)))
     chances = np.zeros_like(good)
@@ -204,8 +190,8 @@ def _calibrate(scores: Array, good: Array, folds: NDArray[np.int64]) -> tuple[Ar
 
 
 def _curve(scores: Array, good: NDArray[np.generic], before: Array) -> Array:
-    """A calibration curve, fitted by logistic regression with bounded Newton steps. The regression pulls the curve
-    towards the curve `before`, and pulls the slopes more strongly than the intercept."""
+    """A calibration curve, fitted by logistic regression and pulled towards `before`. `scores`: shape (n, r); `good`:
+    shape (n,)."""
     columns, outcomes = _columns(scores), good.astype(np.float64)
     strength = np.full(len(before), SHRINKAGE)
     strength[0] = LEVEL_SHRINKAGE

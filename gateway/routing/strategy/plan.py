@@ -57,13 +57,11 @@ class Plan:
     def begin(
         self, prompt: str, quality: float, subject: str, able: Mapping[str, str], tariff: Tariff = ()
     ) -> Start | None:
-        """Choose the cheapest strategy, or a random mix of two strategies, whose expected mean quality is `quality`.
+        """Choose the cheapest strategy, or a random mix of two, whose expected mean quality is `quality`. If none
+        reaches it, the best. None if every strategy needs a model that cannot be called.
 
-        If no strategy reaches that quality, the best strategy is chosen. Returns None if each strategy has a model that
-        cannot be called.
-
-        `able`: models that can be called now → the backend for each model. `subject`: identifies the conversation or
-        request; equal subjects always get the same strategy of a mix. `tariff`: present prices.
+        `able`: callable models → their backends. `subject`: the conversation or request, which always gets the same
+        choice. `tariff`: present prices.
         """
         frontier = self._frontier(frozenset(able), tariff)
         if not frontier:
@@ -83,9 +81,8 @@ class Plan:
         return {model: single.quality for single in self.singles for model in single.first}
 
     def _frontier(self, able: frozenset[str], tariff: Tariff) -> tuple[Strategy, ...]:
-        """The frontier (the best strategies by quality and cost) among the strategies whose models can all be called.
-        If some models cannot be called, or if prices have changed, strategies held in reserve and single models can be
-        part of it."""
+        """The best strategies by quality and cost whose models can all be called. Reserves and single models join if
+        models are missing or prices changed."""
         known = self._frontiers.get((able, tariff))
         if known is None:
             known = self._at(able, tariff)
@@ -112,9 +109,8 @@ def _frontier(strategies: Sequence[Strategy], able: frozenset[str]) -> tuple[Str
 
 
 def _repriced(frontier: Sequence[Strategy], others: Sequence[Strategy], tariff: Tariff) -> tuple[Strategy, ...]:
-    """The frontier (the best strategies by quality and cost) at the prices of `tariff`. `frontier`: the frontier at the
-    prices of the fit. `others`: further strategies that may be cheaper at the new prices. They were measured less
-    exactly, so the quality of each is limited to the quality that the frontier had at the same cost."""
+    """The best strategies by quality and cost at the prices of `tariff`. `frontier`: the best at the fitted prices.
+    `others`: strategies measured less exactly. Their quality counts at most as the frontier's at equal cost."""
     usd, quality = [each.usd for each in frontier], [each.quality for each in frontier]
     ceiling = np.interp([each.usd for each in others], usd, quality).tolist()
     every = [*frontier, *others]

@@ -18,8 +18,8 @@ SPAN = 4.0
 
 
 class PlanGrader(Grader):
-    """Scores prompts by the plan's adequacies (for each model, the probability that its answer is good). The packaged
-    classifier decides whether a prompt is of a kind that can be graded (its domain)."""
+    """Scores prompts by the plan's probabilities that models answer well. The packaged classifier decides whether a
+    prompt can be graded."""
 
     def __init__(self, plan: Plan, name: str) -> None:
         """`name`: the file's name, for errors. Raises ArtefactError if the plan has no classifier of adequacies, or
@@ -40,8 +40,7 @@ class PlanGrader(Grader):
         return cls(load_plan(path), str(path))
 
     def score(self, features: Features) -> float:
-        """P(answer of the best model is good) − P(answer of the cheapest model is good), scaled like the scores of the
-        packaged classifier."""
+        """P(the best model answers well) − P(the cheapest model does), scaled like the packaged classifier's scores."""
         chances = self._adequacies.of_features(features)
         gain = chances[self._strong] - chances[self._weak]
         return self.artefact.centre + self.artefact.spread * SPAN * gain

@@ -21,8 +21,8 @@ if TYPE_CHECKING:  # it brings NumPy
 
 
 class Planned(NamedTuple):
-    """The choice of a plan. `choice`: the decision, with the strategy's backends first. `asking`: the running strategy;
-    None if the strategy calls a single backend. `strategy`: description of the strategy."""
+    """The choice of a plan. `choice`: the decision, the strategy's backends first. `asking`: the running strategy;
+    None: a single backend. `strategy`: its description."""
 
     choice: Choice
     asking: RunningStrategy | None
@@ -43,13 +43,11 @@ def planned(
     learnt: Mapping[str, Learned] = MappingProxyType({}),
     tokens: tuple[int, int] = (0, 0),
 ) -> Planned | None:
-    """Choose by the plan. Returns None if the plan does not apply, or if its strategy is expected to cost more than the
-    ceiling. The caller then uses `choice`, the decision by difficulty.
+    """Choose by the plan. None if it does not apply or costs more than the ceiling; use `choice` then. `quality`: part
+    of the reference's mean quality to reach. `subject`: see `Plan.begin`.
 
-    `quality`: target share of the reference's mean quality. `subject`: see `Plan.begin`. `learnt`: backend → evidence
-    from the team's own answers. A backend whose answers were worse than expected is not called, unless it is the
-    reference. `tokens`: input and output tokens for which the candidates' costs were computed; if both are 0, the
-    prices of the plan are used.
+    `learnt`: backend → evidence. Backends that answered worse than expected are not called, except the reference.
+    `tokens`: (input, output) of the candidates' costs; (0, 0): the plan's prices.
     """
     trusted = choice.reference.backend.name
     dearer = {each.backend.name for each in candidates if choice.ceiling.exceeded_by(each)}
@@ -119,8 +117,7 @@ def _calls(
 
 
 def is_plain_question(request: CompletionRequest) -> bool:
-    """Whether the request is like the requests in recorded outcomes: a single question with a single answer, without
-    tools, images or files."""
+    """Whether the request is a single question with a single answer, without tools, images or files."""
     plain = not any(turn.calls or turn.results or turn.images or turn.files for turn in request.turns)
     return plain and request.parallel == 1 and not request.needs & {"tools", "vision"} and bool(request.last_user)
 

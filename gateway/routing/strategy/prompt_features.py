@@ -18,9 +18,8 @@ DIRECTIONS = 4
 
 @dataclass(frozen=True, slots=True)
 class PromptFeatures:
-    """Computes features of a prompt for a plan's strategy. The classifier predicts for each model the probability that
-    its answer to the prompt is good enough (its adequacy). The features are the principal components of these
-    probabilities, and the logarithm of the prompt's length. All features are in standard deviations."""
+    """Computes a prompt's features for a plan's strategy, in standard deviations. They are principal components of the
+    models' adequacies, and the log of the length. Adequacy: probability of a good answer."""
 
     mean: tuple[float, ...]
     """Mean adequacy of each of m models."""

@@ -24,8 +24,7 @@ Features = tuple[float, ...]
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """One row of a strategy's table. It has the model whose answer is served if no further model is called, and for
-    each further model the value of calling it."""
+    """One row of a strategy's table: the model that answers without further calls, and each further call's value."""
 
     serve: str = ""
     """The model whose answer is served. Empty in the state without answers."""
@@ -60,7 +59,7 @@ def ordered(names: Sequence[str], votes: Sequence[int | str]) -> Pattern:
 
 
 def voted(reached: Pattern) -> Pattern:
-    """The state `reached`, in which each answer without a vote gets a vote of its own that no other answer has."""
+    """The state `reached`, with a different vote for each answer without one."""
     names, labels = reached
     fresh: dict[int, int] = {}
     return names, tuple(
@@ -134,9 +133,8 @@ class RunState:
         return [replace(each, backend=self._models.get(each.backend, each.backend)) for each in answers]
 
     def _next(self, answers: Sequence[StrategyAnswer]) -> tuple[str, ...]:
-        """The model to call next, as a tuple with at most one model. This is the further model with the highest value,
-        if this value is above 0. If none of the answers so far may be shown, a further model is called in any case,
-        even if no value is above 0."""
+        """The model to call next, as a tuple with at most one model. It is the one with the highest value above 0. If
+        no answer so far may be shown, the value may be lower."""
         asked = {each.backend for each in answers}
         open_ = self._able - asked
         state = self._state(answers)
@@ -151,14 +149,13 @@ class RunState:
         return next(((model,) for model in self.strategy.ranking if model in open_), ())
 
     def _state(self, answers: Sequence[StrategyAnswer]) -> State | None:
-        """The state after `answers`. If this state is not in the table, each answer without a vote is given a vote that
-        no other answer has."""
+        """The state after `answers`. If the table lacks it, answers without a vote get different votes."""
         reached = pattern(answers)
         return self.strategy.states.get(reached) or self.strategy.states.get(voted(reached))
 
     def _serves(self, answers: Sequence[StrategyAnswer]) -> int:
-        """Index of the answer to serve. It is the answer of the model that the state names, if this answer may be
-        shown. Otherwise it is the answer of the best model in the largest group of answers that agree."""
+        """Index of the answer to serve. It is the state's answer if it may be shown. Otherwise it is the best model's
+        answer in the largest group that agrees."""
         state = self._state(answers)
         for place, each in enumerate(answers):
             if state is not None and each.backend == state.serve and not each.weak:
@@ -174,9 +171,6 @@ class RunState:
 
 
 def share_of(subject: str, purpose: bytes = b"") -> float:
-    """A number in 0..1 that depends only on `subject` (a session or a request) and `purpose`. So all requests of a
-    conversation are treated the same.
-
-    Numbers for different purposes are independent.
-    """
+    """A number in 0..1 that depends only on `subject` (a session or request) and `purpose`. Purposes are
+    independent."""
     return int.from_bytes(blake2b(subject.encode(), digest_size=7, person=purpose).digest()) / 2**56

@@ -24,8 +24,8 @@ LEAST_USD = 1e-12
 
 
 def steps(live_usd: float, fitted_usd: float) -> int | None:
-    """Number of steps from the fitted price of a call to its present price; None if the difference rounds to 0 steps.
-    `live_usd`: US dollars of the call now. `fitted_usd`: US dollars of the same call when the plan was fitted."""
+    """Number of steps from the fitted price of a call to its present price; None if 0. `live_usd`, `fitted_usd`: the
+    call in US dollars, now and at the fit."""
     if fitted_usd > 0:
         return round(math.log(max(live_usd, LEAST_USD) / fitted_usd) / STEP) or None
     return round(math.log(live_usd) / STEP) if live_usd > 0 else None

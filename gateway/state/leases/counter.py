@@ -46,15 +46,15 @@ class NotEnough:
 
     @property
     def passing(self) -> bool:
-        """Whether a new attempt may soon succeed. This is possible if other workers hold enough units that they do not
-        use, or if the counter is being rebuilt."""
+        """Whether a new attempt may soon succeed. True if other workers hold enough unused units, or the counter is
+        being rebuilt."""
         lease = self.lease
         return lease.settling or (lease.idle > 0 and lease.rest + lease.idle + max(lease.free, 0) >= self.wanted)
 
 
 class Lease:
-    """One counter, as one worker knows it. A lease is the number of units that the worker has reserved at the state
-    server in advance. `Leases.counter` makes the object. All methods are synchronous and only use memory."""
+    """One counter, as one worker knows it, with the units that the worker has reserved. Made by `Leases.counter`.
+    Methods are synchronous."""
 
     __slots__ = (  # an instance with more than thirty attributes would need a dict for them
         *("__weakref__", "_acknowledged", "_biggest", "_demand", "_least", "_leased", "_pending", "_sent", "_seq"),
@@ -111,13 +111,13 @@ class Lease:
     # ── on the hot path ────────────────────────────────────────────────────────────────────────────────────────────
 
     def take(self, units: int, step: int) -> None:
-        """Take `units`. Before the call, the caller must check that `free` is at least `units`. `step`: the server's
-        clock in steps of 100 ms; only counters of the kind `rate` use it."""
+        """Take `units`. The caller must check before that `free` is at least `units`. `step`: the server's clock in
+        steps of 100 ms, for the kind `rate`."""
         take_all(((self, units),), step)
 
     def force(self, units: int, step: int) -> None:
-        """Take `units` even if the server has not leased them. Used if the server is unreachable and the policy says
-        that requests are served anyway. `step`: see `take`."""
+        """Take `units` even if the server has not reserved them for this worker. For policies that serve while the
+        server is unreachable. `step`: see `take`."""
         self.free += units
         self.take(units, step)
 
@@ -128,8 +128,8 @@ class Lease:
         self.touched = True
 
     def settle(self, held: int, cost: int, mark: int) -> None:
-        """End the use of `held` units of a sum. Record that `cost` units of it were spent at the time `mark` (in steps
-        of 10 ms). `cost` may be larger than `held`."""
+        """End the use of `held` units of a sum, of which `cost` units were spent. `cost` may exceed `held`. `mark`:
+        time in steps of 10 ms."""
         self.busy -= held
         self.free += held - cost
         self.touched = True
@@ -163,8 +163,7 @@ class Lease:
 
     @property
     def left(self) -> int:
-        """Units of a sum that are not spent, as far as this worker knows. Holds of living workers count as not spent.
-        Holds of dead workers count as spent."""
+        """Units of a sum that are not spent, as far as this worker knows. Units held by dead workers count as spent."""
         return self.limit - self.settled - self._unreported - self.orphaned
 
     def used(self, step: int) -> int:
@@ -173,8 +172,7 @@ class Lease:
         return sum([units for at, units in self._window.items() if at > oldest])
 
     def wait_s(self, units: int, step: int) -> float | None:
-        """Seconds until `units` of the units that this worker has used no longer count, because they have left the
-        window of 60 s. None if this worker has used fewer units in the window."""
+        """Seconds until `units` that this worker has used leave the window of 60 s. None if it has used fewer."""
         for at in sorted(self._window):
             if at > step - WINDOW_STEPS:
                 units -= self._window[at]
@@ -183,8 +181,7 @@ class Lease:
         return None
 
     def refuses(self, units: int, now: float) -> bool:
-        """Whether the worker need not ask the server for `units` now, because the server has refused this number of
-        units, or a smaller number, a moment ago. `now`: monotonic seconds."""
+        """Whether the server has just refused `units` or fewer, so that asking is useless. `now`: monotonic seconds."""
         return now < self.refused_until and units - max(self.free, 0) >= self.refused_least
 
     # ── reports to the server ──────────────────────────────────────────────────────────────────────────────────────
@@ -225,11 +222,8 @@ class Lease:
             self._pending = _counting({max(self._pending): sum(self._pending.values())})
 
     def report(self, base: str) -> list[str | int]:
-        """The arguments of the lease script for this counter. With the report, this worker keeps some of its free units
-        and offers the others to other workers. Until the reply arrives, only the kept units can be taken.
-
-        `base`: result of `rebuild.read_base`, or empty.
-        """
+        """The arguments of the server's script for this counter. They offer some free units to other workers; these
+        units cannot be taken meanwhile. `base`: result of `rebuild.read_base`, or empty."""
         if self._acknowledged:
             self._sent, self._pending = self._pending, defaultdict(int)
             self._seq += 1
@@ -258,11 +252,8 @@ class Lease:
         return max(int(demand * _AHEAD_TICKS), 2 * self._biggest) if demand else 0
 
     def learn(self, reply: Reply, floor: int, now: float, lease_s: float) -> None:
-        """Apply the server's reply to a report that was sent at `now` (monotonic seconds).
-
-        `floor`: number of units that the report said this worker holds. `lease_s`: seconds from `now` for which the
-        lease is valid.
-        """
+        """Apply the server's reply to a report sent at `now` (monotonic seconds). `floor`: units held according to the
+        report. `lease_s`: seconds from `now` for which the units stay reserved."""
         if reply.status is Status.UNKNOWN:
             return
         if reply.status is Status.CHANGED:
@@ -283,8 +274,8 @@ class Lease:
             self.refused_until = now + STEP_MS / 1000
 
     def _start_over(self, reply: Reply) -> None:
-        """Prepare to report units again, after the server has created the counter again with a new base (the settled
-        units, read from the ledger). All units that the base does not include are reported again."""
+        """Prepare to report units again, after the server has lost and rebuilt the counter. Only units already read
+        from the ledger are left out."""
         if self.rated:
             self._pending = _counting(self._window)
         else:
@@ -299,8 +290,7 @@ class Lease:
         self.generation = reply.generation
 
     def expire(self, now: float) -> None:
-        """Drop the free units if the lease has expired. The server may then grant these units to other workers. `now`:
-        monotonic seconds."""
+        """Drop the free units if the server no longer reserves them for this worker. `now`: monotonic seconds."""
         if now >= self.valid_until:
             self.free = min(self.free, 0)
 

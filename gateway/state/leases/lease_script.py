@@ -50,8 +50,8 @@ class Status(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The server's reply for one counter. `units`: units that this worker holds. `rest`: units that no worker holds and
-    that can still be leased."""
+    """The server's reply for one counter. `units`: units that this worker has reserved. `rest`: units that are still
+    free."""
 
     status: Status
     units: int

@@ -81,8 +81,8 @@ class Leases:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """`workers`: minimum number of workers that share a limit. `period_s`: seconds between reports. `ttl_s`:
-        seconds for which a lease is valid without a report. `worker`: name under which to lease; None: a new name.
-        `dead`: which dead workers are drained; None: all. `monotonic`: the clock."""
+        seconds for which units stay reserved without a report. `worker`: name; None: a new one. `dead`: dead workers
+        whose spend is in the ledger; None: all."""
         self._state, self._monotonic = state, monotonic
         self._dead: DeadWorkers = dead or AllDrained()
         self.workers = workers
@@ -140,12 +140,8 @@ class Leases:
         rebuild: Rebuild | None = None,
         ahead: bool = True,
     ) -> Lease:
-        """The counter with this name. As long as the counter is in use, each call returns the same object. `limit` may
-        change with each call.
-
-        A sum needs `rebuild`. If `ahead` is False, units are leased only when they are needed, and this worker forgets
-        the counter between uses.
-        """
+        """The counter with this name; the same object while it is in use. `limit` may change. A sum needs `rebuild`.
+        `ahead`: whether units are reserved before they are needed."""
         key = self._state.key("lease", *name, tag=tag)
         lease = self._known.get(key)
         if lease is None:
@@ -169,8 +165,8 @@ class Leases:
     # ── using ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def try_take(self, wants: Sequence[Want]) -> bool:
-        """Take all units in `wants` from the units that this worker has leased, without a round trip. Returns False if
-        they are not enough; then nothing was taken."""
+        """Take all units in `wants`, if this worker has reserved enough, without a round trip. Returns False if too few
+        are reserved; then nothing was taken."""
         for lease, units in wants:
             if lease.free < units:
                 return False
@@ -179,8 +175,8 @@ class Leases:
         return True
 
     def try_hold(self, leases: Sequence[Lease], units: int) -> bool:
-        """Take `units` from each of several sums without a round trip, from the units that this worker has leased.
-        Returns False if they are not enough; then nothing was taken."""
+        """Take `units` of each of several sums, if this worker has reserved enough. Returns False if too few are
+        reserved; then nothing was taken."""
         for lease in leases:
             if lease.free < units:
                 return False
@@ -188,11 +184,8 @@ class Leases:
         return True
 
     async def take(self, wants: Sequence[Want]) -> NotEnough | None:
-        """Take all units in `wants`. Their counters must have the same tag. Returns None, or a counter that has too few
-        units; then nothing was taken.
-
-        Raises StateUnavailable.
-        """
+        """Take all units in `wants`, whose counters must have one tag. Returns a counter with too few units (then
+        nothing was taken), or None. Raises StateUnavailable."""
         if self.try_take(wants):
             return None
         for again in (True, True, False):
@@ -223,8 +216,8 @@ class Leases:
                 self._report_now.set()
 
     def force(self, lease: Lease, units: int) -> None:
-        """Take `units` even if the server has not leased them. Used if the server is unreachable and the policy says
-        that requests are served anyway."""
+        """Take `units` even if the server has not reserved them. For policies that serve requests while the server is
+        unreachable."""
         self.taken_at = step = self.step
         lease.force(units, step)
         self._watch(lease)
@@ -239,8 +232,8 @@ class Leases:
             self._report_now.set()
 
     async def refresh(self, leases: Sequence[Lease], max_age_s: float) -> None:
-        """Read the state of `leases` from the server. All of them must have the same tag. Counters that were read
-        within the last `max_age_s` seconds are not read again. Raises StateUnavailable."""
+        """Read the state of `leases`, all of one tag, from the server. `max_age_s`: seconds for which an earlier read
+        is enough. Raises StateUnavailable."""
         now = self._monotonic()
         old = [lease for lease in leases if now - lease.seen > max_age_s]
         if old:
@@ -263,8 +256,7 @@ class Leases:
         lease.watched = True
 
     async def _ask(self, wants: Sequence[Want]) -> NotEnough | None:
-        """Ask the server for units. If it has refused these units a moment ago, it is not asked again. Requests that
-        wait at the same time share one round trip."""
+        """Ask the server for units, unless it has just refused them. Concurrent requests share one round trip."""
         if short := self._refused(wants):
             return short
         group = self._group(wants[0][0].tag)
@@ -311,17 +303,15 @@ class Leases:
         raise StateUnavailable("the counters changed during every call")
 
     async def _drained(self, unknown: Sequence[Lease]) -> str:
-        """The names of the drained workers: dead workers whose spend is completely in the ledger. `unknown`: counters
-        without a base. If there are such counters, the names are read again. Call this method before the bases of these
-        counters are read. Raises StateUnavailable."""
+        """The names of dead workers whose spend is completely in the ledger. `unknown`: counters without a base, for
+        which they are read again. Call this before reading their bases. Raises StateUnavailable."""
         if unknown:
             await self._dead.refresh(_RECORD_FRESH_S)
         return self._dead.drained
 
     async def _exchange(self, leases: Sequence[Lease], bases: dict[Lease, str], drained: str) -> dict[Lease, Status]:
-        """Make one call. Returns the counters that need another call, each with the status that makes the call
-        necessary. `bases`: counter → its base. `drained`: names of dead workers whose spend is included in the bases.
-        """
+        """Make one call. Returns the counters that need another call, with the reason. `bases`: counter → its starting
+        value. `drained`: dead workers whose spend the bases include."""
         sent = self._monotonic()
         reports = [lease.report(bases.get(lease, "")) for lease in leases]
         lost = "1" if sent - self._lost_at < _LOSS_S else "0"
@@ -350,19 +340,16 @@ class Leases:
         return repeat
 
     def _set_clock(self, clock_ms: int, sent: float) -> None:
-        """Estimate the server's clock from its time `clock_ms` (Unix ms) in a reply. `sent`: time at which the call was
-        sent. The shortest recent round trip gives the best estimate."""
+        """Estimate the server's clock from `clock_ms` (Unix ms) in a reply. `sent`: time of the call. The shortest
+        round trip counts most."""
         now = self._monotonic()
         if now - sent < self._quickest_s or now - self._clock_set_at > _CLOCK_S:
             self._quickest_s, self._clock_set_at = now - sent, now
             self._ahead_s = clock_ms / 1000 - (sent + now) / 2
 
     async def _base(self, lease: Lease, reads: int = 1) -> str:
-        """The base of a sum as text for the script: the units settled so far, the time (mark) at which this number was
-        read from the ledger, and the holds for dead workers.
-
-        Raises StateUnavailable.
-        """
+        """The starting value of a sum as text for the script: settled units, time of the read, units of dead workers.
+        Raises StateUnavailable."""
         base = await read_base(lease, lambda: self._clock(_MARKS_A_SECOND), reads)
         self._counts["rebuilt"] += 1
         return base + self._dead.recorded(lease)
@@ -419,9 +406,8 @@ class Leases:
             log.debug("leases of %s: %s", group.tag, error)
 
     async def _repair(self, leases: Sequence[Lease]) -> None:
-        """Rebuild the sums from which a dead worker had leased units. A sum is rebuilt only when the journal of the
-        dead worker is completely in the ledger (drained), because only the ledger shows how many of the units were
-        spent."""
+        """Rebuild the sums from which dead workers had reserved units. A worker's journal must be completely in the
+        ledger first, because it shows what was spent."""
         now = self._monotonic()
         due = [lease for lease in leases if lease.repair_at <= now]
         for lease in due:

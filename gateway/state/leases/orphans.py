@@ -47,8 +47,8 @@ class DeadWorkers(Protocol):
     """Names of drained workers, separated by spaces."""
 
     def note(self, lease: Lease, names: str) -> int:
-        """Store that the counter `lease` holds units for dead workers. `names`: these workers with their units, as
-        `NAME=UNITS NAME=UNITS`. Returns how many of these units have been held for longer than `PATIENCE_S` seconds."""
+        """Store that the counter `lease` has units reserved for dead workers. `names`: `NAME=UNITS NAME=UNITS`. Returns
+        how many units are older than `PATIENCE_S` seconds."""
         ...
 
     async def refresh(self, max_age_s: float) -> None:

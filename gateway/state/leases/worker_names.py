@@ -45,12 +45,8 @@ class DeadHolders:
 
 
 def own_name() -> str:
-    """A unique name for this process, `MACHINE-PID-SINCE-RANDOM@HOST`.
-
-    From the name, any process of the same machine can find out whether this process is still running. On systems
-    without /proc, MACHINE is empty, and other processes cannot tell whether this process is running. HOST is for
-    display.
-    """
+    """A unique name for this process, `MACHINE-PID-SINCE-RANDOM@HOST`. By this name, processes of the same machine find
+    out whether it still runs. MACHINE is empty without /proc; then they cannot. HOST is for display."""
     name = "-".join((_MACHINE, f"{os.getpid():x}", f"{_since_boot():x}", secrets.token_hex(4)))
     return f"{name}@{re.sub('[^A-Za-z0-9._-]', '-', socket.gethostname())[:40] or 'host'}"
 
@@ -76,8 +72,7 @@ def _since_boot() -> int:
 
 
 def _started(pid: int) -> int | None:
-    """Seconds from boot to the start of process `pid`; None if the process has ended. A process whose parent has not
-    waited for it counts as ended, because its files are closed."""
+    """Seconds from boot to the start of process `pid`; None if it has ended. A zombie counts as ended."""
     try:
         facts = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
     except OSError:

@@ -29,7 +29,7 @@ async def put(state: State, key: str, fields: Iterable[tuple[str | bytes, bytes]
 
 
 async def get(state: State, key: str, field: str | bytes) -> bytes | None:
-    """The value of one field of the bundle (a hash on the state server) with the name `key`. None if the field does not
-    exist. Raises StateUnavailable."""
+    """The value of one field of the bundle `key` (a hash on the state server); None if missing. Raises
+    StateUnavailable."""
     value: bytes | None = await state.call("HGET", key, field)
     return value

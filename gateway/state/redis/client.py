@@ -32,8 +32,8 @@ def reason(error: BaseException) -> str:
 
 
 def options(url: str, connect_s: float) -> dict[str, Any]:
-    """Options for redis-py, read from the URL. Options on which the gateway's deadlines depend are set by the gateway;
-    their values in the URL are ignored. `connect_s`: maximum seconds for connecting."""
+    """Options for redis-py, read from the URL. Options for deadlines are the gateway's own. `connect_s`: maximum
+    seconds for connecting."""
     return {
         **parse_url(url),
         "driver_info": None,  # otherwise redis-py reads the package's metadata from disk for every connection
@@ -47,8 +47,7 @@ def options(url: str, connect_s: float) -> dict[str, Any]:
 
 
 class ServerClient:
-    """Implements Client for one server. The server is the one in the URL, or the master that Sentinel names at the
-    moment of connecting."""
+    """Implements Client for one server: that of the URL, or the master that Sentinel names."""
 
     def __init__(self, address: Address, connect_s: float) -> None:
         self._address, self._connect_s = address, connect_s

@@ -66,8 +66,8 @@ class ClusterClient:
 
 
 class ClusterTransport:
-    """Implements Transport for a cluster. All keys of one command must have the same hash tag. The commands of a
-    pipeline may go to several nodes."""
+    """Implements Transport for a cluster. All keys of one command must have one hash tag. Commands of one pipeline may
+    have different tags."""
 
     def __init__(self, name: str, cluster: RedisCluster) -> None:
         self._name, self._cluster = name, cluster
@@ -94,8 +94,7 @@ class ClusterTransport:
         return replies
 
     def _place(self, command: Command) -> dict[str, Any]:
-        """Options for redis-py that name the node to which an XREAD must be sent. Without these options, redis-py needs
-        a round trip to find the node. Empty for other commands."""
+        """Options for redis-py with the node for an XREAD; empty for other commands. They save a round trip."""
         if command[0] != "XREAD":
             return {}
         key = command[list(command).index("STREAMS") + 1]

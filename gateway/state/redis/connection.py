@@ -41,10 +41,8 @@ class Script:
 
 
 class State:
-    """The connection to the state server. It belongs to the event loop that opened it.
-
-    A slow server counts as unavailable. After a late reply, no command is sent until a heartbeat has succeeded.
-    """
+    """The connection to the state server, for the event loop that opened it. A slow server counts as unavailable, until
+    a heartbeat has succeeded."""
 
     def __init__(self, url: str, *, timeout_s: float = 0.25, namespace: str = "tg") -> None:
         """`timeout_s`: maximum seconds to wait for a reply. Raises ValueError for an invalid URL."""
@@ -101,14 +99,14 @@ class State:
         return ":".join((self._namespace, *parts) if tag is None else (self._namespace, f"{{{tag}}}", *parts))
 
     async def call(self, *command: str | bytes | int | float) -> Any:
-        """Send one command and return the reply: bytes, int, list or None. Raises StateUnavailable; if the server is
-        already known to be unavailable, the method raises at once."""
+        """Send one command and return the reply: bytes, int, list or None. Raises StateUnavailable, at once if this is
+        known."""
         (reply,) = await self._exchange((command,))
         return reply if not isinstance(reply, Exception) else self._refuse(reply)
 
     async def pipeline(self, commands: Sequence[Command]) -> list[Any]:
-        """Send commands in one round trip and return one reply per command. The commands are not atomic. Raises
-        StateUnavailable if the server refused any command; the other commands were applied then."""
+        """Send commands in one round trip and return one reply per command. Not atomic. Raises StateUnavailable if one
+        was refused; the others were applied."""
         if not commands:
             return []
         replies = await self._exchange(commands)
@@ -221,11 +219,8 @@ class State:
 
 
 def _make_client(address: Address, connect_s: float, call_s: float) -> Client:
-    """The client for `address`. `connect_s`: maximum seconds for connecting. `call_s`: maximum seconds that a caller
-    waits for a reply.
-
-    Call it in a thread, because importing redis-py is slow. A server on a unix socket does not need redis-py.
-    """
+    """The client for `address`. `connect_s`: maximum seconds for connecting. `call_s`: maximum seconds for a reply.
+    Call it in a thread: importing redis-py is slow."""
     if address.kind == "cluster":
         from gateway.state.redis.cluster import ClusterClient
 

@@ -49,12 +49,8 @@ def find_binary() -> str:
 
 
 class EmbeddedServer:
-    """One server on a unix socket, with its append-only file in `directory`. The methods block, so call them in a
-    thread.
-
-    The server inherits a locked file. So no second server can write the same append-only file, even while the server of
-    a killed gateway is still ending.
-    """
+    """One server on a unix socket, with its append-only file in `directory`. Methods block: call them in a thread. A
+    locked file prevents a second server."""
 
     def __init__(
         self,
@@ -66,9 +62,8 @@ class EmbeddedServer:
         epoch_key: str = "tg:epoch",
         max_memory_bytes: int | None = None,
     ) -> None:
-        """`prefix`: words before the server's command. The supervisor uses them to make the server end together with
-        the supervisor. `max_memory_bytes`: if the server uses more memory, it evicts least-recently-used keys that have
-        a time to live."""
+        """`prefix`: words before the server's command, by which the server ends with the supervisor.
+        `max_memory_bytes`: memory above which old keys with a time to live are evicted."""
         self.directory = directory
         self._max_memory_bytes = max_memory_bytes or 0
         self._running_file = directory / "running"
@@ -126,8 +121,8 @@ class EmbeddedServer:
             raise EmbeddedServerError(str(error)) from error
 
     def _drop_epoch_after_crash(self) -> None:
-        """Delete the epoch (the id by which workers notice a loss of data) if the machine crashed while the server ran.
-        The server may then lack its latest data, and without the epoch all workers start over."""
+        """Delete the data's id if the machine crashed while the server ran. Workers then start over, because the latest
+        data may be lost."""
         boot = _boot_id()
         if self._running_file.exists() and self._running_file.read_text() != boot:
             log.warning("the machine crashed while the state server ran: counters are rebuilt")
@@ -173,8 +168,8 @@ class EmbeddedServer:
             self._process.wait()
 
     def set_aside(self) -> Path | None:
-        """Move data that the server cannot read to a new folder, so that the server can start without them. Returns
-        that folder. None if there are no data, or if the server is running."""
+        """Move data that the server cannot read to a new folder, and return the folder. None if there are no data, or
+        the server is running."""
         data = [place for name in _DATA if (place := self.directory / name).exists()]
         if self.alive() or not data:
             return None

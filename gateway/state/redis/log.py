@@ -68,8 +68,8 @@ class IndexLog:
 
     @property
     def current(self) -> bool:
-        """Whether the follower knows all entries. This is so if the follower has handled all entries that it has seen,
-        the state server is available, and the server has not lost its data since then."""
+        """Whether the follower knows all entries. False while the state server is unavailable, or after it has lost its
+        data."""
         return self._current.is_set() and self._state.healthy and self._epoch == self._state.epoch
 
     async def caught_up(self, timeout_s: float) -> None:
@@ -102,12 +102,8 @@ class IndexLog:
         return entry.decode()
 
     async def rewrite(self, change: Callable[[Mapping[bytes, bytes]], Replacement | None]) -> int:
-        """Replace each existing entry for which `change` returns a replacement. The replacements are appended to the
-        log. Returns the number of replaced entries.
-
-        Several workers may rewrite at the same time: the worker that removes an entry appends its replacement. If
-        `change` cannot read an entry, the entry stays unchanged. Raises StateUnavailable.
-        """
+        """Replace each entry for which `change` returns a replacement; return their number. Replacements are appended
+        to the log. Unreadable entries stay. Several workers may do this at once. Raises StateUnavailable."""
         rewritten = 0
         transport = await self._state.dial()
         try:
@@ -150,12 +146,8 @@ class IndexLog:
         return reply
 
     async def follow(self, handle: Callable[[str, dict[bytes, bytes]], None], reset: Callable[[], None]) -> None:
-        """Call `handle(id, fields)` for each entry, oldest first, forever.
-
-        `reset()` is called if the server has lost its data, or if entries were removed before they were handled. After
-        that, all entries are handled again, from the oldest on. If `handle` raises an error, the entry is skipped. Only
-        the first of these errors is logged.
-        """
+        """Call `handle(id, fields)` for each entry, oldest first, forever. `reset()`: called if entries were lost; then
+        all are handled again. Entries on which `handle` raises are skipped."""
         while True:
             try:
                 transport = await self._state.dial()
@@ -174,9 +166,8 @@ class IndexLog:
                 await asyncio.sleep(RETRY_S)
 
     async def _restart(self, transport: Transport, followed: str, reset: Callable[[], None]) -> str:
-        """Start over if the server's data have changed, or if entries were removed before they were read. Returns the
-        epoch (the id of the server's data) that is followed from now on. `followed`: the epoch that was followed so
-        far."""
+        """Start over if the server's data have changed, or entries were removed unread. Returns the id of the data
+        followed from now on. `followed`: the id so far."""
         epoch = self._state.epoch
         if not epoch:
             raise StateUnavailable("the epoch is not known yet")
@@ -188,8 +179,8 @@ class IndexLog:
         return epoch
 
     async def _lost_track(self, transport: Transport) -> bool:
-        """Whether the log no longer contains the entry that was handled last. This means that the server has restarted
-        without its latest data, or that entries were removed before they were read."""
+        """Whether the log no longer contains the last handled entry: the server lost data, or entries were removed
+        unread."""
         if self._cursor == _START:
             return False
         (found,) = await transport.exchange((("XRANGE", self._key, self._cursor, self._cursor),), self._state.timeout_s)

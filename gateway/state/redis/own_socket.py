@@ -23,8 +23,7 @@ class ForeignSocket(OSError):
 
 
 def short(path: Path) -> Path:
-    """`path` itself, or, if `path` is too long for the kernel, a path in a private folder of the temporary
-    directory."""
+    """`path` itself, or a shorter path in a private temporary folder if the kernel requires it."""
     if len(os.fsencode(path)) <= _PATH_BYTES:
         return path
     digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
@@ -37,8 +36,8 @@ def url(path: Path) -> str:
 
 
 def make_private_folder(folder: Path) -> None:
-    """Create `folder` with mode 0700. If this user already has a folder with this mode there, it is used. Raises
-    ForeignSocket if anything else exists there, because in a shared directory any user may have created it."""
+    """Create `folder` with mode 0700, or use this user's existing one. Raises ForeignSocket if anything else is
+    there."""
     try:
         folder.mkdir(mode=0o700)
     except FileExistsError:

@@ -50,8 +50,8 @@ def pack(commands: Sequence[Command]) -> bytes:
 
 
 class OwnTransport:
-    """Implements `Transport` for one caller at a time. If an exchange is interrupted, the connection is closed, so that
-    the next exchange does not get a late reply."""
+    """Implements `Transport` for one caller at a time. An interrupted exchange closes the connection, so that no late
+    reply is read."""
 
     def __init__(self, name: str, channel: Channel) -> None:
         self.name, self._channel = name, channel
@@ -99,8 +99,7 @@ class _Call:
 
 
 class SharedTransport:
-    """Implements `Transport` for all callers together. If one reply is late, the connection is closed, because all
-    replies after it would be late too."""
+    """Implements `Transport` for all callers together. A late reply closes the connection."""
 
     def __init__(self, transport: OwnTransport, on_lost: Lost) -> None:
         self._transport = transport
@@ -136,8 +135,7 @@ class SharedTransport:
         await self._transport.aclose()
 
     async def _write(self) -> None:
-        """Send the commands that callers have queued. All commands that were queued in the same turn of the event loop
-        are sent with one write."""
+        """Send the queued commands with one write."""
         while True:
             await self._called.wait()
             self._called.clear()

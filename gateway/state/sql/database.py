@@ -60,11 +60,7 @@ class Database:
         self._running: set[Future[Any]] = set()
 
     def upgrade(self) -> None:
-        """Migrate the tables to the newest version. Several processes may call this at the same time. Raises
-        SQLAlchemyError.
-
-        An empty database gets the current tables; a test compares them with the result of the migrations.
-        """
+        """Migrate the tables to the newest version. Several processes may call this at once. Raises SQLAlchemyError."""
         if self._file:
             self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             _own_alone(self._file)
@@ -128,8 +124,7 @@ class Database:
 
 
 def _own_alone(file: Path) -> None:
-    """Make the database file readable by its owner only. SQLite gives the same mode to the files that it creates beside
-    the database file."""
+    """Make the database file, and thereby SQLite's files beside it, readable by its owner only."""
     with suppress(FileExistsError):  # an existing file is not opened, because closing it would release SQLite's locks
         os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     for one in (file, *(file.with_name(file.name + end) for end in ("-wal", "-shm"))):

@@ -307,7 +307,7 @@ evidence = Table(
     Column("team", String(64), nullable=False),
     Column("backend", String(200), nullable=False),  # its answer is judged
     Column("reference", String(200), nullable=False),  # its answer is the standard
-    Column("source", String(16), nullable=False),  # shadow | probe | holdout | observe | cascade | escalation
+    Column("source", String(16), nullable=False),  # shadow | probe | holdout | observe | cascade | escalation | class
     Column("judge", String(200), nullable=False),
     Column("predicted", Float, nullable=False),  # the prior's adequacy of the backend for this request
     Column("target", Float, nullable=False),  # the adequacy that routing promised
@@ -316,8 +316,24 @@ evidence = Table(
     Column(
         "plans", Text, nullable=False, server_default="{}"
     ),  # JSON: artefact → backends it would have asked, and the cost
+    Column("traffic_class", String(32), nullable=False, server_default=""),  # language/needs/step
     Index("ix_evidence_team_backend_id", "team", "backend", "id"),
     Index("ix_evidence_at", "at"),
+)
+
+class_trials = Table(
+    "class_trials",
+    metadata,
+    # How far a traffic class is open for a cheaper backend (domain/routing/class_trial.py).
+    Column("team", String(64), primary_key=True),
+    Column("traffic_class", String(32), primary_key=True),
+    Column("backend", String(200), primary_key=True),
+    Column("reference", String(200), primary_key=True),
+    Column("target", Float, primary_key=True),  # the quality that the policy requires
+    Column("at", Float, nullable=False),  # time of the latest comparison, Unix seconds
+    Column("stage", Integer, nullable=False),
+    Column("state", Text, nullable=False),  # JSON: the statistics
+    Index("ix_class_trials_at", "at"),
 )
 
 shadow_spend = Table(

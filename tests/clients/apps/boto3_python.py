@@ -67,6 +67,37 @@ def plain():
     assert answer["usage"]["totalTokens"] >= answer["usage"]["inputTokens"] + answer["usage"]["outputTokens"]
 
 
+def invoked(*texts: str, **more: object) -> str:
+    messages = [{"role": "user", "content": text} for text in texts]
+    return json.dumps({"anthropic_version": "bedrock-2023-05-31", "max_tokens": 200, "messages": messages, **more})
+
+
+@case
+def invokes():
+    said = token()
+    answer = json.loads(client.invoke_model(modelId=MODEL, body=invoked(f"Say {said}"))["body"].read())
+    assert said in answer["content"][0]["text"]
+    assert answer["type"] == "message"
+    assert answer["usage"]["output_tokens"] > 0
+
+
+@case
+def invokes_a_stream():
+    said = token()
+    answer = client.invoke_model_with_response_stream(modelId=MODEL, body=invoked(f"Stream {said}"))
+    events = [json.loads(each["chunk"]["bytes"]) for each in answer["body"]]
+    assert said in "".join(each["delta"].get("text", "") for each in events if each["type"] == "content_block_delta")
+    assert events[0]["type"] == "message_start"
+    assert events[-1]["type"] == "message_stop"
+
+
+@case
+def invokes_with_a_wrong_body():
+    error = raised(ClientError, client.invoke_model, modelId=MODEL, body=json.dumps({"inputText": "hello"}))
+    assert error.response["Error"]["Code"] == "ValidationException"
+    assert "anthropic_version" in str(error)
+
+
 @case
 def streams():
     said = token()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 
-from cases import BASE, KEY, MODEL, PIXEL, SPENT_KEY, case, main, raised, raised_later, token
+from cases import BASE, EMBEDDER, KEY, MODEL, PIXEL, SPENT_KEY, case, main, raised, raised_later, token
 from google import genai
 from google.genai import errors, types
 from pydantic import BaseModel
@@ -319,6 +319,22 @@ def thoughts_hidden():
 def count_tokens():
     one = models.count_tokens(model=MODEL, contents="one two three").total_tokens
     assert 0 < one < models.count_tokens(model=MODEL, contents="one two three four five six").total_tokens
+
+
+@case
+def embeds():
+    one = models.embed_content(model=EMBEDDER, contents="one")
+    assert len(one.embeddings) == 1
+    assert all(isinstance(value, float) for value in one.embeddings[0].values)
+    several = models.embed_content(model=EMBEDDER, contents=["one", "two"])
+    assert len(several.embeddings) == 2
+    assert several.embeddings[0].values == one.embeddings[0].values
+
+
+@case
+def embeds_with_a_task():
+    asked = types.EmbedContentConfig(task_type="RETRIEVAL_QUERY", output_dimensionality=4)
+    assert models.embed_content(model=EMBEDDER, contents="one", config=asked).embeddings[0].values
 
 
 @case

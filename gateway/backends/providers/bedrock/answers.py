@@ -83,8 +83,8 @@ def anthropics_event(message: Message) -> bytes:
 
 
 def converse_event(message: Message) -> bytes:
-    """Convert an event of ConverseStream to a server-sent event in boto3's format. This format is an object with a
-    single key, which is the type of the event."""
+    """Convert an event of ConverseStream to a server-sent event in boto3's format. The format is an object whose only
+    key is the event's type."""
     if failure := _failure(message):
         return failure
     name = orjson.dumps(message.header(":event-type"))

@@ -69,8 +69,7 @@ class CredentialChain(Renewed[Credentials]):
         return Credentials(key, secret, given.get("AWS_SESSION_TOKEN", ""))
 
     async def _web_identity(self) -> Credentials | None:
-        """The credentials of a role, obtained in exchange for a token in a file. In Kubernetes, the cluster provides
-        this file to pods of a service account (IRSA)."""
+        """The credentials of a role, in exchange for a token in a file. Kubernetes provides the file to pods (IRSA)."""
         given = variables("AWS_")
         file, role = given.get("AWS_WEB_IDENTITY_TOKEN_FILE"), given.get("AWS_ROLE_ARN")
         if not file or not role:
@@ -138,8 +137,8 @@ def _temporary(body: bytes) -> Credentials:
 
 
 def _of_files(profile: str | None) -> Credentials | None:
-    """The keys of a profile in `~/.aws/credentials` or `~/.aws/config`. `profile`: the profile's name; None: the
-    profile that AWS's SDKs would use. None if the profile has no keys."""
+    """The keys of a profile in `~/.aws/credentials` or `~/.aws/config`; None if it has none. `profile`: its name; None:
+    the default of AWS's SDKs."""
     given = variables("AWS_")
     name = profile or given.get("AWS_PROFILE") or given.get("AWS_DEFAULT_PROFILE") or "default"
     home = Path(variables("HOME").get("HOME", "/")) / ".aws"

@@ -109,8 +109,8 @@ class Bedrock(OverHttp):
         )
 
     async def _mended(self, upstream: Upstream, used: Credentials) -> bool:
-        """Whether the gateway should sign the call again, because AWS may accept a new signature. This is so in two
-        cases: a wrong clock has been corrected, or credentials were found that differ from `used`."""
+        """Whether the gateway should sign the call again. True if a wrong clock was corrected, or the credentials now
+        differ from `used`."""
         name = _name(upstream)
         if (
             name.startswith(_TIMED)

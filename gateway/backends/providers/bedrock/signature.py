@@ -41,11 +41,8 @@ def signed(
     service: str,
     now: float,
 ) -> list[Header]:
-    """The `headers` together with `x-amz-date`, the session token and `authorization`. The signature covers all
-    headers.
-
-    `target`: path and query as they are sent. `headers` must contain `host`. `now`: Unix seconds.
-    """
+    """The `headers` with `x-amz-date`, the session token and `authorization`. The signature covers all headers.
+    `headers` must contain `host`. `target`: path and query as sent. `now`: Unix seconds."""
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
     every = [*headers, (b"x-amz-date", stamp.encode())]
     if credentials.token:

@@ -84,12 +84,8 @@ def _base64(data: bytes) -> bytes:
 
 
 async def _federated(given: dict[str, Any]) -> Token:
-    """Exchange another provider's token, which is read from a file or a URL, for an access token (workload identity
-    federation). `given`: the contents of the credentials file.
-
-    If the credentials file names a service account, the result is an access token of that account, which Google gives
-    in exchange for the first access token.
-    """
+    """Exchange another provider's token for an access token (workload identity federation). `given`: contents of the
+    credentials file. The access token is for the service account in this file, if it names one."""
     source = given["credential_source"]
     if "file" in source:
         subject = await asyncio.to_thread(Path(source["file"]).read_bytes)

@@ -137,8 +137,8 @@ def _result(block: Block, where: str) -> Block:
 
 
 def _tools(message: dict[str, Any]) -> dict[str, Any] | None:
-    """The tools and the tool choice. Converse has no tool choice `none`, so for this choice the tools are omitted. They
-    are not omitted if earlier turns contain calls, because Converse then requires tools."""
+    """The tools and the tool choice. None for the choice `none`, which Converse lacks; if the conversation contains
+    calls, the tools stay."""
     choice = message.get("tool_choice") or {}
     if not (offered := message.get("tools")) or (choice.get("type") == "none" and not _called(message)):
         return None

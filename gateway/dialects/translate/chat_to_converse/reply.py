@@ -28,8 +28,8 @@ def stop_reason(reason: Any) -> Any:
 
 
 def usage(given: Any, tier: Any = None) -> dict[str, Any] | None:
-    """Anthropic's usage object for Converse's usage object; None if `given` contains no counts. In both formats, the
-    input tokens do not include cached tokens. `tier`: the value of `serviceTier`."""
+    """Anthropic's usage object for Converse's; None if `given` contains no counts. Input tokens exclude cached ones.
+    `tier`: value of `serviceTier`."""
     if type(given) is not dict:
         return None
     found: dict[str, Any] = {name: given[theirs] for theirs, name in _COUNTS.items() if theirs in given}

@@ -15,12 +15,8 @@ _START = {"type": "content_block_start"}
 
 
 class ConverseStream(MessagesStream):
-    """Implements `StreamReader` from Converse to OpenAI chat. Converse's events are first converted to Anthropic's
-    events.
-
-    Each event is an object with a single key, which is the event's type. The event `metadata` contains the usage and
-    ends the stream.
-    """
+    """Implements `StreamReader` from Converse to OpenAI chat, through Anthropic's events. The event `metadata` contains
+    the usage and ends the stream."""
 
     def __init__(self, *, wants_usage: bool, created: int, name: str, model: str) -> None:
         """`name`, `model`: the id of the answer and the model, because Converse's events contain neither."""

@@ -42,11 +42,8 @@ _THOUGHTS = frozenset({"thinking", "redacted_thinking"})
 
 
 def generate(body: dict[str, Any], messages: list[Numbered], model: str, limit: int | None) -> dict[str, Any]:
-    """The Gemini request for the chat request `body`. `messages`: the messages of `body` to send. `limit`: maximum
-    output tokens; None: the model's default limit.
-
-    Raises BadRequest with the name of a field that Gemini does not support.
-    """
+    """The Gemini request for the chat request `body`. `messages`: those of `body` to send. `limit`: maximum output
+    tokens; None: the model's. Raises BadRequest with an unsupported field."""
     try:
         rest = {name: value for name, value in body.items() if name not in _OWN}
         as_messages = messages_body.translate(rest, messages, model, stream=False, limit=limit)

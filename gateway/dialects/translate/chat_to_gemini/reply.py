@@ -23,8 +23,8 @@ _FILTERED = frozenset(
 
 
 def finish_of(reason: Any, *, called: bool) -> str:
-    """OpenAI's finish reason for Gemini's `reason`; empty if the answer has not finished. `called`: whether the answer
-    contains a call. Failures such as MALFORMED_FUNCTION_CALL become `stop`."""
+    """OpenAI's finish reason for Gemini's `reason`; empty: not finished. `called`: whether the answer contains a call.
+    Failures become `stop`."""
     if type(reason) is not str or reason == "FINISH_REASON_UNSPECIFIED":
         return ""
     if reason in _FILTERED:
@@ -41,8 +41,8 @@ def blocked(reply: dict[str, Any]) -> str:
 
 
 def counts(given: Any) -> dict[str, Any] | None:
-    """An OpenAI usage object for Gemini's usage object; None if `given` contains no counts. In Gemini's format, the
-    tokens of the answer do not include thinking tokens."""
+    """An OpenAI usage object for Gemini's; None if `given` contains no counts. Gemini counts thinking outside of the
+    answer."""
     if type(given) is not dict or ("promptTokenCount" not in given and "totalTokenCount" not in given):
         return None
     prompt, tools = given.get("promptTokenCount"), given.get("toolUsePromptTokenCount")
@@ -61,8 +61,7 @@ def usage(given: Any) -> Usage | None:
 
 
 def _sum(one: Any, other: Any) -> Any:
-    """The sum of two counts, one of which may be missing. If a value is not a number, the value itself is returned, so
-    that a later check reports it."""
+    """The sum of two counts, one of which may be missing. A value that is no number is returned, for a later check."""
     odd = next((each for each in (one, other) if each is not None and type(each) is not int), None)
     return odd if odd is not None else (one or 0) + (other or 0)
 
@@ -79,23 +78,19 @@ def parts(answer: dict[str, Any]) -> list[Block]:
     return found
 
 
-def call(part: Block, name: str) -> dict[str, Any]:
-    """A function call in the format of chat. `part`: Gemini's part with the call. `name`: the id of the call. The
-    signature is in the field that Google's OpenAI endpoint uses."""
+def call(part: Block, id: str) -> dict[str, Any]:
+    """A function call in the format of chat. `part`: Gemini's part with the call. `id`: the id of the call."""
     given = part["functionCall"]
     arguments = orjson.dumps(given.get("args") or {}).decode()
     function = {"name": given["name"], "arguments": arguments}
-    found = {"id": name, "type": "function", "function": function}
+    found = {"id": id, "type": "function", "function": function}
     signature = part.get("thoughtSignature")
     return {**found, "extra_content": {"google": {"thought_signature": signature}}} if signature else found
 
 
 def completion(reply: dict[str, Any], shared: dict[str, Any], name: str) -> dict[str, Any]:
-    """The chat completion for a whole answer. `shared`: the fields of the completion other than `choices`. `name`: the
-    prefix for the ids of calls.
-
-    Raises BackendGarbage if `reply` is not an answer.
-    """
+    """The chat completion for a whole answer. `shared`: its fields other than `choices`. `name`: prefix for the ids of
+    calls. Raises BackendGarbage."""
     reason = blocked(reply)
     if not reason and not reply.get("candidates"):
         raise BackendGarbage("The backend answered with JSON that is not Gemini's answer.")

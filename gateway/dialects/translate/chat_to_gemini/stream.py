@@ -19,11 +19,8 @@ _KINDS = {"RESOURCE_EXHAUSTED": "rate_limit_error", "UNAVAILABLE": "overloaded_e
 
 
 class GeminiStream(ChunkMaker):
-    """Implements `StreamReader` from Gemini to OpenAI chat.
-
-    Gemini sends no terminating event. The answer is complete if it has a finish reason when the backend closes the
-    stream.
-    """
+    """Implements `StreamReader` from Gemini to OpenAI chat. Gemini has no terminating event: a finish reason makes the
+    answer complete."""
 
     def __init__(self, *, wants_usage: bool, created: int, name: str, model: str) -> None:
         shared = {"id": f"chatcmpl-{name}", "object": "chat.completion.chunk", "created": created, "model": model}

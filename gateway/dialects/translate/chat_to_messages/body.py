@@ -36,12 +36,8 @@ _ONLY_JSON = "Answer with one JSON object and nothing else: no code fence, no wo
 def translate(
     body: dict[str, Any], messages: list[Numbered], model: str, *, stream: bool, limit: int | None
 ) -> dict[str, Any]:
-    """Convert a chat body to a messages request. `messages`: the messages of `body` to send. `limit`: output limit in
-    tokens; None: the model's default limit.
-
-    The result may contain `orjson.Fragment`s. Raises BadRequest with the name of a field that Anthropic does not
-    support.
-    """
+    """Convert a chat body to a messages request, which may contain `orjson.Fragment`s. `messages`: those of `body` to
+    send. `limit`: output tokens; None: the model's. Raises BadRequest with an unsupported field."""
     _refuse_impossible(body)
     can = abilities(model)
     system, turns = conversation(messages)
@@ -88,8 +84,8 @@ def _stop_sequences(stop: Any) -> list[str]:
 
 
 def _with_form(system: str | list[Block], form: Any) -> str | list[Block]:
-    """The system prompt, with an instruction to answer in JSON if `form`, the response format, asks for JSON without a
-    schema. Needed because Anthropic can enforce JSON only with a schema."""
+    """The system prompt, with an instruction to answer in JSON if `form` asks for it without a schema. `form`: the
+    response format."""
     if type(form) is not dict or form.get("type") != "json_object":
         return system
     if not system:

@@ -22,8 +22,8 @@ Numbered = tuple[int, dict[str, Any]]
 
 
 def conversation(messages: list[Numbered]) -> tuple[str | list[Block], list[Block]]:
-    """The system prompt and the turns. The system prompt consists of all system messages, in order. Raises BadRequest
-    with the location of content that Anthropic does not support."""
+    """The system prompt (all system messages, in order) and the turns. Raises BadRequest with the location of
+    unsupported content."""
     system: list[Block] = []
     turns: list[Block] = []
     followed = 0  # number of blocks in the system prompt when the last message of another role was read
@@ -57,8 +57,7 @@ def plain_id(call_id: str) -> str:
 
 
 def _append(turns: list[Block], role: str, blocks: list[Block]) -> None:
-    """Add blocks as a turn. If the last turn has the same role, the blocks are added to the last turn, because the
-    results of parallel calls must be in one turn."""
+    """Add blocks as a turn, or to a last turn with the same role. Results of parallel calls must be in one turn."""
     if not blocks:
         return
     if turns and turns[-1]["role"] == role:
@@ -68,9 +67,8 @@ def _append(turns: list[Block], role: str, blocks: list[Block]) -> None:
 
 
 def _check_end(messages: list[Numbered], turns: list[Block]) -> None:
-    """Check the last message. Raises BadRequest if an empty user message follows a turn of the assistant, because
-    Anthropic would continue that turn. If the last turn is the assistant's, white space at its end is removed, because
-    Anthropic rejects it."""
+    """Check the last message, and strip white space at the end of a last assistant turn. Raises BadRequest if an empty
+    user message follows an assistant turn, which Anthropic would continue."""
     if not messages:
         raise BadRequest("messages contains no message for the model: add one.", param="messages")
     index, last = messages[-1]

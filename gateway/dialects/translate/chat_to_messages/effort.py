@@ -19,11 +19,8 @@ _LEAST_TOP_P = 0.95
 
 
 def reason(body: dict[str, Any], translated: dict[str, Any], can: Abilities, limit: int | None) -> None:
-    """Add thinking options to the request `translated` if `reasoning_effort` in `body` requires them. `can`: the
-    parameters that the model accepts. `limit`: the output limit in tokens, or None.
-
-    A field `thinking` in Anthropic's own format is left unchanged. Raises BadRequest for an unknown effort.
-    """
+    """Add thinking options to `translated` if `reasoning_effort` in `body` requires them. `can`: parameters that the
+    model accepts. `limit`: output tokens, or None. Raises BadRequest for an unknown effort."""
     effort = body.get("reasoning_effort")
     if effort is None or effort == "none":
         return
@@ -42,8 +39,8 @@ def reason(body: dict[str, Any], translated: dict[str, Any], can: Abilities, lim
 
 
 def _think(translated: dict[str, Any], budget: int, can: Abilities, limit: int | None) -> None:
-    """Add a thinking budget. The budget counts as part of the output tokens, so it must be below the output limit.
-    `limit`: the output limit in tokens, or None."""
+    """Add a thinking budget below the output limit, of which it is part. `limit`: the output limit in tokens, or
+    None."""
     if limit is None:
         translated["max_tokens"] = budget + can.usual_output
     elif limit <= LEAST_BUDGET:
@@ -54,9 +51,8 @@ def _think(translated: dict[str, Any], budget: int, can: Abilities, limit: int |
 
 
 def _lacks_thinking(turns: list[dict[str, Any]]) -> bool:
-    """Whether thinking must be off, because the client did not send earlier thinking back. If the last turn is a tool
-    result, Anthropic requires that the turn with the call begins with its thinking. Most OpenAI clients do not send it
-    back."""
+    """Whether thinking must be off, because the client did not send earlier thinking back. Anthropic requires it before
+    the call of a last tool result."""
     if len(turns) < 2 or "tool_result" not in _kinds(turns[-1]):
         return False
     before = _kinds(turns[-2])
@@ -68,12 +64,8 @@ def _kinds(turn: dict[str, Any]) -> list[str]:
 
 
 def sample(body: dict[str, Any], translated: dict[str, Any], can: Abilities) -> None:
-    """Add those of the parameters `temperature`, `top_p` and `top_k` that the model accepts. Raises BadRequest for a
-    value that is not a number.
-
-    Newer models accept none of these parameters, and no model accepts all of them while it thinks. The other parameters
-    are dropped, so that the fixed parameters of an application do not make the request fail.
-    """
+    """Add `temperature`, `top_p` and `top_k` as far as the model accepts them. Others are dropped, so that an
+    application's fixed values cause no failure. Raises BadRequest for a value that is no number."""
     temperature, top_p, top_k = (_number(body, name) for name in ("temperature", "top_p", "top_k"))
     if not can.sampling:
         return

@@ -20,8 +20,8 @@ Block = dict[str, Any]
 
 
 def image(value: Any, where: str) -> Block:
-    """The image block for `value`, the value of the field `image_url`. Raises BadRequest if `value` is not a URL, or if
-    it is a data URL without base64."""
+    """The image block for `value`, the field `image_url`. Raises BadRequest if it is no URL, or a data URL without
+    base64."""
     url = value.get("url") if type(value) is dict else value
     if type(url) is not str:
         raise BadRequest(f"{where}.image_url.url must be a string.", param=f"{where}.image_url.url")
@@ -38,11 +38,8 @@ def _image(media_type: str, data: str) -> Block:
 
 
 def document(value: Any, where: str) -> Block:
-    """The block for `value`, the value of the field `file`. A file is a PDF or a text in base64, an image, or a link to
-    a PDF.
-
-    Raises BadRequest for other files, for example an id of a file at another provider.
-    """
+    """The block for `value`, the field `file`: a PDF or text in base64, an image, or a PDF's URL. Raises BadRequest for
+    others, such as another provider's file id."""
     file = value if type(value) is dict else {}
     link = next((file[name] for name in ("file_url", "file_id") if str(file.get(name)).startswith(_LINK)), None)
     block = {"type": "document", "source": {"type": "url", "url": link}} if link else _embedded(file, where)

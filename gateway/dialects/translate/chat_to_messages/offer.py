@@ -19,12 +19,8 @@ Tool = dict[str, Any]
 
 
 def offer(body: dict[str, Any], turns: list[dict[str, Any]]) -> dict[str, Any]:
-    """The fields `tools` and `tool_choice`; empty if there are no tools. Raises BadRequest with the location of an
-    unsupported tool.
-
-    If the conversation contains calls, Anthropic requires declarations of tools, even if no tool may be called now. If
-    the client declares none, each tool that was called is declared with only its name.
-    """
+    """The fields `tools` and `tool_choice`; empty without tools. Raises BadRequest with the location of an unsupported
+    tool. Called tools without a declaration are declared by name, because Anthropic requires it."""
     offered = [_tool(tool, f"tools[{index}]") for index, tool in enumerate(body.get("tools") or ())]
     offered += [_function(tool, f"functions[{index}]") for index, tool in enumerate(body.get("functions") or ())]
     if type(search := body.get("web_search_options")) is dict:

@@ -58,10 +58,8 @@ def chat_usage(usage: Usage) -> dict[str, Any]:
 
 
 def chat_completion(message: dict[str, Any], usage: Usage | None, created: int, raw: bytes = b"") -> dict[str, Any]:
-    """A chat completion from a whole Anthropic message. Raises BackendGarbage if `message` is not a message.
-
-    `raw`: the bytes of the message. If they are given, the arguments of calls are copied from them unchanged.
-    """
+    """A chat completion from a whole Anthropic message. `raw`: bytes of the message, from which arguments are copied.
+    Raises BackendGarbage if `message` is no message."""
     content = message.get("content")
     if message.get("type") != "message" or type(content) is not list or not all(type(each) is dict for each in content):
         raise BackendGarbage("The backend answered with JSON that is not a message.")
@@ -115,8 +113,8 @@ def returnable_thinking(block: Block) -> Block | None:
 
 
 def _inputs(uses: list[tuple[int, Block]], raw: bytes) -> list[bytes]:
-    """The `input` of each tool call as JSON, with its original bytes if `raw` is not empty. `uses`: (index, block) of
-    each call. `raw`: the bytes of the message."""
+    """The `input` of each tool call as JSON. `uses`: (index, block) of each call. `raw`: bytes of the message, kept
+    unchanged; may be empty."""
     compact = [orjson.dumps(block.get("input")) for _, block in uses]
     for each in compact:
         # the original bytes contain spaces, or numbers that orjson writes differently

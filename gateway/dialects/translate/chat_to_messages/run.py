@@ -12,16 +12,12 @@ _QUOTE = b'"'
 
 
 class DeltaRun:
-    """A sequence of Anthropic events that differ only in their text, and the chat chunk into which these events are
-    translated. The object stores the bytes before and after the text, in the event and in the chunk.
-
-    Anthropic adds blanks before the last braces of an event to hide the length of the text. Their number may differ
-    between the events of a run.
-    """
+    """A sequence of Anthropic events that differ only in their text, and the chat chunk for them. The number of blanks
+    before an event's last braces may differ."""
 
     def __init__(self, event: tuple[bytes, bytes], chunk: tuple[bytes, bytes], kept: list[bytes] | None) -> None:
-        """`event`, `chunk`: the bytes before and after the text in the event and in the chunk. `kept`: a list to which
-        each text is appended, as the content of a JSON string."""
+        """`event`, `chunk`: bytes before and after the text. `kept`: list to which each text is appended, as content of
+        a JSON string."""
         self._before, self._after = event
         self._opening, self._closing = chunk
         self._kept = kept
@@ -34,11 +30,8 @@ class DeltaRun:
     def after(
         cls, event: bytes, key: str, chunk: bytes, field: str, text: str, kept: list[bytes] | None = None
     ) -> Self | None:
-        """The run that begins with `event`. None if the event or the chunk is written in an unusual way.
-
-        `text`: the text of the event. `key`: the name of the text's field in the event. `chunk`: the translated event.
-        `field`: the name of the text's field in the chunk.
-        """
+        """The sequence that begins with `event`; None if event or chunk is written unusually. `text`: the event's text.
+        `key`: its field in the event. `chunk`: the translated event. `field`: the text's field in it."""
         in_event, in_chunk = _around(event, key, text), _around(chunk, field, text)
         return cls(in_event, in_chunk, kept) if in_event and in_chunk else None
 

@@ -21,14 +21,8 @@ _NAMED, _LISTED = ("properties", "$defs", "definitions"), ("anyOf", "allOf", "on
 
 
 def enforceable(schema: Any) -> Any:
-    """`schema` without the keywords that Anthropic does not accept. These keywords are added to the description as
-    text.
-
-    Anthropic requires objects without additional properties. Therefore `additionalProperties` is set to false where it
-    is missing. Two kinds of objects are left unchanged: objects without properties, and objects that explicitly allow
-    additional properties. For these, false would change the meaning of the schema. Anthropic rejects such a schema, and
-    the client gets Anthropic's error.
-    """
+    """`schema` without the keywords that Anthropic does not accept, which are added to the description. A missing
+    `additionalProperties` becomes false, except in objects without properties."""
     if type(schema) is not dict:
         return schema
     reduced = {name: _inside(name, value) for name, value in schema.items() if not _advice(name, value)}

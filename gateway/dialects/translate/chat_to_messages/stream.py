@@ -31,10 +31,7 @@ results of server tools are dropped."""
 
 class MessagesStream(ChunkMaker):
     """Implements `StreamReader` from Anthropic messages to OpenAI chat. The event `message_stop` becomes `[DONE]`.
-
-    `usage` is None until the final counts arrive, because the first event has no usable number of output tokens. An
-    event that differs from the previous event only in its text is not parsed.
-    """
+    `usage` is None until the final counts arrive."""
 
     def __init__(self, *, wants_usage: bool, created: int) -> None:
         shared = {"id": "", "object": "chat.completion.chunk", "created": created, "model": ""}
@@ -130,16 +127,15 @@ class MessagesStream(ChunkMaker):
     def _repeated(
         self, event: bytes, key: str, delta: dict[str, Any], field: str, text: str, kept: list[bytes] | None = None
     ) -> bytes:
-        """Write a chunk and begin a run with it: further events that differ only in their text are translated without
-        parsing. The first chunk of the answer begins no run, because it contains the role."""
+        """Write a chunk. Later events that differ only in their text are translated without parsing. The answer's first
+        chunk contains the role and does not count."""
         first = not self._begun
         chunk = self._chunk(delta)
         self._run = None if first else DeltaRun.after(event, key, chunk, field, text, kept)
         return chunk
 
     def _block_stop(self, parsed: dict[str, Any], event: bytes) -> bytes:
-        """Close a block. If no arguments of a call were streamed, the input in its first event is sent, because
-        OpenAI's clients always parse the arguments."""
+        """Close a block. For a call without streamed arguments, the input in its first event is sent."""
         self._run = None
         block = self._open.pop(parsed["index"], None)
         if type(block) is _Thought:
@@ -149,8 +145,8 @@ class MessagesStream(ChunkMaker):
         return self._chunk(_arguments(block.number, block.initial_input.decode()))
 
     def _thought(self, block: dict[str, Any]) -> bytes:
-        """Write a whole thinking block in the form in which the client must return it. The blocks are numbered, because
-        OpenAI's clients merge list items with equal indexes."""
+        """The event with a whole thinking block, in the form in which the client can send the block back later. Each
+        block has its own index, because OpenAI's clients merge items with equal indexes."""
         kept = returnable_thinking(block)
         if kept is None:
             return b""
@@ -191,7 +187,7 @@ class MessagesStream(ChunkMaker):
 
 
 class _Call:
-    """An open tool call: its index among the calls, and the input that the first event of the call contained."""
+    """An open tool call: its index among the calls, and the input in its first event."""
 
     def __init__(self, number: int, initial_input: bytes) -> None:
         self.number = number

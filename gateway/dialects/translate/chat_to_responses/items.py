@@ -13,10 +13,8 @@ Numbered = tuple[int, Item]
 
 
 def items(messages: Iterable[Numbered]) -> list[Item]:
-    """Convert messages to items, in order. The model's thinking is omitted, because the backend did not sign it.
-
-    Raises BadRequest with the location of content that Responses does not support.
-    """
+    """Convert messages to items, in order, without the model's thinking. Raises BadRequest with the location of
+    unsupported content."""
     found: list[Item] = []
     custom: set[str] = set()
     for index, message in messages:
@@ -98,8 +96,7 @@ def _result(message: Item, custom: set[str], where: str) -> Item:
 
 
 def _old_id(named: Any, where: str) -> str:
-    """An id for a call in the deprecated field `function_call`, which has no id. The id is made from the name of the
-    function. This is enough, because at most one call of this kind waits for its result at a time."""
+    """An id for a call in the deprecated field `function_call`, made from the function's name."""
     name = named.get("name") if type(named) is dict else None
     if type(name) is not str:
         raise BadRequest(f"{where} must name its function.", param=where)
@@ -107,8 +104,7 @@ def _old_id(named: Any, where: str) -> str:
 
 
 def _content(content: Any, where: str) -> str | list[Item]:
-    """The content in the format of Responses. If the content is a single text, the result is a string, because every
-    server accepts a string."""
+    """The content in the format of Responses. A single text becomes a string, which every server accepts."""
     if type(content) is str:
         return content
     parts = [_part(part, f"{where}[{number}]") for number, part in enumerate(content)]

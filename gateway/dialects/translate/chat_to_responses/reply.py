@@ -47,8 +47,7 @@ def finish_of(response: dict[str, Any]) -> str:
 
 
 def as_chat_usage(value: object) -> dict[str, Any] | None:
-    """Convert a usage object of Responses to a usage object of chat, which has the same counts under other names. None
-    if `value` is not an object."""
+    """Convert a usage object of Responses to one of chat. None if `value` is not an object."""
     if type(value) is not dict:
         return None
     return {

@@ -31,10 +31,7 @@ _LINES = 3
 
 class ResponsesStream(ChunkMaker):
     """Implements `StreamReader` from OpenAI Responses to chat. The events `response.completed` and
-    `response.incomplete` become `[DONE]`.
-
-    Text is copied from events to chunks without parsing, because its JSON bytes are the same in both.
-    """
+    `response.incomplete` become `[DONE]`."""
 
     def __init__(self, *, wants_usage: bool, wants_logprobs: bool = False) -> None:
         super().__init__(shared_by_chunks({}), wants_usage=wants_usage)
@@ -132,8 +129,7 @@ class ResponsesStream(ChunkMaker):
         return self._piece(call, parsed["delta"])
 
     def _item_done(self, parsed: dict[str, Any]) -> bytes:
-        """Close a tool call. If the arguments have not been sent yet, they are taken from this event, because some
-        servers send them only here."""
+        """Close a tool call. Arguments that were not streamed are taken from this event."""
         if is_charged(parsed.get("item")):
             self._tool_items.append(parsed["item"])
         call = self._calls.get(parsed.get("output_index", -1))
@@ -178,7 +174,7 @@ class ResponsesStream(ChunkMaker):
 
 
 class _Call:
-    """An open tool call: its index among the calls, its type in chat, and the name of the field with its arguments."""
+    """An open tool call: its index, its type in chat, and its field for arguments."""
 
     def __init__(self, number: int, kind: str, arguments_key: str) -> None:
         self.number, self.kind, self.arguments_key = number, kind, arguments_key

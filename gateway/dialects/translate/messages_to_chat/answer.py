@@ -26,8 +26,7 @@ _CHARACTERS_PER_TOKEN = 4
 
 
 def message(request: CompletionRequest, completion: dict[str, Any], usage: Usage | None) -> dict[str, Any]:
-    """Convert the first choice of `completion` to a message. Other choices cannot exist, because clients of this
-    dialect cannot ask for them. If `usage` is None, it is estimated."""
+    """Convert the first choice of `completion` to a message. If `usage` is None, it is estimated."""
     choice = completion["choices"][0]
     reply = choice["message"]
     content = list(_blocks(request, reply))
@@ -72,11 +71,8 @@ def _id(prefix: str, value: object) -> str:
 def ending(
     request: CompletionRequest, choice: dict[str, Any], *, calls: bool, refused: bool = False
 ) -> dict[str, str | None]:
-    """The fields `stop_reason` and `stop_sequence`. If the answer contains calls, the reason is always `tool_use`,
-    because clients rely on this and some servers report `stop`.
-
-    The stop sequence that ended the answer is known only from vLLM, because OpenAI does not report it.
-    """
+    """The fields `stop_reason` and `stop_sequence`. With calls, the reason is always `tool_use`, on which clients rely.
+    Only vLLM reports the stop sequence."""
     finish, sequence = choice.get("finish_reason"), choice.get("stop_reason")
     reason = _REASONS.get(finish, "end_turn") if type(finish) is str else "end_turn"
     if reason == "end_turn" and type(sequence) is str and sequence in (request.body.get("stop_sequences") or ()):

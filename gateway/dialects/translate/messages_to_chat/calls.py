@@ -24,8 +24,8 @@ class Call:
 
     @property
     def whole(self) -> bool:
-        """Whether the arguments are a complete JSON object that is not empty. An empty object does not count, because
-        some servers send it at the beginning of a call."""
+        """Whether the arguments are a complete JSON object. False for an empty object, which some servers send
+        first."""
         if not self._taken or not self._taken[-1].rstrip().endswith("}"):
             return False
         try:
@@ -87,8 +87,8 @@ class Calls:
         self._find(piece).add(piece)
 
     def _find(self, piece: dict[str, Any]) -> Call:
-        """Find the call to which `piece` belongs, or create a call. A call is found by its index. Some servers send no
-        index. Other servers send the same index for several whole calls, which have different ids."""
+        """Find the call to which `piece` belongs, or create it. The index of `piece` decides. If it is missing or
+        several calls share it, the id decides."""
         index, value = piece.get("index"), piece.get("id")
         if type(index) is not int:
             index = len(self._calls) if value or not self._calls else self._calls[-1].number

@@ -37,8 +37,8 @@ def chat_messages(message: Message, where: str) -> Iterator[Message]:
 
 
 def _user(role: str, content: list[Part], where: str) -> Iterator[Message]:
-    """Yield the messages for a user's message. The tool results come first, because they must follow their calls
-    directly. After them comes a message with the user's text and with those parts of the results that are not text."""
+    """Yield the messages for a user's message: tool results first, directly after their calls. Then one message with
+    the text and all other parts of the results."""
     shown: list[Part] = []
     own: list[Part] = []
     for number, block in enumerate(content):
@@ -54,8 +54,8 @@ def _user(role: str, content: list[Part], where: str) -> Iterator[Message]:
 
 
 def _result(block: Part, where: str) -> tuple[Message, list[Part]]:
-    """The tool result as a message with text, and the parts of the result that are not text. If the result is an error,
-    the text says so, because chat has no field for it."""
+    """The tool result as a message with text, and its other parts. The text of an error says so, because chat has no
+    field for it."""
     content = block.get("content")
     parts = _parts(content, f"{where}.content") if type(content) is list else [_text(content or "")]
     texts = [part for part in parts if part["type"] not in _SEPARATE]

@@ -75,7 +75,7 @@ def _choice(choice: dict[str, Any]) -> Any:
 
 
 def short(name: str) -> str:
-    """The `name`. If it is longer than `LONGEST_NAME` characters, it is shortened to this length and ends in a hash."""
+    """The `name`, at most `LONGEST_NAME` characters long. A shortened name ends in a hash."""
     if len(name) <= LONGEST_NAME:
         return name
     return f"{name[: LONGEST_NAME - _DIGEST - 1]}_{sha256(name.encode()).hexdigest()[:_DIGEST]}"

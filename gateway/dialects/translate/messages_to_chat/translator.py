@@ -25,9 +25,8 @@ LONGEST_USER = 64
 
 
 class MessagesToChat:
-    """Implements `Translation` from Anthropic messages to chat. The fields `top_k`, `service_tier` and `cache_control`
-    and all unknown fields are dropped. They are not refused, because some are only hints, and clients send the others
-    to the models of every vendor."""
+    """Implements `Translation` from Anthropic messages to chat. `top_k`, `service_tier`, `cache_control` and unknown
+    fields are dropped, not refused."""
 
     client: DialectName = "anthropic_messages"
     fields: Mapping[str, str] = {

@@ -20,11 +20,8 @@ from gateway.domain.request import CompletionRequest
 
 
 class MessagesWriter:
-    """Implements `Writer` for Anthropic messages.
-
-    Chat may interleave the pieces of several calls, but Anthropic ends each block before the next block begins.
-    Therefore the pieces of other calls are stored until the open call is complete.
-    """
+    """Implements `Writer` for Anthropic messages. Blocks may not interleave, so pieces of other calls wait until the
+    open call is complete."""
 
     def __init__(self, request: CompletionRequest) -> None:
         self._request = request
@@ -102,8 +99,8 @@ class MessagesWriter:
         self._open = ""
 
     def _write_calls(self, out: list[bytes], *, to_the_end: bool = False) -> None:
-        """Write the pieces of the current call. If the current call is complete and another call waits, also write that
-        call. `to_the_end`: write all calls, because the answer has ended."""
+        """Write the pieces of the current call. If it is complete, also write a waiting call. `to_the_end`: write all
+        calls, because the answer has ended."""
         while (call := self._calls.current) is not None:
             if self._open != "tool_use":
                 if not call.ready and to_the_end:

@@ -123,8 +123,7 @@ def _logprobs(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _others(body: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields that have the same meaning in both dialects. Unknown fields are included, because the server of an
-    open model may support them."""
+    """The fields with equal meaning in both dialects, and unknown fields, which some servers support."""
     known = _TRANSLATED | _WITHOUT_EQUIVALENT
     for name in _CHATS.intersection(body):
         raise BadRequest(f"{name} is a field of chat completions, which Responses does not have.", param=name)

@@ -1,0 +1,29 @@
+"""Times for people, in the time zone of the team that they belong to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, tzinfo
+
+from gateway.domain.money.windows import zone_named
+from gateway.policy.load import load_policies
+from gateway.settings.files import ConfigError
+from gateway.settings.gateway import Settings
+
+ZoneOf = Callable[[str], tzinfo]
+"""A function from a team to its time zone."""
+
+
+def zones(settings: Settings) -> ZoneOf:
+    """The time zones of the policies' `timezone`. UTC while the policies have a mistake."""
+    try:
+        policies = load_policies(settings.policies, settings.config.ceilings)
+    except ConfigError:
+        return lambda team: UTC
+    return lambda team: zone_named(policies.find(team)[0].timezone)
+
+
+def moment(at: float, zone: tzinfo, form: str = "%Y-%m-%d %H:%M") -> str:
+    """A time, followed by the zone's short name unless it is UTC."""
+    shown = datetime.fromtimestamp(at, zone)
+    return shown.strftime(form if zone is UTC else f"{form} %Z")

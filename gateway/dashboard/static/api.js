@@ -1,0 +1,89 @@
+// Calls the gateway with the user's key, which stays in this tab.
+
+import { t } from "./i18n.js";
+
+const KEPT = "thriftgate-key";
+const PATIENCE_MS = 40_000;
+const ANSWER_MS = 300_000;
+let key = sessionStorage.getItem(KEPT) ?? "";
+
+export class Refused extends Error {
+  constructor(status, message, id) {
+    super(message);
+    this.status = status;
+    this.id = id;
+  }
+}
+
+export const known = () => key !== "";
+
+export function remember(typed) {
+  key = typed;
+  sessionStorage.setItem(KEPT, key);
+}
+
+export function forgetKey() {
+  key = "";
+  sessionStorage.clear();
+}
+
+async function call(path, { headers, ...options }) {
+  const response = await fetch(path, {
+    headers: { authorization: `Bearer ${key}`, ...headers }, cache: "no-store", credentials: "omit", redirect: "error", ...options,
+  });
+  if (response.ok) return response;
+  const body = await response.json().catch(() => null);
+  throw new Refused(response.status, body?.error?.message ?? t("The gateway answered {0}.", response.status), response.headers.get("x-request-id"));
+}
+
+const timed = (signal, limit) => AbortSignal.any([...(signal ? [signal] : []), AbortSignal.timeout(limit)]);
+
+/** `path` with the parameters of `query` that have a value. */
+export function address(path, query) {
+  const text = new URLSearchParams(Object.entries(query).filter(([, value]) => value)).toString();
+  return text ? `${path}?${text}` : path;
+}
+
+export async function get(path, query = {}, signal) {
+  return (await call(address(path, query), { signal: timed(signal, PATIENCE_MS) })).json();
+}
+
+export async function post(path, query) {
+  return (await call(address(path, query), { method: "POST", signal: timed(null, PATIENCE_MS) })).json();
+}
+
+/** Fetch a file and let the browser save it. A link alone would not send the key. */
+export async function save(path, query, name) {
+  const response = await call(address(path, query), { signal: timed(null, ANSWER_MS) });
+  const url = URL.createObjectURL(await response.blob());
+  const anchor = document.createElement("a");
+  anchor.href = url;
+  anchor.download = name;
+  anchor.click();
+  setTimeout(() => URL.revokeObjectURL(url), 10_000);
+}
+
+export const words = (error) => (error instanceof Refused ? error.message : t("The gateway does not answer."));
+
+export async function ask(question, headers, signal) {
+  try {
+    const response = await call("v1/chat/completions", {
+      method: "POST", body: JSON.stringify(question), headers: { "content-type": "application/json", ...headers },
+      signal: timed(signal, ANSWER_MS),
+    });
+    const body = await response.json();
+    return { id: response.headers.get("x-request-id"), answer: body?.choices?.[0]?.message?.content ?? t("(no text)") };
+  } catch (error) {
+    throw error instanceof Refused ? error : new Error(words(error));
+  }
+}
+
+/** The flight record of a request of this key; null if there is none. */
+export async function fetchFlight(id) {
+  try {
+    return await get(`v1/requests/${encodeURIComponent(id)}`);
+  } catch (error) {
+    if (error.status === 404) return null;
+    throw error instanceof Refused ? error : new Error(words(error));
+  }
+}

@@ -1,0 +1,35 @@
+// The language of the page. English texts are the keys of the translations.
+
+import { es } from "./es.js";
+import { pt } from "./pt.js";
+
+const KEPT = "thriftgate-language";
+const TEXTS = { en: {}, es, pt };
+const wanted = sessionStorage.getItem(KEPT) ?? navigator.language.slice(0, 2);
+
+export const language = wanted in TEXTS ? wanted : "en";
+export const locale = { en: "en", es: "es", pt: "pt-BR" }[language];
+
+const translated = (text) => TEXTS[language][text] ?? text;
+
+/** The text in the page's language. `{0}`, `{1}` … are replaced by `values`. */
+export const t = (text, ...values) => translated(text).replace(/\{(\d)\}/g, (_, place) => values[place]);
+
+/** Like `t`, for values that are elements: returns a list of texts and elements. */
+export const tn = (text, ...values) =>
+  translated(text).split(/(\{\d\})/).filter(Boolean).map((part) => (/^\{\d\}$/.test(part) ? values[part[1]] : part));
+
+/** Translate the texts of `index.html`, and let the user choose the language. */
+export function translate(choice) {
+  document.documentElement.lang = language;
+  for (const element of document.querySelectorAll("[data-t]")) {
+    const name = element.dataset.t;
+    if (name) element.setAttribute(name, t(element.getAttribute(name)));
+    else element.textContent = t(element.textContent.trim());
+  }
+  choice.value = language;
+  choice.addEventListener("change", () => {
+    sessionStorage.setItem(KEPT, choice.value);
+    location.reload();
+  });
+}

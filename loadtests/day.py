@@ -1,0 +1,284 @@
+"""The mixed day: what does the gateway save on a day of mixed traffic, and at which quality?
+
+`python -m loadtests day` replays a day through a running gateway, once for each arm. Scripted providers answer with
+recorded answers of real models, and bill by the rules of providers' prompt caches. Without the folders of recorded data
+a small set of our own is used, whose outcomes are drawn; it shows the mechanisms only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, astuple, dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+import uvloop
+import yaml
+from sqlalchemy import select
+
+from gateway.context.bill.price_file import load_prices
+from gateway.domain.money.price import Price
+from gateway.policy.keys import create
+from gateway.state.sql.database import Database
+from gateway.state.sql.tables import ledger
+from loadtests.day_clients import Answered, Clients, agent_body
+from loadtests.day_gateway import ALL, ALONE, ARMS, Arm, DayGateway, teams_of
+from loadtests.day_plan import Asked, Day, Folders, Source, drawn
+from loadtests.day_provider import DayProvider, key_of
+from loadtests.day_questions import Question
+from loadtests.day_table import Row, Spent, draw, hull_usd, pooled, row_of, table
+
+MIXTURE = Path(__file__).parent / "day_mixture.yaml"
+MUST_SAVE, MUST_KEEP = 0.4, 0.99
+"""The bar: dollars saved by all features together, at least at this share of the references' quality where judged."""
+FITTED_POOL = "maths"
+"""The pool whose models a plan is fitted for; its outcomes have final answers."""
+MOST_FITTED = 700
+"""The most outcomes that a plan is fitted on, so that a run stays short."""
+WHOLE, JUDGED, HEADLINE, ALL_ON = "all strata", "judged strata", "agents and judged", ALL.name
+
+
+@dataclass(slots=True)
+class Setting:
+    """What all arms of a run share."""
+
+    mixture: Mapping[str, Any]
+    prices: Mapping[str, Price]
+    folders: Folders
+    day: Day
+    before: Day
+    """A part of another day, of the other split."""
+    plan: Path | None
+
+
+@dataclass(slots=True)
+class Outcome:
+    """One arm. `billed_usd`: by the providers' own meter."""
+
+    arm: Arm
+    answered: list[Answered]
+    spent: Mapping[str, Spent]
+    billed_usd: float
+
+
+async def play(setting: Setting, arm: Arm, home: Path) -> Outcome:
+    """Serve the day with one arm. Raises RuntimeError if the gateway does not start."""
+    mixture = setting.mixture
+    latency = {model: _first_byte_s(mixture, model) for model in setting.prices}
+    questions = {_key(one): one for day in (setting.before, setting.day) for one in day.questions if not one.texts}
+    provider = DayProvider(questions, setting.prices, latency)
+    server = await asyncio.start_server(provider.serve, "127.0.0.1", 0, backlog=1024, limit=2**26)
+    port = server.sockets[0].getsockname()[1]
+    gateway = DayGateway(home, arm, mixture, setting.prices, port, setting.plan)
+    try:
+        await asyncio.to_thread(gateway.start)
+        keys = await asyncio.to_thread(new_keys, gateway, teams_of(mixture))
+        url = f"http://127.0.0.1:{gateway.port}"
+        if arm.warm:
+            await Clients(url, keys, mixture["pools"]).run(setting.before, mixture["seconds"] * mixture["warm_up"])
+            await asyncio.sleep(2)
+        begin, began = time.monotonic(), time.time()
+        clients = Clients(url, keys, mixture["pools"])
+        await clients.run(setting.day, mixture["seconds"])
+        await asyncio.sleep(2)  # comparisons in the background may still run
+        await asyncio.to_thread(gateway.stop)
+        await asyncio.to_thread(gateway.run, "ledger", "drain")
+        billed = sum(call.cost_pico for call in provider.calls if call.at >= begin) / 1e12
+        return Outcome(arm, clients.answered, spent_since(gateway, began), billed)
+    finally:
+        await asyncio.to_thread(gateway.abandon)
+        server.close()
+
+
+def new_keys(gateway: DayGateway, teams: Iterable[str]) -> dict[str, str]:
+    """Team → a new API key."""
+    database = Database(gateway.database.url)
+    try:
+        return {team: create(database, team)[0] for team in teams}
+    finally:
+        database.close()
+
+
+def _first_byte_s(mixture: Mapping[str, Any], model: str) -> float:
+    size = "small" if model in mixture["small"] else "large"
+    return float(mixture["first_byte_ms"][size]) / 1000
+
+
+def _key(question: Question) -> str:
+    if question.session:
+        return key_of(agent_body(question, ""))
+    return key_of({"messages": question.messages})
+
+
+def spent_since(gateway: DayGateway, began: float) -> dict[str, Spent]:
+    """Stratum → dollars on the ledger of requests that began after `began` (Unix seconds)."""
+    found: dict[str, Spent] = defaultdict(Spent)
+    database = Database(gateway.database.url)
+    try:
+        with database.read() as connection:
+            rows = connection.execute(
+                select(ledger.c.team, ledger.c.kind, ledger.c.cost_pico).where(ledger.c.at >= began)
+            ).all()
+    finally:
+        database.close()
+    for team, kind, cost in rows:
+        stratum, usd = team.partition(".")[0], (cost or 0) / 1e12
+        before = found[stratum]
+        found[stratum] = Spent(before.usd + usd, before.learning_usd + usd * (kind == "shadow"))
+    return found
+
+
+def rows_of(setting: Setting, outcome: Outcome) -> list[Row]:
+    """A row for each stratum, and sums: of the judged strata, of these and agents (the headline), and of all."""
+    meanings = {one.id: one.meaning for day in (setting.before, setting.day) for one in day.questions}
+    by: dict[str, list[Answered]] = defaultdict(list)
+    for one in outcome.answered:
+        by[one.asked.stratum].append(one)
+    strata, judged = setting.mixture["strata"], setting.mixture["judged"]
+    parts = {**{name: [name] for name in strata}, JUDGED: judged, HEADLINE: ["agents", *judged], WHOLE: list(strata)}
+    found = []
+    for name, members in parts.items():
+        answered = [one for member in members for one in by[member]]
+        spent = Spent(*map(sum, zip(*(astuple(outcome.spent[member]) for member in members), strict=True)))
+        found.append(row_of(outcome.arm.name, name, answered, spent, meanings))
+    return found
+
+
+def hull_of(setting: Setting, outcome: Outcome) -> float:
+    """Dollars of the hull for the judged strata, at the quality that the arm reached in each pool."""
+    meanings = {one.id: one.meaning for day in (setting.before, setting.day) for one in day.questions}
+    pools: dict[str, list[Answered]] = defaultdict(list)
+    for one in outcome.answered:
+        if one.asked.stratum in setting.mixture["judged"]:
+            pools[one.asked.question.pool].append(one)
+    usd = 0.0
+    for pool, answered in pools.items():
+        reached = row_of("", pool, answered, Spent(), meanings).quality or 0.0
+        asked: list[Asked] = [one.asked for one in answered]
+        usd += hull_usd(asked, setting.mixture["pools"][pool], setting.prices, reached)[0]
+    return usd
+
+
+def fit(source: Source, mixture: Mapping[str, Any], home: Path) -> Path:
+    """A plan for the pool `FITTED_POOL`, fitted on the outcomes of `source`. Raises CalledProcessError."""
+    models = mixture["pools"][FITTED_POOL]
+    lines = [
+        orjson.dumps(
+            {"prompt": one.messages[-1]["content"], "q": one.quality, "out_tok": one.output, "ans": one.answers}
+        )
+        for one in source.pools[FITTED_POOL][:MOST_FITTED]
+    ]
+    (home / "outcomes.jsonl").write_bytes(b"\n".join(lines) + b"\n")
+    (home / "pool.json").write_bytes(orjson.dumps({model: mixture["prices"][model] for model in models}))
+    words = ["router", "fit", "--data", "outcomes.jsonl", "--pool", "pool.json", "--out", "plan.json"]
+    subprocess.run([sys.executable, "-m", "gateway.cli.main", *words], cwd=home, check=True, capture_output=True)
+    return home / "plan.json"
+
+
+def prices_of(mixture: Mapping[str, Any], home: Path) -> dict[str, Price]:
+    """Model → price, with the usual prices of cached tokens. `home`: folder for the file that is read."""
+    listed = {model: {"input": price[0], "output": price[1]} for model, price in mixture["prices"].items()}
+    (home / "prices.json").write_bytes(orjson.dumps(listed))
+    return load_prices(home / "prices.json")
+
+
+def prepared(folders: Folders, mixture: dict[str, Any], seed: int, split: int, home: Path) -> Setting:
+    """Draw the day, and what comes before it. Raises OSError, CalledProcessError."""
+    prices = prices_of(mixture, home)
+    source, other = (Source(folders, mixture, which) for which in (split, 1 - split))
+    day = drawn(source, mixture, prices, seed, folders)
+    before = drawn(other, mixture, prices, seed + 1000, folders, mixture["warm_up"])
+    return Setting(mixture, prices, folders, day, before, fit(other, mixture, home))
+
+
+def main(words: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m loadtests day", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    for name, what in (("routing", "prompts with recorded outcomes"), ("context", "sessions and documents"),
+                       ("pairs", "pairs of questions (dev_es.jsonl, dev_pt.jsonl)"),
+                       ("traces", "arrival times")):  # fmt: skip
+        parser.add_argument(f"--{name}", type=Path, help=f"folder with {what}")
+    parser.add_argument("--seed", type=int, default=1, help="draws the day; default 1")
+    parser.add_argument("--split", type=int, choices=(0, 1), default=0, help="half of the data; the other is fitted on")
+    parser.add_argument("--alone", action="store_true", help="also each feature alone")
+    parser.add_argument("--usd", type=float, help="dollars of the day on the references; default: the mixture's")
+    parser.add_argument("--out", type=Path, default=Path("loadtest-results"), help="folder for day.*")
+    parser.add_argument("--pool", type=Path, nargs="+", metavar="DAY.json", help="run nothing; sum up these runs")
+    given = parser.parse_args(words)
+    mixture = yaml.safe_load(MIXTURE.read_text(encoding="utf-8"))
+    if given.pool:
+        rows = pooled([[Row(**row) for row in orjson.loads(path.read_bytes())["rows"]] for path in given.pool])
+        text = f"{len(given.pool)} runs.\n\n{table(rows)}\n\n{verdict(rows)}"
+        write(given.out, text, rows, list(mixture["strata"]), {"runs": len(given.pool)})
+        print(text)
+        return int(bool(missed(rows)))
+    if given.usd:
+        mixture = {**mixture, "usd": given.usd}
+    folders = Folders(given.routing, given.context, given.pairs, given.traces)
+    with tempfile.TemporaryDirectory(prefix="tg-day-", ignore_cleanup_errors=True) as folder:
+        setting = prepared(folders, mixture, given.seed, given.split, Path(folder))
+        outcomes = []
+        for arm in (*ARMS, *(ALONE if given.alone else ())):
+            home = Path(folder) / arm.name.replace(" ", "-")
+            home.mkdir()
+            outcomes.append(uvloop.run(play(setting, arm, home)))
+            print(arm.name, f"{outcomes[-1].billed_usd:.3f} USD", file=sys.stderr, flush=True)
+    rows = [row for outcome in outcomes for row in rows_of(setting, outcome)]
+    text = report(setting, outcomes, rows, given)
+    write(given.out, text, rows, list(mixture["strata"]), {"seed": given.seed, "split": given.split})
+    print(text)
+    return int(bool(missed(rows)))
+
+
+def missed(rows: Sequence[Row]) -> list[str]:
+    """What the arm with all features misses, in words; empty if it meets the bar."""
+    found = {(row.arm, row.stratum): row for row in rows}
+    base, ours = ARMS[0].name, ALL_ON
+    saved = 1 - found[ours, HEADLINE].usd / found[base, HEADLINE].usd
+    kept = (found[ours, JUDGED].quality or 0) / (found[base, JUDGED].quality or 1)
+    slower = found[ours, HEADLINE].p50_ms / found[base, HEADLINE].p50_ms
+    return [
+        *([f"saved {saved:.1%}, wanted {MUST_SAVE:.0%}"] if saved < MUST_SAVE else []),
+        *([f"kept {kept:.2%} of the quality, wanted {MUST_KEEP:.0%}"] if kept < MUST_KEEP else []),
+        *([f"the first byte takes {slower:.2f} times as long at the median"] if slower > 1 else []),
+    ]
+
+
+def report(setting: Setting, outcomes: Sequence[Outcome], rows: Sequence[Row], given: argparse.Namespace) -> str:
+    """The table, the hull and the bar."""
+    data = "recorded data" if given.routing else "our own small set; its outcomes are drawn, not recorded"
+    found = {(row.arm, row.stratum): row for row in rows}
+    lines = [f"Seed {given.seed}, split {given.split}, {data}.", "", table(rows), ""]
+    for outcome in outcomes:
+        judged, hull = found[outcome.arm.name, JUDGED], hull_of(setting, outcome)
+        whole = found[outcome.arm.name, WHOLE]
+        lines.append(
+            f"{outcome.arm.name}: judged strata {judged.usd:.3f} USD, the hull of single models {hull:.3f} USD at the "
+            f"same quality ({100 * (1 - judged.usd / hull):+.1f} % saved); the providers billed "
+            f"{outcome.billed_usd:.3f} USD, the ledger has {whole.usd:.3f}."
+        )
+    return "\n".join([*lines, "", verdict(rows)])
+
+
+def verdict(rows: Sequence[Row]) -> str:
+    why = missed(rows)
+    return "The bar is met." if not why else "The bar is missed: " + "; ".join(why) + "."
+
+
+def write(out: Path, text: str, rows: Sequence[Row], strata: list[str], facts: Mapping[str, Any]) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    values = {**facts, "rows": [asdict(row) for row in rows]}
+    (out / "day.json").write_bytes(orjson.dumps(values, option=orjson.OPT_INDENT_2))
+    (out / "day.md").write_text(text + "\n", encoding="utf-8")
+    try:
+        draw(rows, strata, JUDGED, out / "day.svg")
+    except ImportError:
+        print("No plot: matplotlib is not installed (pip install 'thriftgate[loadtest]').", file=sys.stderr)

@@ -1,0 +1,71 @@
+"""The invented history: marked, reproducible, whole in the ledger's chain, and never mixed with spend."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import orjson
+import pytest
+from click.testing import CliRunner, Result
+
+from gateway.cli.develop.history import GATEWAY, TEAMS, rows
+from gateway.cli.main import cli
+from gateway.settings.files import parse
+from gateway.settings.gateway import GatewayConfig
+from gateway.state.sql.database import Database
+from tests.ledger.booked import book, row
+
+NOW = 1_800_000_000.0
+
+
+def run(data: Path, *words: str) -> Result:
+    return CliRunner().invoke(cli, [*words, "--data-dir", str(data)], catch_exceptions=False)
+
+
+def test_every_invented_row_is_marked_and_the_same_again() -> None:
+    config = parse(GATEWAY, GatewayConfig, "gateway.yaml")
+    found = list(rows(30, NOW, config))
+    assert found == list(rows(30, NOW, config))
+    assert len({one.id for one in found}) == len(found) > 3_000
+    assert all(one.team.startswith("demo-") and orjson.loads(one.tags) == {"demo": "history"} for one in found)
+    assert NOW - 30 * 86_400 <= found[0].at <= found[-1].at <= NOW
+    assert {one.cache for one in found} == {"miss", "exact", "semantic"}
+    assert all(one.cost_pico is not None for one in found)
+
+
+def test_it_is_in_the_ledgers_chain_and_in_the_reports(tmp_path: Path) -> None:
+    done = run(tmp_path / "demo", "dev", "history", "--days", "3", "--json")
+    assert done.exit_code == 0, done.output
+    made = orjson.loads(done.stdout)
+    assert made["rows"] > 200
+    assert run(tmp_path / "demo", "ledger", "verify").exit_code == 0
+    report = orjson.loads(run(tmp_path / "demo", "usage", "--by", "team", "--json").stdout)
+    assert {line["team"] for line in report["rows"]} == {team.name for team in TEAMS}
+    assert report["total"]["requests"] == made["rows"]
+    again = orjson.loads(run(tmp_path / "demo", "dev", "history", "--json").stdout)
+    assert again["rows"] == 0
+    folder = tmp_path / "demo"
+    words = ("savings", "--config", str(folder / "gateway.yaml"), "--policies", str(folder / "policies"), "--json")
+    saved = orjson.loads(run(folder, *words).stdout)
+    assert float(saved["net_saved_usd"]) > 0
+
+
+def test_a_ledger_with_other_teams_gets_no_invented_row(tmp_path: Path) -> None:
+    database = Database(f"sqlite:///{tmp_path}/ledger.sqlite")
+    database.upgrade()
+    book(database, row(team="search"))
+    database.close()
+    done = run(tmp_path, "dev", "history")
+    assert done.exit_code == 1
+    assert "has requests of search" in done.output
+
+
+def test_the_directory_must_be_named() -> None:
+    done = CliRunner().invoke(cli, ["dev", "history"])
+    assert done.exit_code == 2
+    assert "--data-dir" in done.output
+
+
+@pytest.mark.parametrize("days", ["0", "366"])
+def test_the_days_are_limited(days: str, tmp_path: Path) -> None:
+    assert run(tmp_path, "dev", "history", "--days", days).exit_code == 2
