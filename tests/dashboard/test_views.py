@@ -10,6 +10,7 @@ import orjson
 import pytest
 from sqlalchemy import insert
 
+from gateway.domain.money.windows import iso
 from gateway.state.sql.database import Database
 from gateway.state.sql.tables import alerts
 from tests.dashboard.samples import DAY, NOW, USD, put, row, traffic
@@ -248,3 +249,44 @@ async def test_an_admin_acknowledges_an_alert(visitor: Visitor, database: Databa
     assert (await visitor.post("alerts", "admin", id="a1")).status_code == 200
     figures = (await visitor.get("data", "lead")).json()
     assert (figures["open_alerts"], figures["alerts"][0]["acknowledged"]["by"]) == (0, visitor.ids["admin"])
+
+
+def _about(budget: str, end: float, **facts: Any) -> dict[str, Any]:
+    """A row of an alert about a budget whose window ends at `end`."""
+    id = facts.pop("id")
+    text = {"id": id, "text": id, "budget": budget, "window_start": iso(end - DAY), "window_end": iso(end), **facts}
+    severity = facts.get("severity", "info")
+    made = {"id": id, "team": "search", "created_at": NOW, "payload": orjson.dumps(text).decode(), "target": ""}
+    return {**made, "severity": severity}
+
+
+async def test_a_budget_has_one_alert_per_window_and_none_is_open_when_the_window_is_over(
+    visitor: Visitor, database: Database
+) -> None:
+    rows = [
+        _about("daily", NOW + DAY, id="half", severity="info", at=iso(NOW)),
+        _about("daily", NOW + DAY, id="gone", severity="critical", at=iso(NOW)),
+        _about("daily", NOW - 60, id="yesterday", severity="critical", at=iso(NOW - DAY)),
+        _about("monthly", NOW + DAY, id="month", severity="warning", at=iso(NOW)),
+    ]
+    await database.run(lambda connection: connection.execute(insert(alerts), rows))
+    figures = (await visitor.get("data", "lead")).json()
+    assert figures["open_alerts"] == 2
+    shown = [(one["id"], one["open"]) for one in figures["alerts"]]
+    assert (set(shown[:2]), shown[2:]) == ({("month", True), ("gone", True)}, [("yesterday", False)])
+
+
+async def test_a_call_begins_after_the_failed_call_before_it(visitor: Visitor, database: Database) -> None:
+    await put(
+        database,
+        row(request_id="req_retried", outcome="failed", duration_ms=40.0),
+        row(request_id="req_retried", attempt=2, duration_ms=100.0, first_byte_ms=10.0),
+        row(request_id="req_retried", attempt=3, kind="hedge", duration_ms=100.0),
+    )
+    phases = (await visitor.get("requests/req_retried", "lead")).json()["phases"]
+    assert [(one["start_ms"], one["end_ms"], one["after_another"]) for one in phases] == [
+        (0.0, 40.0, False),
+        (40.0, 140.0, True),
+        (0.0, 100.0, False),
+    ]
+    assert phases[1]["first_byte_ms"] == 50.0
