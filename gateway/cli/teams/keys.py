@@ -14,6 +14,10 @@ from gateway.cli.options import Context, common
 from gateway.cli.zones import ZoneOf, moment, zones
 from gateway.domain.units import parse_duration
 from gateway.policy import keys as store
+from gateway.policy.load import DEFAULT, load_policies
+from gateway.settings.files import ConfigError
+from gateway.settings.gateway import Settings
+from gateway.settings.running import running_on
 
 
 @click.group()
@@ -57,7 +61,8 @@ def create(
         store.check_team(team)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--team") from error
-    with open_database(context.of_running(writes=True)) as database:
+    settings = context.of_running(writes=True)
+    with open_database(settings) as database:
         try:
             secret, key = store.create(
                 database,
@@ -69,11 +74,23 @@ def create(
             )
         except ValueError as error:
             raise click.BadParameter(str(error), param_hint="--allowed-model") from error
+    if not _has_policy(context, settings, team):
+        echo(f"Note: team {team} has no policy of its own, so the policy of team {DEFAULT} applies.", err=True)
     values = {"key": secret, "id": key.id, "team": team, "scopes": sorted(key.scopes), "expires_at": expires_at}
     context.print(
         {**values, "allowed_models": sorted(allowed_models) or None},
         f"{secret}\n\nThis is key {key.id} of team {team}. It is shown only now; keep it with your secrets.",
     )
+
+
+def _has_policy(context: Context, settings: Settings, team: str) -> bool:
+    """Whether a policy file names the team. True if the files have a mistake, so that nothing wrong is said."""
+    gateway = running_on(settings.paths.data)
+    folders = settings.policies if context.policies or gateway is None else gateway.policies
+    try:
+        return team in load_policies(folders, settings.config.ceilings).policies
+    except ConfigError:
+        return True
 
 
 @keys.command("list")
