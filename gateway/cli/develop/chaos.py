@@ -65,4 +65,9 @@ def _module(name: str) -> Any:
         raise click.ClickException("chaos needs a checkout: the package loadtests is not installed with thriftgate.")
     if str(checkout) not in sys.path:
         sys.path.insert(0, str(checkout))
-    return importlib.import_module(f"loadtests.{name}")
+    try:
+        return importlib.import_module(f"loadtests.{name}")
+    except ModuleNotFoundError as error:
+        raise click.ClickException(
+            f"chaos needs the development packages, and {error.name} is missing; `make test` installs them."
+        ) from error
