@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
@@ -252,10 +252,13 @@ def open_alerts(connection: Connection, now: float) -> dict[str, int]:
     c = alerts.c
     which = and_(c.target == "", c.created_at >= now - OPEN_DAYS * _DAY_S)
     rows = connection.execute(select(c.team, c.payload, c.acknowledged_at).where(which)).all()
-    found = Counter[str]()
-    for team in {row.team for row in rows}:
-        lines = _most_severe((orjson.loads(row.payload), row.acknowledged_at) for row in rows if row.team == team)
-        found[team] = sum(at is None and not _ended(payload, now) for payload, at in lines)
+    of_team = defaultdict[str, list[tuple[dict[str, Any], float | None]]](list)
+    for row in rows:
+        of_team[row.team].append((orjson.loads(row.payload), row.acknowledged_at))
+    found = {
+        team: sum(at is None and not _ended(payload, now) for payload, at in _most_severe(sent))
+        for team, sent in of_team.items()
+    }
     return {team: count for team, count in found.items() if count}
 
 
