@@ -49,6 +49,12 @@ class Context:
             )
         return self.settings(keys=keys)
 
+    def policy_folders(self, settings: Settings) -> Sequence[Path]:
+        """The folders of the policies in force: those on the command line, or else those of the gateway that runs on
+        the data directory, or else those of the settings."""
+        gateway = running_on(settings.paths.data)
+        return settings.policies if self.policies or gateway is None else gateway.policies
+
     def _adopted(self, gateway: RunningGateway, keys: bool) -> Settings:
         echo(f"Using {gateway.data}, the data directory of the gateway on {gateway.url}.", err=True)
         paths = Paths(gateway.data)

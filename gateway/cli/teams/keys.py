@@ -17,7 +17,6 @@ from gateway.policy import keys as store
 from gateway.policy.load import DEFAULT, load_policies
 from gateway.settings.files import ConfigError
 from gateway.settings.gateway import Settings
-from gateway.settings.running import running_on
 
 
 @click.group()
@@ -85,10 +84,8 @@ def create(
 
 def _has_policy(context: Context, settings: Settings, team: str) -> bool:
     """Whether a policy file names the team. True if the files have a mistake, so that nothing wrong is said."""
-    gateway = running_on(settings.paths.data)
-    folders = settings.policies if context.policies or gateway is None else gateway.policies
     try:
-        return team in load_policies(folders, settings.config.ceilings).policies
+        return team in load_policies(context.policy_folders(settings), settings.config.ceilings).policies
     except ConfigError:
         return True
 

@@ -13,7 +13,6 @@ from gateway.cli.options import Context, common
 from gateway.cli.teams.policy_replay import replay
 from gateway.policy.effective import Value, effective
 from gateway.policy.keys import check_team
-from gateway.settings.running import running_on
 
 _SECONDS = ("ttl", "escalate_after", "hold_for")
 
@@ -44,9 +43,7 @@ def show(context: Context, team: str, whole: bool) -> None:
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="TEAM") from error
     settings = context.of_running()
-    gateway = running_on(settings.paths.data)
-    folders = settings.policies if context.policies or gateway is None else gateway.policies
-    owner, values = effective(folders, settings.config.ceilings, team)
+    owner, values = effective(context.policy_folders(settings), settings.config.ceilings, team)
     shown = [each for each in values if whole or each.is_set]
     rows = [{"key": each.key, "value": each.value, "from": each.origin} for each in shown]
     context.print({"team": team, "policy_of": owner, "values": rows}, lambda: _show(team, owner, shown))
