@@ -46,6 +46,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "alerts": ("money.alerts", "List, test and acknowledge alerts."),
         "ledger": ("money.ledger", "Check, drain and roll up the ledger; forget an end user."),
         "reconcile": ("money.reconcile", "Compare a provider's export with the ledger."),
+        "simulate": ("simulation.simulate", "Price another product's log under your rules."),
         "breakeven": ("money.breakeven", "Compare the cost of self-hosting with the API's."),
     },
     "Models, routing and cache": {
