@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import get_args
 
 import click
-from rich.box import SIMPLE_HEAD
 from rich.text import Text
 
 from gateway.cli import tables
@@ -98,11 +97,8 @@ def _show(rows: Sequence[ledger.Comparison]) -> None:
         echo("No hosted model cost anything in that time, or no machine fits.")
         return
     console = tables.console()
-    table = tables.Table(box=SIMPLE_HEAD)
-    for title in ("model", "machine", "size"):
-        table.add_column(title, overflow="fold")
-    for title in ("API USD", "own USD", "machines", "needed", "used", "cheaper"):
-        table.add_column(title, justify="right", no_wrap=True)
+    figures = tables.numbers("API USD", "own USD", "machines", "needed", "used", "cheaper")
+    table = tables.Table("model", "machine", "size", *figures)
     for one in rows:
         table.add_row(
             one.load.model, one.machine.name, one.machine.size, cents(one.load.cost_pico), cents(one.self_host_pico),

@@ -97,7 +97,7 @@ def _show(found: Sequence[Miss], requests: int) -> None:
     if not found:
         echo(f"{requests} requests in named sessions, and no miss of a provider's prompt cache.")
         return
-    table = tables.Table("session", "request", "backend", "cause", "tokens", "cost")
+    table = tables.Table("session", "request", "backend", *tables.prose("cause"), *tables.numbers("tokens", "cost"))
     for miss in sorted(found, key=lambda miss: -(miss.lost_pico or 0))[:_SHOWN]:
         row = miss.row
         cells = row.session, row.request_id, row.backend, miss.cause, f"{miss.lost_tokens:,}", money(miss.lost_pico)

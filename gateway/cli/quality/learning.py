@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.box import SIMPLE_HEAD
 
 from gateway.cli import tables
 from gateway.cli.echo import echo
@@ -157,9 +156,8 @@ def _show(
     if not standings and not classes:
         echo("No answer has been judged yet: set learning.share in a team's policy, or send feedback.")
     if standings:
-        table = tables.Table(box=SIMPLE_HEAD)
-        for title in ("team", "backend", "judged", "measured", "bounds", "promised", "shift", ""):
-            table.add_column(title, overflow="fold")
+        figures = tables.numbers("judged", "measured", "bounds", "promised", "shift")
+        table = tables.Table("team", "backend", *figures, *tables.prose(""))
         for (team, backend), one in standings:
             state = f"below target, margin {one.learned.margin:.2f}" if one.below else ""
             table.add_row(

@@ -93,7 +93,8 @@ def _show(found: list[Replay]) -> None:
     if not found:
         echo("No team of this file has requests in that time.")
         return
-    table = tables.Table("team", "requests", "decided", "moved", "refused", "USD now", "USD then", "change")
+    figures = ("requests", "decided", "moved", "refused", "USD now", "USD then", "change")
+    table = tables.Table("team", *tables.numbers(*figures))
     for one in found:
         then = cents(one.low_pico)
         if one.high_pico != one.low_pico:
