@@ -154,6 +154,13 @@ def console(*, highlight: bool = True, stderr: bool = False) -> Console:
     return paper
 
 
+def sentences(*texts: str) -> None:
+    """Print texts for people, wrapped between words."""
+    paper = console(highlight=False)
+    for text in texts:
+        paper.print(Text(visible(text)))
+
+
 def working(text: str) -> Status:
     """A context manager that shows `text` with a spinner on standard error, if that is a terminal."""
     return console(stderr=True).status(text)

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import get_args
 
 import click
-from rich.text import Text
 
 from gateway.cli import tables
 from gateway.cli.echo import echo
@@ -96,7 +95,6 @@ def _show(rows: Sequence[ledger.Comparison]) -> None:
     if not rows:
         echo("No hosted model cost anything in that time, or no machine fits.")
         return
-    console = tables.console()
     figures = tables.numbers("API USD", "own USD", "machines", "needed", "used", "cheaper")
     table = tables.Table("model", "machine", "size", *figures)
     for one in rows:
@@ -105,9 +103,8 @@ def _show(rows: Sequence[ledger.Comparison]) -> None:
             str(one.machines), f"{one.needed:.1%}" if one.needed <= 1 else "never", f"{one.utilisation:.1%}",
             "own" if one.pays else "API",
         )  # fmt: skip
-    console.print(table)
-    for sentence in (*ledger.METHOD, *sorted({f"{one.machine.name}: {one.machine.source}" for one in rows})):
-        console.print(Text(sentence))
+    tables.console().print(table)
+    tables.sentences(*ledger.METHOD, *sorted({f"{one.machine.name}: {one.machine.source}" for one in rows}))
 
 
 def _plot(rows: Sequence[ledger.Comparison], path: Path) -> None:

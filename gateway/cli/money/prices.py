@@ -182,11 +182,11 @@ def _show(found: litellm_map.Comparison, path: Path) -> None:
         tables.console().print(table)
     for one in found.refused:
         if one.known:
-            echo(f"refused: {one.text}")
+            tables.sentences(f"refused: {one.text}")
     if found.gone:
-        echo(f"Not in the map: {_some(found.gone)}.")
+        tables.sentences(f"Not in the map: {_some(found.gone)}.")
     unknown = sum(not one.known for one in found.refused)
-    echo(f"The same: {found.same}. Not in our list: {new}, and {unknown} without usable prices (--json).")
+    tables.sentences(f"The same: {found.same}. Not in our list: {new}, and {unknown} without usable prices (--json).")
 
 
 def _some(names: Sequence[str]) -> str:

@@ -55,7 +55,7 @@ def _ahead(one: Mapping[str, Any], unit: str, zone: tzinfo) -> str:
 
 
 def _at(iso: str, zone: tzinfo) -> str:
-    return iso if zone is UTC else moment(datetime.fromisoformat(iso).timestamp(), zone)
+    return moment(datetime.fromisoformat(iso).timestamp(), zone) + (" UTC" if zone is UTC else "")
 
 
 def _amount(value: Any, unit: str) -> str:

@@ -96,8 +96,7 @@ def fit_router(
 
 def _print(table: tables.Table, *sentences: str) -> None:
     tables.console(highlight=False).print(table)
-    for sentence in sentences:
-        echo(sentence)
+    tables.sentences(*sentences)
 
 
 def _progress(line: str) -> None:
@@ -173,14 +172,13 @@ def _plan_values(path: Path | None, plan: Plan | None) -> dict[str, Any] | None:
 
 def _show_status(path: Path | None, plan: Plan | None, lines: Sequence[str]) -> None:
     if plan is None:
-        echo("No plan is configured (routing.plan_file in gateway.yaml): decisions follow the grader.")
+        tables.sentences("No plan is configured (routing.plan_file in gateway.yaml): decisions follow the grader.")
     else:
         files = ", ".join(each["file"] for each in plan.provenance.get("data", ()))
         made = f"made {plan.provenance.get('made')} from {plan.provenance.get('prompts')} prompts ({files})"
-        echo(f"plan {path}: {made}")
+        tables.sentences(f"plan {path}: {made}")
         _print(router_tables.of_plan(plan), "Measured on prompts that were not used for fitting.")
-    for line in lines:
-        echo(line)
+    tables.sentences(*lines)
 
 
 plan.add_command(status_router)

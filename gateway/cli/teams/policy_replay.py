@@ -107,9 +107,8 @@ def _show(found: list[Replay]) -> None:
     tables.console().print(table)
     for one in found:
         for line in _lines(one):
-            echo(f"{one.team}: {line}")
-    for sentence in as_object(())["method"]:
-        echo(sentence)
+            tables.sentences(f"{one.team}: {line}")
+    tables.sentences(*as_object(())["method"])
 
 
 def _lines(one: Replay) -> list[str]:
