@@ -20,6 +20,7 @@ from gateway.errors import GatewayError
 from gateway.learning.judges import Agreement
 from gateway.learning.shadow.pairs import Pair, Prompt
 from gateway.learning.shadow.tally import Interval, Pace, Tally, tally
+from gateway.ledger.reports.formats import cents_of
 from gateway.routing.difficulty.grader import Grader
 from gateway.settings.gateway import Settings
 
@@ -146,14 +147,14 @@ def _row(pair: Pair, difficulty: float | None) -> dict[str, object]:
 
 def _show(summary: Tally, a: str, b: str, quality: float, spent: int, stopped: str, team: str) -> None:
     console = tables.console(highlight=False)
-    table = tables.Table("", a, b)
+    table = tables.Table("", *tables.numbers(a, b))
     rows: list[tuple[str, Callable[[Pace], str]]] = [
         ("answers", lambda one: f"{one.answers}" + (f", {one.failed} failed" if one.failed else "")),
         ("right answers", lambda one: _interval(one.right)),
         ("tokens per second", lambda one: _number(one.tokens_per_second, 1)),
         ("seconds, median call", lambda one: _number(one.seconds, 2)),
-        ("USD per 1M tokens of this mix", lambda one: _number(one.usd_per_million, 4)),
-        ("USD in total", lambda one: _number(one.usd, 6)),
+        ("USD per 1M tokens of this mix", lambda one: _usd(one.usd_per_million)),
+        ("USD in total", lambda one: _usd(one.usd)),
     ]
     for title, of in rows:
         table.add_row(title, of(summary.a), of(summary.b))
@@ -163,11 +164,13 @@ def _show(summary: Tally, a: str, b: str, quality: float, spent: int, stopped: s
     )
     if summary.better is not None:
         console.print(f"right answers, {b} minus {a}: {_interval(summary.better)}")
-    parts = tables.Table("difficulty", "share", f"{b} as good", f"adequate at {quality:g}")
+    figures = tables.numbers("share", f"{b} as good")
+    parts = tables.Table("difficulty", *figures, *tables.prose(f"adequate at {quality:g}"))
     for one in summary.bins:
         span = "outside the grader" if one.low is None else f"{one.low:.2f} – {one.high:.2f}"
         parts.add_row(span, f"{one.part:.0%}", _interval(one.as_good), one.adequate)
-    console.print(parts)
+    if summary.bins:
+        console.print(parts)
     if summary.adequate_below is not None:
         upto = f"[bold]{escape(b)} is adequate up to difficulty {summary.adequate_below:.2f}[/]"
         console.print(f"{upto}: {summary.adequate_share:.0%}", markup=True)
@@ -180,6 +183,10 @@ def _show(summary: Tally, a: str, b: str, quality: float, spent: int, stopped: s
 
 def _interval(one: Interval | None) -> str:
     return "–" if one is None else f"{one.mean:.3f} ({one.low:.3f} – {one.high:.3f})"
+
+
+def _usd(amount: float | None) -> str:
+    return "unknown" if amount is None else cents_of(amount)
 
 
 def _number(value: float | Decimal | None, digits: int) -> str:
