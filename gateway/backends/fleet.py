@@ -19,6 +19,7 @@ from gateway.backends.providers.bedrock.provider import Bedrock
 from gateway.backends.providers.gemini import Gemini
 from gateway.backends.providers.litellm.provider import ViaLitellm
 from gateway.backends.providers.litellm_proxy import LitellmProxy
+from gateway.backends.providers.ollama import Ollama
 from gateway.backends.providers.openai import Local, OpenAI
 from gateway.backends.providers.simulated import Simulated
 from gateway.backends.providers.thriftgate import Thriftgate
@@ -46,6 +47,7 @@ KINDS: Mapping[str, Callable[[Backend], Kind]] = {
     "vertex": Vertex,
     "thriftgate": Thriftgate,
     "litellm_proxy": LitellmProxy,
+    "ollama": Ollama,
 }
 
 

@@ -294,8 +294,10 @@ class Backend(Section):
 
     @property
     def facts(self) -> KindFacts:
-        """The facts of the backend's kind. For some kinds, the facts also depend on the backend's model."""
+        """The facts of the backend's kind. For some kinds, the facts also depend on the backend's model or address."""
         facts = KINDS[self.kind]
+        if facts.at_v1 is not None and self.base_url.rstrip("/").endswith("/v1"):
+            return facts.at_v1
         return facts.of_claude if facts.of_claude is not None and "claude" in self.model.lower() else facts
 
     @property

@@ -9,10 +9,10 @@ from typing import Any, Literal
 
 Own = Literal[
     "openai", "anthropic", "azure", "local", "litellm", "simulated", "bedrock", "gemini", "vertex", "thriftgate",
-    "litellm_proxy",
+    "litellm_proxy", "ollama",
 ]  # fmt: skip
 """Kinds that have a module in `backends/providers/`."""
-Preset = Literal["openrouter", "mistral", "groq", "deepseek", "xai", "together", "cohere", "gemini_openai", "ollama"]
+Preset = Literal["openrouter", "mistral", "groq", "deepseek", "xai", "together", "cohere", "gemini_openai"]
 """Kinds of backends that have OpenAI's API at another address. They are rows of `KINDS` below and have no module."""
 Kind = Literal[Own, Preset]
 
@@ -25,6 +25,7 @@ BackendDialectName = Literal[
     "anthropic_messages",
     "gemini_generate",
     "bedrock_converse",
+    "ollama_chat",
 ]
 """Dialects that backends speak."""
 
@@ -100,6 +101,8 @@ class KindFacts:
     is."""
     of_claude: KindFacts | None = None
     """The facts for models of Anthropic, if these facts differ. Otherwise None."""
+    at_v1: KindFacts | None = None
+    """The facts for addresses that end in `/v1`, if the server speaks another dialect there. Otherwise None."""
 
 
 def _preset(base_url: str, *, dialects: tuple[BackendDialectName, ...] = _CHAT, **facts: Any) -> KindFacts:
@@ -268,9 +271,14 @@ KINDS: Mapping[str, KindFacts] = {
         dialects=("openai_chat", "openai_embeddings"),
         leaves_out=_BOOKKEEPING | {"user"},
     ),
-    "ollama": _preset(
-        "http://127.0.0.1:11434/v1",
-        limits_per_answer=("max_tokens",),
-        dialects=("openai_chat", "openai_completions", "openai_embeddings"),
+    "ollama": KindFacts(
+        ("ollama_chat", "openai_completions"),
+        needs_base_url=True,
+        base_url="http://127.0.0.1:11434",
+        at_v1=_preset(
+            "http://127.0.0.1:11434/v1",
+            limits_per_answer=("max_tokens",),
+            dialects=("openai_chat", "openai_completions", "openai_embeddings"),
+        ),
     ),
 }

@@ -239,7 +239,7 @@ def _row(name: str, recipe: Recipe) -> dict[str, Any]:
 
 
 def _show_list(rows: list[dict[str, Any]]) -> None:
-    table = tables.Table("recipe", "for", "key or credential", "also needs", box=None, pad_edge=False)
+    table = tables.Table("recipe", *tables.prose("for"), "key or credential", *tables.prose("also needs"))
     for row in rows:
         table.add_row(row["recipe"], row["for"], row["key"], ", ".join(row["needs"]))
     tables.console(highlight=False).print(table)
