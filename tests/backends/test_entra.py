@@ -123,6 +123,12 @@ async def test_the_environment_may_name_application_and_secret(entra: Entra, mon
     assert (await machine(entra).current()).value == "eyJ0.secret.1"
 
 
+async def test_the_secret_of_another_application_is_not_used(entra: Entra, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"TENANT_ID": TENANT, "CLIENT_ID": "another", "CLIENT_SECRET": SECRET}.items():
+        monkeypatch.setenv(f"AZURE_{name}", value)
+    assert (await machine(entra, client_id=CLIENT).current()).value == "eyJ0.instance.1"
+
+
 async def test_a_workload_identity_signs_with_the_token_in_its_file(
     entra: Entra, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -328,7 +334,7 @@ async def test_a_clock_that_is_ahead_does_not_stop_the_service(entra: Entra, mon
     ],
 )
 def test_an_answer_without_a_usable_token_is_refused(answer: Any) -> None:
-    with pytest.raises((ValueError, LookupError, TypeError)):
+    with pytest.raises((ValueError, TypeError)):
         read_token(orjson.dumps(answer), 0.0)
 
 
@@ -346,6 +352,25 @@ async def test_a_wrong_secret_is_named_with_its_remedy_and_not_shown(
     )
     assert SECRET not in caplog.text
     assert "wrong-secret-words" not in caplog.text
+
+
+async def test_no_call_waits_for_a_token_beyond_its_deadline(
+    entra: Entra, azure: Azure, caller: Callable[..., Caller]
+) -> None:
+    entra.wait = asyncio.Event()
+    calls = caller()
+    began = time.monotonic()
+    with pytest.raises(AllBackendsFailed, match="got no token of Microsoft Entra in time"):
+        await calls.call(chat_request(), within_s=0.3)
+    assert time.monotonic() - began < 5
+    assert calls.outcomes == [("azure", "failed")]
+    assert calls.record.attempts[0].usage is None, "the prompt was not sent, so nothing is estimated"
+    assert not azure.asked
+    reached = await reach(at(entra, azure.url), 0.2)
+    assert reached.trouble == "gets no token of Microsoft Entra: no answer within 0.2 s"
+    entra.wait.set()
+    await until(lambda: len(entra.granted) >= 1)
+    await read(await calls.call(chat_request()))
 
 
 async def test_an_authority_that_is_not_there_is_named(entra: Entra, azure: Azure) -> None:
