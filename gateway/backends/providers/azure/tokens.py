@@ -42,7 +42,8 @@ _NUMBER = re.compile(r"AADSTS\d+")
 
 class EntraTokens(Renewed[Token]):
     """The current access token, which is replaced before it expires. The source is the first of: the configured
-    `client_secret`; AZURE_CLIENT_SECRET, unless it belongs to another application; the token in AZURE_FEDERATED_TOKEN_FILE; the managed identity."""
+    `client_secret`; AZURE_CLIENT_SECRET, unless it belongs to another application; the token in
+    AZURE_FEDERATED_TOKEN_FILE; the managed identity."""
 
     tries_expired: ClassVar[bool] = False
 
