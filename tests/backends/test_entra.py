@@ -16,11 +16,12 @@ from pydantic import ValidationError
 
 from gateway.backends.fleet import Fleet
 from gateway.backends.providers.azure.provider import Azure as AzureProvider
-from gateway.backends.providers.azure.tokens import EntraTokens, authority, read_token
+from gateway.backends.providers.azure.tokens import IMDS, EntraTokens, authority, read_token
 from gateway.backends.providers.renewal import EARLY_S
 from gateway.backends.reachability import reach
 from gateway.domain.backend import Backend
 from gateway.errors import AllBackendsFailed, BackendFailed
+from gateway.settings.environment import proxy_for
 from gateway.settings.files import ConfigError
 from gateway.settings.gateway import load_settings
 from tests.backends.conftest import backend_at
@@ -177,6 +178,13 @@ async def test_secrets_go_to_no_other_machine_in_plain_text(entra: Entra, monkey
     assert "IDENTITY_ENDPOINT names metadata.example.com" in tokens.trouble
 
 
+def test_the_metadata_endpoint_is_never_asked_through_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://proxy.example.com:3128")
+    monkeypatch.delenv("no_proxy", raising=False)
+    assert proxy_for("http://login.example.com") == "http://proxy.example.com:3128"
+    assert proxy_for(IMDS) == ""
+
+
 @pytest.mark.parametrize(
     "host", ["http://10.0.0.1", "ftp://x", "https://", "https://u:p@x", "https://x/tenant", "https://x?y", "x", ""]
 )
@@ -242,14 +250,19 @@ async def test_a_valid_token_outlives_a_failing_refresh_and_an_expired_one_does_
     assert first.value not in caplog.text
 
 
-async def test_callers_share_a_failure(entra: Entra) -> None:
+async def test_callers_share_a_failure_and_the_log_has_it_once(entra: Entra, caplog: pytest.LogCaptureFixture) -> None:
     entra.down = True
     tokens = EntraTokens(at(entra))
     found = await asyncio.gather(*[tokens.current() for _ in range(20)], return_exceptions=True)
     assert {type(each) for each in found} == {BackendFailed}
     assert len(entra.asked) == 1
-    entra.down = False
     await asyncio.sleep(1.05)
+    with pytest.raises(BackendFailed):
+        await tokens.current()
+    assert len(entra.asked) == 2
+    assert len([each for each in caplog.records if each.levelno >= logging.WARNING]) == 1
+    entra.down = False
+    await asyncio.sleep(2.05)  # the pause doubles with each failure
     assert (await tokens.current()).value == "eyJ0.secret.1"
 
 
