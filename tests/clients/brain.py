@@ -52,6 +52,8 @@ class Question:
     """This tool must be called."""
     schema: dict[str, Any] | None = None
     """What the text must be an instance of."""
+    thinks: bool = True
+    """Thoughts were asked for, or come unasked."""
 
 
 @dataclass(frozen=True)
@@ -98,10 +100,10 @@ class Answer:
 
 
 class Refused(Exception):
-    """The prompt asked for this status."""
+    """The prompt asked for this status, or the request breaks a rule of the vendor."""
 
-    def __init__(self, status: int) -> None:
-        super().__init__(f"Scripted refusal with status {status}.")
+    def __init__(self, status: int, why: str = "") -> None:
+        super().__init__(why or f"Scripted refusal with status {status}.")
         self.status = status
 
 
@@ -117,7 +119,7 @@ def decide(asked: Question) -> Answer:
     calls = _calls(asked, marks, words, bool(results))
     return Answer(
         text="" if calls else _text(asked, marks, prompt, words, results),
-        thought=f"I was asked about {words}, let me think." if "think" in marks else "",
+        thought=f"I was asked about {words}, let me think." if "think" in marks and asked.thinks else "",
         calls=calls,
         broken="break" in marks,
         input_tokens=sum(len(turn.text.split()) for turn in asked.turns) or 1,
