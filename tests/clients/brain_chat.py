@@ -150,7 +150,7 @@ def _call(said: Answer, number: int, name: str, arguments: str) -> dict[str, Any
 
 
 def _finish(said: Answer) -> str:
-    return "tool_calls" if said.calls else "stop"
+    return "length" if said.cut else "tool_calls" if said.calls else "stop"
 
 
 def _usage(said: Answer) -> dict[str, Any]:

@@ -137,7 +137,7 @@ def _delta(index: int, delta: dict[str, Any]) -> bytes:
 
 
 def _stop(said: Answer) -> str:
-    return "tool_use" if said.calls else "end_turn"
+    return "max_tokens" if said.cut else "tool_use" if said.calls else "end_turn"
 
 
 def _usage(said: Answer) -> dict[str, Any]:

@@ -73,7 +73,7 @@ def _turns(content: dict[str, Any]) -> Iterator[Turn]:
 def render(body: dict[str, Any], said: Answer) -> dict[str, Any]:
     thoughts = [{"text": said.thought, "thought": True}] if said.thought else []
     texts = [{"text": said.text}] if said.text else []
-    return _reply(body, said, [*thoughts, *texts, *_calls(said)], finishReason="STOP")
+    return _reply(body, said, [*thoughts, *texts, *_calls(said)], finishReason=_finish(said))
 
 
 def events(body: dict[str, Any], said: Answer) -> Iterator[bytes]:
@@ -83,7 +83,11 @@ def events(body: dict[str, Any], said: Answer) -> Iterator[bytes]:
         if said.broken and number == 2:
             return
         yield _event(_reply(body, said, [{"text": word}]))
-    yield _event(_reply(body, said, _calls(said) or [{"text": ""}], finishReason="STOP"))
+    yield _event(_reply(body, said, _calls(said) or [{"text": ""}], finishReason=_finish(said)))
+
+
+def _finish(said: Answer) -> str:
+    return "MAX_TOKENS" if said.cut else "STOP"
 
 
 def _calls(said: Answer) -> list[dict[str, Any]]:

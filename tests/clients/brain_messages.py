@@ -130,7 +130,7 @@ def _message(body: dict[str, Any], said: Answer) -> dict[str, Any]:
 
 
 def _stop(said: Answer) -> str:
-    return "tool_use" if said.calls else "end_turn"
+    return "max_tokens" if said.cut else "tool_use" if said.calls else "end_turn"
 
 
 def _event(value: dict[str, Any]) -> bytes:

@@ -91,7 +91,13 @@ def _line(body: dict[str, Any], text: str, **message: Any) -> dict[str, Any]:
 
 def _end(said: Answer) -> dict[str, Any]:
     counts = {"prompt_eval_count": said.input_tokens, "eval_count": said.output_tokens}
-    return {"done": True, "done_reason": "stop", "total_duration": 1, "load_duration": 1, **counts}
+    return {
+        "done": True,
+        "done_reason": "length" if said.cut else "stop",
+        "total_duration": 1,
+        "load_duration": 1,
+        **counts,
+    }
 
 
 def _written(value: dict[str, Any]) -> bytes:

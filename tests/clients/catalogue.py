@@ -23,6 +23,8 @@ class Target:
     """The same, by a name of Anthropic's that policies give this meaning: some clients know their models by name."""
     gpt_model: str
     """The same, by a name of OpenAI's."""
+    lacks: str = ""
+    """What its upstream cannot take, so that the gateway refuses it."""
 
     def __str__(self) -> str:
         return f"{self.team}-{self.model}"
@@ -40,7 +42,7 @@ OFF = (
 CLOUDS = (
     Target("off", GEMINI_MODEL, "claude-sonnet-4-5-20250929", GEMINI_MODEL),
     Target("off", CONVERSE_MODEL, "claude-opus-4-1-20250805", CONVERSE_MODEL),
-    Target("off", OLLAMA_MODEL, "claude-haiku-4-5", OLLAMA_MODEL),
+    Target("off", OLLAMA_MODEL, "claude-haiku-4-5", OLLAMA_MODEL, lacks="pdf"),
 )
 """Backends of the other dialects, in the same way."""
 UPSTREAMS = dict(zip((each.model for each in (*OFF, *CLOUDS)), _UPSTREAMS, strict=True))
@@ -110,14 +112,16 @@ APPS = (
         "several_at_a_time twice tools_twice system limits contents parts long_conversation chat "
         "chat_streamed image tools tools_streamed tool_with_json_schema tool_forced tool_forbidden "
         "tools_by_themselves schema json_schema thinking thoughts_hidden count_tokens embeds "
-        "embeds_with_a_task wrong_key unknown_model spent refused_above refused_field broken_stream",
+        "embeds_with_a_task two_tools one_tool_twice unicode length thinks_and_calls pdf wrong_key unknown_model spent "
+        "refused_above refused_field broken_stream",
         "google",
     ),
     _app(
         "ollama-python",
         "ollama_python.py",
         "plain plain_async default_tag stream twice stream_twice system options conversation image tools "
-        "tools_streamed schema thinking thoughts_hidden listed shown wrong_key unknown_model spent "
+        "tools_streamed two_tools one_tool_twice unicode length thinks_and_calls schema thinking thoughts_hidden "
+        "listed shown wrong_key unknown_model spent "
         "refused_field broken_stream refused_above",
         "google",
     ),
@@ -126,7 +130,8 @@ APPS = (
         "boto3_python.py",
         "plain invokes invokes_a_stream invokes_with_a_wrong_body streams twice system limits conversation image "
         "document tools tools_streamed "
-        "tool_forced thinking wrong_key unknown_model spent refused_field refused_above broken_stream",
+        "tool_forced two_tools one_tool_twice unicode length thinks_and_calls pdf thinking "
+        "wrong_key unknown_model spent refused_field refused_above broken_stream",
         "others",
     ),
     _app(

@@ -100,6 +100,7 @@ class Stage:
             "CLIENT_MODEL": target.model,
             "CLIENT_CLAUDE_MODEL": target.claude_model,
             "CLIENT_EMBEDDER": EMBEDDER,
+            "CLIENT_LACKS": target.lacks,
         }
 
     def report(self, app: App, target: Target, home: Path) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 from gateway.dialects.answers.plain import Plain
-from gateway.dialects.ollama_chat.answer import line, reply, stop_at
+from gateway.dialects.ollama_chat.answer import line, on_one_line, reply, stop_at
 from gateway.dialects.ollama_chat.request import OWN
 from gateway.dialects.openai_chat.plain import load_reply
 from gateway.dialects.streams import sse
@@ -64,9 +64,9 @@ class OllamaRelay(OllamaStream):
                 break
             data = sse.payload(event)
             if self.ended:
-                self.ending = data + b"\n"
+                self.ending = on_one_line(data)
                 break
-            passed += data + b"\n" if data else b""
+            passed += on_one_line(data) if data else b""
         return passed
 
     def cut(self, delivered: Usage) -> bytes:
