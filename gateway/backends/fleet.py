@@ -13,7 +13,7 @@ from gateway.backends.cascade.cascade import Cascade, Served
 from gateway.backends.cascade.escalation import Escalation
 from gateway.backends.load.in_flight import InFlight
 from gateway.backends.providers.anthropic import Anthropic
-from gateway.backends.providers.azure import Azure
+from gateway.backends.providers.azure.provider import Azure
 from gateway.backends.providers.base import Kind
 from gateway.backends.providers.bedrock.provider import Bedrock
 from gateway.backends.providers.gemini import Gemini

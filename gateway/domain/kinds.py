@@ -89,6 +89,8 @@ class KindFacts:
     model."""
     regional_factor: Decimal | None = None
     """Factor on all prices if neither `region` nor model says `global`. None if prices do not depend on the region."""
+    key_header: str = ""
+    """The header of the API key. Empty: the key is sent as a bearer token."""
     settings: tuple[str, ...] = ()
     """The settings of a backend that only backends of this kind have."""
     tells_cost: bool = False
@@ -126,13 +128,18 @@ _VERTEX = KindFacts(
     why_hosted="Google runs it, whatever location says",
     provider="gcp.vertex_ai",
     addressed_by="`project`, `region` and `model`",
+    key_header="x-goog-api-key",
     settings=("project", "google_credentials"),
 )
 KINDS: Mapping[str, KindFacts] = {
     "openai": KindFacts(_OPENAIS, needs_base_url=True),
     "azure": KindFacts(
         _OPENAIS,
-        settings=("bearer_token", "deployment", "api_version"),
+        settings=(
+            *("bearer_token", "deployment", "api_version"),
+            *("auth", "tenant_id", "client_id", "client_secret", "authority_host", "token_scope"),
+        ),
+        key_header="api-key",
         needs_base_url=True,
         why_hosted="Azure runs it, whatever location says",
         limits_per_answer=("max_completion_tokens",),
@@ -141,7 +148,11 @@ KINDS: Mapping[str, KindFacts] = {
     ),
     "local": KindFacts(_OPENAIS, own_machine=True),
     "anthropic": KindFacts(
-        ("anthropic_messages",), needs_base_url=True, requires_max_tokens=True, caches_marked_only=True
+        ("anthropic_messages",),
+        needs_base_url=True,
+        requires_max_tokens=True,
+        caches_marked_only=True,
+        key_header="x-api-key",
     ),
     "litellm": KindFacts(("openai_chat", "openai_embeddings"), prefix_names_provider=True),
     "simulated": KindFacts(("openai_chat",), own_machine=True),
@@ -156,6 +167,7 @@ KINDS: Mapping[str, KindFacts] = {
         needs_base_url=True,
         base_url="https://generativelanguage.googleapis.com/v1beta",
         key="GEMINI_API_KEY",
+        key_header="x-goog-api-key",
         prices="google",
         provider="gcp.gemini",
     ),

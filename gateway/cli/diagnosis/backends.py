@@ -123,9 +123,7 @@ def _per_million(pico: int) -> str:
 
 
 def _show(rows: list[dict[str, Any]], notes: Sequence[str]) -> None:
-    table = tables.Table(box=None, pad_edge=False)
-    for title in ("backend", "kind", "model", "tier", "prompts", "USD per 1M tokens"):
-        table.add_column(title, no_wrap=title in ("backend", "USD per 1M tokens"))
+    table = tables.Table("backend", "kind", "model", "tier", "prompts", "USD per 1M tokens")
     for row in rows:
         where = "leave" if row["location"] == "hosted" else "stay"
         model = "" if row["model"] == row["name"] else row["model"]

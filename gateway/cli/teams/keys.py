@@ -162,9 +162,9 @@ def _duration(text: str, option: str) -> float:
 
 def _table(rows: list[dict[str, Any]], zone_of: ZoneOf) -> tables.Table:
     rotated = any(row["lineage"] not in ("", row["id"]) for row in rows)
-    table = tables.Table(box=None, pad_edge=False)
-    for title in ("key", "team", "name", "scopes", "created", "ends", *(["lineage"] if rotated else [])):
-        table.add_column(title, no_wrap=title in ("key", "team", "created"))
+    table = tables.Table(
+        "key", "team", *tables.prose("name", "scopes"), "created", "ends", *(["lineage"] if rotated else [])
+    )
     for row in rows:
         zone = zone_of(row["team"])
         ends = [at for at in (row["expires_at"], row["revoked_at"]) if at]
