@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 
 from gateway.dialects.ollama_chat.request import THINKS
+from gateway.dialects.streams.text_run import events_with
 from gateway.domain.money.usage import Usage
 from gateway.domain.request import CompletionRequest
 
@@ -115,6 +116,11 @@ class OllamaWriter:
             if begins or said["content"] or "thinking" in said:
                 out += line({**self._head, "message": said, "done": False})
         return out
+
+    def more(self, texts: list[str]) -> bytes | None:
+        template = line({**self._head, "message": {"role": "assistant", "content": ""}, "done": False})
+        before, key, after = template.rpartition(b'"content":"')  # its last occurrence, never inside a string
+        return events_with(before + key, texts, after)
 
     def _keep(self, piece: dict[str, Any]) -> None:
         call = self._calls.setdefault(piece.get("index", len(self._calls)), {"function": {"name": "", "arguments": ""}})
