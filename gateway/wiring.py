@@ -58,6 +58,7 @@ from gateway.learning.shadow.holdout import Holdout
 from gateway.learning.shadow.shadow import Shadows
 from gateway.learning.spend_cap import SpendCap
 from gateway.ledger.journal.writer import Journal
+from gateway.ledger.prices import commitments
 from gateway.ledger.prices.model_names import grouped
 from gateway.ledger.prices.price_book import PriceBook
 from gateway.ledger.prices.throughput import follow
@@ -392,6 +393,9 @@ class Wiring:
         )
         self._watch(responses=self.responses)
         self._watch(idempotency=self.idempotency, feedback=self.feedback, dashboard=self.dashboard, batches=batches)
+        if credits := [each for each in config.prices.credits if each.preferred]:
+            follows = commitments.follow(self.database, credits, self.fleet.backends, self.prices, time)
+            self._tasks.spawn(follows, "commitments")
         machines = [each for each in self.fleet.backends if each.price and each.price.machine_hour_usd]
         if machines:
             self._tasks.spawn(follow(self.database, machines, self.prices, time), "throughput of machines")

@@ -49,9 +49,9 @@ _CAP = re.compile(rb"\d{1,9}")
 _CONTENT_TYPE = re.compile(rb"[\x20-\x7e]{1,256}")
 """Matches the content types of a backend's answer that may be relayed to the client."""
 OPERATOR_ERRORS = {
-    401: "does not accept the gateway's key; check its `api_key`",
-    402: "wants to be paid first; check the account behind its `api_key`",
-    403: "forbids the gateway this call; check what its `api_key` may do",
+    401: "does not accept the gateway's key; check its {authenticated_by}",
+    402: "wants to be paid first; check the account behind its {authenticated_by}",
+    403: "forbids the gateway this call; check what its {authenticated_by} may do",
     404: "knows no such path or model; check its {addressed_by}",
     405: "takes no completions there; check its `base_url`",
 }
@@ -74,6 +74,12 @@ _RELEARN_S = 600.0
 
 Written = tuple[Translator, bytes]
 """A translator, and the request body that it wrote."""
+
+
+def operator_error(backend: Backend, status: int) -> str:
+    """The text about a status code that the operator must correct, with the settings to check."""
+    text = OPERATOR_ERRORS.get(status, "answers with a redirect; check its `base_url`")
+    return text.format(addressed_by=backend.facts.addressed_by, authenticated_by=backend.authenticated_by)
 
 
 class BackendCall:
@@ -347,8 +353,7 @@ class BackendCall:
         if status == LoopDetected.status:
             return call.wire.refusal(status, await error_body(upstream), name)
         if status in OPERATOR_ERRORS or status < 400:
-            problem = OPERATOR_ERRORS.get(status, "answers with a redirect; check its `base_url`")
-            problem = problem.format(addressed_by=self.backend.facts.addressed_by)
+            problem = operator_error(self.backend, status)
             return BackendFailed(f"{name} {problem} (status {status})", backend=name).of_operator()
         if status in _OVERLOADED:
             return BackendOverloaded(f"{name} is overloaded (status {status})", backend=name, retry_after_s=wait_s)

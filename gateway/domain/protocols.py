@@ -77,7 +77,15 @@ class PriceList(Protocol):
         ...
 
 
-class ModelPrices(PriceList, Protocol):
+class MarginalPrices(PriceList, Protocol):
+    """Prices of backends, and which backends are paid already."""
+
+    def prepaid(self, backend: Backend) -> bool:
+        """Whether calls of `backend` are paid already by a commitment that is not used up."""
+        ...
+
+
+class ModelPrices(MarginalPrices, Protocol):
     """Prices of backends, and list prices of models that no backend has."""
 
     def listed(self, model: str) -> Price | None:

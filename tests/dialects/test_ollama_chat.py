@@ -40,6 +40,7 @@ def test_a_request_is_a_chat_request_and_streams_unless_it_says_no() -> None:
         "stop": ["x"],
         "max_completion_tokens": 7,
         "reasoning_effort": "low",
+        "ollama": {"options": {"top_k": 5, "num_ctx": 9}},
     }
     assert (request.dialect, request.stream, request.max_output_tokens) == ("ollama_chat", False, 7)
     assert asked().stream

@@ -22,8 +22,8 @@ def row(**facts: Any) -> dict[str, Any]:
     """An attempt of 10 input, 5 cached and 20 output tokens at `UNITS`, but for `facts`."""
     number = next(_number)
     usual: dict[str, Any] = {
-        "id": f"req_{number}-1",
-        "request_id": f"req_{number}",
+        "id": f"req_{number:05}-1",
+        "request_id": f"req_{number:05}",
         "attempt": 1,
         "at": JANUARY,
         "organisation": "acme",

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from gateway.domain.money.usage import Usage
 from gateway.ledger.journal import segments
 from gateway.ledger.rows import Row
+from gateway.ledger.store.verify import verify
 from gateway.ledger.store.writer import Writer
 from gateway.runtime.tasks import Tasks
 from gateway.state.leases import orphaned_holds
@@ -34,7 +36,9 @@ from tests.ledger.samples import (
     journal,
     ledger_rows,
     record,
+    row,
     spend,
+    write,
 )
 from tests.support.waiting import until
 
@@ -84,6 +88,18 @@ async def test_rows_arrive_while_the_worker_lives(any_database: Database, direct
     assert rows[0]["tags"] == '{"app":"shop"}'
     await books.aclose()
     await writer.aclose()
+
+
+def test_rows_with_and_without_a_traffic_class_come_back_as_they_were_written(
+    any_database: Database, directory: Path
+) -> None:
+    kinds: list[dict[str, Any]] = [{}, {"stream": True}, {"agent": "codex"}, {"stream": True, "waited_ms": 7}]
+    classes = [{}, {"traffic_class": "es/text/opening"}]
+    rows = [row(f"r{n}", **facts, **named) for n, (facts, named) in enumerate(product(kinds, classes))]
+    write(directory, any_database, rows)
+    assert [Row(**{name: found[name] for name in Row._fields}) for found in ledger_rows(any_database)] == rows
+    with any_database.read() as connection:
+        assert not verify(connection, None).findings
 
 
 async def test_a_dead_workers_open_attempts_are_interrupted_with_what_was_delivered(

@@ -131,7 +131,8 @@ def _pairs(more: Sequence[str]) -> dict[str, Any]:
 
 def _refuse_secrets(values: Mapping[str, Any]) -> None:
     """Raise BadParameter if a value would write a secret into the file. The message does not contain the value."""
-    for key, option in (("api_key", "--key"), ("bearer_token", "--set bearer_token")):
+    options = {"api_key": "--key", **{name: f"--set {name}" for name in ("bearer_token", "client_secret")}}
+    for key, option in options.items():
         if values.get(key) is not None and not _REFERENCE.fullmatch(str(values[key])):
             raise click.BadParameter("must be env:NAME or file:PATH, so that the file has no secret", param_hint=option)
     if "@" in str(values.get("base_url", "")).partition("://")[2].partition("/")[0]:

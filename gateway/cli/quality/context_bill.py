@@ -92,9 +92,14 @@ def _totals(billed: list[Billed]) -> dict[str, Any]:
         "reported_requests": len(reported),
         "reported_read_tokens": sum(said.get("cache_read", 0) for _, said in reported),
         "billed_read_tokens": sum(usage.cached_tokens for usage, _ in reported),
-        "reported_input_tokens": sum(sum(said.values()) for _, said in reported),
+        "reported_input_tokens": sum(_input_tokens(said) for _, said in reported),
         "billed_input_tokens": sum(usage.all_input for usage, _ in reported),
     }
+
+
+def _input_tokens(said: dict[str, int]) -> int:
+    """All input tokens that the provider reported. Writes for an hour are also part of `cache_write`."""
+    return said.get("input_tokens", 0) + said.get("cache_read", 0) + said.get("cache_write", 0)
 
 
 def _rows(path: Path) -> Iterator[dict[str, Any]]:

@@ -59,6 +59,12 @@ def _end(finish: Any, usage: Usage | None) -> dict[str, Any]:
     return {"done": True, "done_reason": "length" if finish == "length" else "stop", **counts}
 
 
+def stop_at(request: CompletionRequest, delivered: Usage) -> dict[str, Any]:
+    """The last line of a stream that the gateway ends early."""
+    empty = {"role": "assistant", "content": ""}
+    return {**_head(request, {}), "message": empty, **_end("length", delivered)}
+
+
 def choice(body: dict[str, Any]) -> dict[str, Any]:
     """A stored answer, converted to a chat choice."""
     said = body["message"]

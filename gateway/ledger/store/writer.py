@@ -43,11 +43,11 @@ _SAVE_PLACE = text(
     "SET segment = excluded.segment, position = excluded.position, updated_at = excluded.updated_at"
 )
 """Written as SQL text that SQLite and PostgreSQL understand. A SQLAlchemy expression would import both dialects."""
-_REST = {
-    length: {name: Row._field_defaults[name] for name in FIELDS[length:]} for length in range(LEAST, len(FIELDS) + 1)
-}
-"""Number of values in a row → defaults of the other columns."""
 _CHAIN = ("chain_seq", "chain_hash")
+_CLASSED = (*FIELDS[: LEAST + 1], FIELDS[-1])
+"""The columns of a usual row with a traffic class, which is the last column: all others have their defaults."""
+_FIRST = {length: tuple(FIELDS[:length]) for length in range(LEAST, len(FIELDS) + 1)}
+_UNUSUAL = tuple(Row._field_defaults[name] for name in FIELDS[LEAST + 1 : -1])
 
 
 class _Twice(Exception):
@@ -264,13 +264,10 @@ class Writer:
                 there = known(connection, ledger, unique)
                 rows = [row for row in rows if row[0] not in there and unique[row[0]] is row]
             chained, head = self._heads.extended(connection, rows)
-            alike: dict[int, list[Values]] = {}
-            for row in chained:
-                alike.setdefault(len(row) - len(_CHAIN), []).append(row)
             inserted = 0
-            for length, group in alike.items():
-                rest = {**_REST[length], "chain": head.chain}
-                inserted += insert_once(connection, ledger, (*FIELDS[:length], *_CHAIN), group, rest)
+            for fields, group in _alike(chained).items():
+                rest = {name: Row._field_defaults[name] for name in FIELDS if name not in fields}
+                inserted += insert_once(connection, ledger, (*fields, *_CHAIN), group, {**rest, "chain": head.chain})
             if inserted != len(rows):
                 raise _Twice
             if lanes:
@@ -365,6 +362,18 @@ def _save_places(connection: Connection, lanes: Sequence[JournalReader], now: fl
         {"lane": lane.name, "segment": lane.resume[0], "position": lane.resume[1], "updated_at": now} for lane in lanes
     ]
     connection.execute(_SAVE_PLACE, values)
+
+
+def _alike(chained: Sequence[Values]) -> dict[tuple[str, ...], list[Values]]:
+    """Columns → rows with values of these columns and `_CHAIN`. The other columns of these rows have their defaults."""
+    alike: dict[tuple[str, ...], list[Values]] = {}
+    for row in chained:
+        length = len(row) - len(_CHAIN)
+        if length == len(FIELDS) and row[LEAST + 1 : length - 1] == _UNUSUAL:
+            alike.setdefault(_CLASSED, []).append((*row[: LEAST + 1], *row[length - 1 :]))
+        else:
+            alike.setdefault(_FIRST[length], []).append(row)
+    return alike
 
 
 def _fitted(values: Values) -> Row:
