@@ -21,6 +21,7 @@ from gateway.context.cuts.outputs import thinking_between
 from gateway.context.cuts.session import NO_CUT, Cut, Weighed
 from gateway.context.drop import drop_oldest
 from gateway.context.groups import groups, last_user
+from gateway.context.growth import SessionGrowth
 from gateway.context.marks import CacheMarking
 from gateway.context.measure import Sizes
 from gateway.context.reported import Report, ReportedSizes
@@ -86,7 +87,7 @@ class Contexts:
     ) -> None:
         self._counter, self._off_loop = counter, off_loop or OffLoop()
         self._measuring = measuring or MeasuringProcess()
-        self._reported, self._marking = ReportedSizes(), CacheMarking(monotonic)
+        self._reported, self._growth, self._marking = ReportedSizes(), SessionGrowth(), CacheMarking(monotonic)
         self._cutting = Cutting(self._off_loop)
         self._counts = {"planned": 0, "counted": 0, "trimmed": 0, "shortened": 0, "refused": 0, "trimmed_tokens": 0}
 
@@ -108,6 +109,7 @@ class Contexts:
         if record.route is None or (prefix := record.route.prefix) is None:
             return
         self._reported.learn(record)
+        self._growth.learn(record)
         attempt = record.served_by
         if attempt is not None and attempt.outcome == "ok":
             self._marking.learn(attempt, record.tenant.team, prefix)
@@ -155,6 +157,8 @@ class Contexts:
             plan.marks = self._marking.plan(request, tenant, backend, prefix, plan)
         elif prefix is not None and plan.tokens_after >= LEAST_CACHED:
             plan.cache_fields = cache_fields(request, tenant.policy, backend, prefix)
+        if prefix is not None:
+            plan.predicted_tokens = self._growth.predict(request, prefix, backend, plan)
         return plan
 
     def _plain(

@@ -13,9 +13,19 @@ from gateway.dialects.streams.text_run import events_with
 from gateway.domain.money.usage import Usage
 from gateway.domain.request import CompletionRequest
 
+_BREAKS = ((b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80\xa9", b"\\u2029"), (b"\xc2\x85", b"\\u0085"))
+"""Characters in UTF-8 that JSON may contain, and at which Python's clients break lines → the escape sequences."""
+
 
 def line(value: dict[str, Any]) -> bytes:
-    return orjson.dumps(value) + b"\n"
+    return on_one_line(orjson.dumps(value))
+
+
+def on_one_line(data: bytes) -> bytes:
+    """`data`, an object in JSON, as one line of a stream for all clients."""
+    for character, escaped in _BREAKS:
+        data = data.replace(character, escaped)
+    return data + b"\n"
 
 
 def reply(request: CompletionRequest, completion: dict[str, Any], usage: Usage | None) -> dict[str, Any]:
@@ -58,6 +68,12 @@ def _calls(calls: Any) -> dict[str, Any]:
 def _end(finish: Any, usage: Usage | None) -> dict[str, Any]:
     counts = {"prompt_eval_count": usage.all_input, "eval_count": usage.all_output} if usage else {}
     return {"done": True, "done_reason": "length" if finish == "length" else "stop", **counts}
+
+
+def stop_at(request: CompletionRequest, delivered: Usage) -> dict[str, Any]:
+    """The last line of a stream that the gateway ends early."""
+    empty = {"role": "assistant", "content": ""}
+    return {**_head(request, {}), "message": empty, **_end("length", delivered)}
 
 
 def choice(body: dict[str, Any]) -> dict[str, Any]:

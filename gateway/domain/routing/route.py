@@ -47,6 +47,8 @@ class Prefix:
     with the list of that request."""
     in_tool_loop: bool = False
     """Whether the last turns are results of tools."""
+    turns: int = 0
+    """Number of turns. It can be larger than the length of `lengths`."""
 
 
 @dataclass(slots=True)
@@ -196,6 +198,9 @@ class ContextPlan:
     """Members for the front of the body, as JSON with a comma at the end. They steer OpenAI's prompt cache."""
     frozen: bool = False
     """Whether the parts that are left out are also left out of the next requests of the session."""
+    predicted_tokens: int = 0
+    """Expected number of tokens of the input that is sent, computed from the size that the backend reported for an
+    earlier request of the session. 0 if the backend reported none."""
 
     @property
     def touched(self) -> bool:
@@ -210,6 +215,8 @@ class ContextPlan:
         """The usual number of tokens of the input that is sent. If the backend reports no number of input tokens, this
         number is billed."""
         attached = self.attached
+        if self.predicted_tokens:
+            return self.predicted_tokens
         if attached is NOTHING_ATTACHED:
             return self.tokens_after
         return self.tokens_after - attached.total + self.attached_usual

@@ -175,6 +175,7 @@ def prefix_of(request: CompletionRequest, key_id: str, session: str = "") -> Pre
         own.digest(),
         tuple([len(turn.text) for turn in turns[:_MOST_LENGTHS]]),
         last is not None and (last.role == "tool" or bool(last.results)),
+        len(turns),
     )
 
 

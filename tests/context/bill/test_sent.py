@@ -29,7 +29,14 @@ ROW = {
     "model": "claude-sonnet-4-5",
     "hidden_tokens": 2000,
     "turns": [
-        {"t": 0, "rt": 5, "reset": "start", "append": [user(10)], "out": 3, "usage": {"cache_write": 2012}},
+        {
+            "t": 0,
+            "rt": 5,
+            "reset": "start",
+            "append": [user(10)],
+            "out": 3,
+            "usage": {"cache_write": 2012, "w1h": 2012},
+        },
         {"t": 60, "rt": 65, "append": [{"role": "assistant", "content": "yes"}, user(20)], "out": 4},
         {"t": 70, "rt": 75, "reset": "compact", "append": [user(5)], "out": 1},
     ],
