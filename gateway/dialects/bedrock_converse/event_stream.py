@@ -39,9 +39,16 @@ def exception(kind: str, message: str) -> bytes:
 
 def _message(head: bytes, payload: bytes) -> bytes:
     """A message. `head`: its headers."""
-    prelude = _LENGTHS.pack(_FRAMING + len(head) + len(payload), len(head))
-    data = b"%b%b%b%b" % (prelude, _CHECKSUM.pack(crc32(prelude)), head, payload)
-    return data + _CHECKSUM.pack(crc32(data))
+    opening, checksum = _opening(head, len(payload))
+    return b"%b%b%b" % (opening, payload, _CHECKSUM.pack(crc32(payload, checksum)))
+
+
+@lru_cache(maxsize=256)
+def _opening(head: bytes, size: int) -> tuple[bytes, int]:
+    """The bytes before a payload of `size` bytes, and their checksum. Many events of a stream have equal sizes."""
+    prelude = _LENGTHS.pack(_FRAMING + len(head) + size, len(head))
+    opening = b"%b%b%b" % (prelude, _CHECKSUM.pack(crc32(prelude)), head)
+    return opening, crc32(opening)
 
 
 @lru_cache(maxsize=64)

@@ -55,15 +55,22 @@ class Decoder:
         data = self._rest + data if self._rest else data
         found, at = [], 0
         while len(data) - at >= _PRELUDE.size:
-            size, head, checksum = _PRELUDE.unpack_from(data, at)
-            if crc32(data[at : at + 8]) != checksum or not _PRELUDE.size + head + _CHECKSUM <= size <= _MOST_BYTES:
-                raise BackendGarbage("The backend sent something that is no event stream.")
+            size, head = _lengths(data[at : at + _PRELUDE.size])
             if len(data) - at < size:
                 break
             found.append(_message(data[at : at + size], head))
             at += size
         self._rest = data[at:]
         return found
+
+
+@lru_cache(maxsize=256)
+def _lengths(prelude: bytes) -> tuple[int, int]:
+    """The lengths of a message and of its headers. Cached, because many events of a stream have equal lengths."""
+    size, head, checksum = _PRELUDE.unpack(prelude)
+    if crc32(prelude[:8]) != checksum or not _PRELUDE.size + head + _CHECKSUM <= size <= _MOST_BYTES:
+        raise BackendGarbage("The backend sent something that is no event stream.")
+    return size, head
 
 
 def _message(raw: bytes, head: int) -> Message:
