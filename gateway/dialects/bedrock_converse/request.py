@@ -6,7 +6,6 @@ from __future__ import annotations
 import time
 from base64 import b64decode
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -69,7 +68,8 @@ def parse(
     if stream:
         chat["stream_options"] = {"include_usage": True}
     parsed = chat_request.parse(orjson.dumps(chat), request_id, controls, headers)
-    return replace(parsed, dialect="bedrock_converse", echoed={MESSAGES: asked.body, BEGAN: time.monotonic()})
+    parsed.dialect, parsed.echoed = "bedrock_converse", {MESSAGES: asked.body, BEGAN: time.monotonic()}
+    return parsed
 
 
 def _messages(fields: dict[str, Any]) -> dict[str, Any]:

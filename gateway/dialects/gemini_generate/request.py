@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -64,7 +63,8 @@ def parse(
     if stream:
         chat |= {"stream": True, "stream_options": {"include_usage": True}}
     parsed = chat_request.parse(orjson.dumps(chat), request_id, controls, headers)
-    return replace(parsed, dialect="gemini_generate", echoed={SHOWS_THOUGHTS: thinking.get(SHOWS_THOUGHTS) is True})
+    parsed.dialect, parsed.echoed = "gemini_generate", {SHOWS_THOUGHTS: thinking.get(SHOWS_THOUGHTS) is True}
+    return parsed
 
 
 def parse_counted(body: bytes, headers: Mapping[bytes, bytes], *, model: str) -> CompletionRequest:
