@@ -285,3 +285,22 @@ def test_the_report_of_cuts_compares_the_sessions_that_are_held_out(tmp_path: Pa
     assert "is switched off until" in shown
     assert "It does not pay." in shown
     assert run(tmp_path, "context", "report", "--team", "nobody").exit_code == 2
+
+
+def test_advice_is_sorted_by_cost_and_says_what_it_could_not_know(tmp_path: Path, database: Database) -> None:
+    usual = {"prices": "input=3000000 output=15000000 cached_input=300000", "model": "gpt-4o", "output_tokens": 1}
+    cold = {**usual, "input_tokens": 20_000, "cached_tokens": 0}
+    named = [recent(f"req_{number:032x}", **cold, session="chat-7", at=time.time() - 60 + number) for number in (3, 4)]
+    book(database, *named, recent(f"req_{5:032x}", **cold))
+    found = orjson.loads(run(tmp_path, "advise", "--team", "search", "--json").output)
+    (view,) = found["teams"]
+    assert view["cacheable_share"] == pytest.approx(0.333, abs=0.001)
+    assert (view["read_share"], view["stored_responses"]) == (pytest.approx(0, abs=0.001), 0)
+    (finding,) = found["findings"]
+    assert (finding["subject"], finding["usd_month"]) == ("beginning changed", "1.62")
+    assert any("without a session name" in sentence for sentence in found["unknown"])
+    assert any("data.store_prompts" in sentence for sentence in found["unknown"])
+    shown = run(tmp_path, "advise", columns=200).output
+    assert "$1.62 a month, team search: cache miss, beginning changed (1 requests)." in shown
+    assert run(tmp_path, "advise", "--team", "nobody").exit_code == 2
+    assert "No answered call" in run(tmp_path, "advise", "--since", "2100-01-01").output
