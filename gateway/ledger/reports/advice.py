@@ -151,9 +151,9 @@ def beginnings(view: Overview, rows: Sequence[Row]) -> Iterable[Finding]:
         if tokens < _LEAST_TOKENS or not lost:
             continue
         text = (
-            f"{len(group.read)} of {group.sessions} sessions of key {key} read about {tokens} tokens at their beginning "
-            f"from the cache, but {len(group.missed)} read nothing, although another session had just been served. Keep "
-            "tools and system prompt equal, and let the gateway mark them (context.prompt_cache: auto)."
+            f"{len(group.read)} of {group.sessions} sessions of key {key} read about {tokens} tokens of a common "
+            f"beginning from the cache, but {len(group.missed)} read nothing, although another session had just been "
+            "served. Keep tools and system prompt equal, and let the gateway mark them (context.prompt_cache: auto)."
         )
         subject = f"{agent or 'sessions'}, {model}"
         yield Finding(view.team, "recurring beginning", subject, len(group.missed), lost * view.per_month, text)
