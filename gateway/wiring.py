@@ -34,6 +34,7 @@ from gateway.backends.providers.base import Kind
 from gateway.backends.providers.discover import backends_of, found_text
 from gateway.backends.providers.litellm.process import OwnProcess, Supervised
 from gateway.backends.providers.litellm.provider import ViaLitellm
+from gateway.backends.providers.litellm_proxy import LitellmProxy
 from gateway.backends.providers.thriftgate import Thriftgate
 from gateway.backends.resilience.drain import BackendDrains
 from gateway.batches.files import Files
@@ -59,6 +60,7 @@ from gateway.learning.shadow.holdout import Holdout
 from gateway.learning.shadow.shadow import Shadows
 from gateway.learning.spend_cap import SpendCap
 from gateway.ledger.journal.writer import Journal
+from gateway.ledger.prices import commitments
 from gateway.ledger.prices.model_names import grouped
 from gateway.ledger.prices.price_book import PriceBook
 from gateway.ledger.prices.throughput import follow
@@ -229,6 +231,7 @@ class Wiring:
             **KINDS,
             "litellm": partial(ViaLitellm, process=litellm),
             "thriftgate": partial(Thriftgate, instance=self.instance),
+            "litellm_proxy": partial(LitellmProxy, instance=self.instance),
         }
         drains = BackendDrains(self.state)
         self.fleet = await self._enter(Fleet(backends, kinds=kinds, drains=drains, off_loop=self.off_loop))
@@ -394,6 +397,9 @@ class Wiring:
         )
         self._watch(responses=self.responses)
         self._watch(idempotency=self.idempotency, feedback=self.feedback, dashboard=self.dashboard, batches=batches)
+        if credits := [each for each in config.prices.credits if each.preferred]:
+            follows = commitments.follow(self.database, credits, self.fleet.backends, self.prices, time)
+            self._tasks.spawn(follows, "commitments")
         machines = [each for each in self.fleet.backends if each.price and each.price.machine_hour_usd]
         if machines:
             self._tasks.spawn(follow(self.database, machines, self.prices, time), "throughput of machines")

@@ -1,6 +1,6 @@
 """`python -m loadtests` is `thriftgate loadtest`.
 
-Others are `budget`, `bytecodes`, `day`, `index`, `drift`, `shortcuts`, `stalls`, `verify` and `--against`.
+Others are `budget`, `bytecodes`, `day`, `dialects`, `index`, `drift`, `shortcuts`, `stalls`, `verify` and `--against`.
 """
 
 import sys
@@ -24,6 +24,10 @@ if __name__ == "__main__":
         from loadtests import day
 
         sys.exit(day.main(sys.argv[2:]))
+    if sys.argv[1:2] == ["dialects"]:
+        from loadtests import dialects
+
+        sys.exit(dialects.main(sys.argv[2:]))
     if any(word.split("=")[0] == "--against" for word in sys.argv[1:]):
         from loadtests import against
 

@@ -45,9 +45,9 @@ class Target:
 
 
 @contextmanager
-def running_upstream(cores: Cores) -> Iterator[int]:
-    """The scripted provider's port."""
-    process = start([sys.executable, "-m", "loadtests.upstream"], cores.others, piped=True)
+def running_upstream(cores: Cores, module: str = "loadtests.upstream") -> Iterator[int]:
+    """The port of the scripted provider that `module` runs."""
+    process = start([sys.executable, "-m", module], cores.others, piped=True)
     try:
         assert process.stdout is not None
         yield int(process.stdout.readline())

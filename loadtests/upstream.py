@@ -10,6 +10,7 @@ import asyncio
 import os
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -49,10 +50,11 @@ def _chunk(delta: dict[str, str], finish: str | None = None, usage: bytes = b"")
         "usage": None,
     }  # fmt: skip
     data = b"data: " + orjson.dumps(event) + b"\n\n"
-    return _framed(data.replace(b'"usage":null', b'"usage":' + usage) if usage else data)
+    return framed(data.replace(b'"usage":null', b'"usage":' + usage) if usage else data)
 
 
-def _framed(data: bytes) -> bytes:
+def framed(data: bytes) -> bytes:
+    """`data` as one chunk of a chunked HTTP body."""
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
@@ -100,7 +102,7 @@ class Answers:
 
     def ending(self, number: int, base: int) -> bytes:
         """The usage event and [DONE]."""
-        return _chunk({}, usage=_usage(number, base)).replace(_NINES, b"%08d" % number) + _framed(b"data: [DONE]\n\n")
+        return _chunk({}, usage=_usage(number, base)).replace(_NINES, b"%08d" % number) + framed(b"data: [DONE]\n\n")
 
 
 class Upstream(asyncio.Protocol):
@@ -184,10 +186,10 @@ class Upstream(asyncio.Protocol):
         self.transport.write(_HEAD % len(body) + body)
 
 
-async def main() -> None:
-    counts, answers = Counts(), Answers()
+async def serve(protocol: Callable[[], Upstream]) -> None:
+    """Print the port and serve until standard input closes. `protocol`: makes the protocol of one connection."""
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: Upstream(counts, answers), "127.0.0.1", 0, backlog=1024)
+    server = await loop.create_server(protocol, "127.0.0.1", 0, backlog=1024)
     print(server.sockets[0].getsockname()[1], flush=True)
     ended = asyncio.Event()
 
@@ -201,4 +203,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    uvloop.run(main())
+    counts, answers = Counts(), Answers()
+    uvloop.run(serve(lambda: Upstream(counts, answers)))

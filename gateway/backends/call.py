@@ -49,9 +49,9 @@ _CAP = re.compile(rb"\d{1,9}")
 _CONTENT_TYPE = re.compile(rb"[\x20-\x7e]{1,256}")
 """Matches the content types of a backend's answer that may be relayed to the client."""
 OPERATOR_ERRORS = {
-    401: "does not accept the gateway's key; check its `api_key`",
-    402: "wants to be paid first; check the account behind its `api_key`",
-    403: "forbids the gateway this call; check what its `api_key` may do",
+    401: "does not accept the gateway's key; check its {authenticated_by}",
+    402: "wants to be paid first; check the account behind its {authenticated_by}",
+    403: "forbids the gateway this call; check what its {authenticated_by} may do",
     404: "knows no such path or model; check its {addressed_by}",
     405: "takes no completions there; check its `base_url`",
 }
@@ -74,6 +74,12 @@ _RELEARN_S = 600.0
 
 Written = tuple[Translator, bytes]
 """A translator, and the request body that it wrote."""
+
+
+def operator_error(backend: Backend, status: int) -> str:
+    """The text about a status code that the operator must correct, with the settings to check."""
+    text = OPERATOR_ERRORS.get(status, "answers with a redirect; check its `base_url`")
+    return text.format(addressed_by=backend.facts.addressed_by, authenticated_by=backend.authenticated_by)
 
 
 class BackendCall:
@@ -327,12 +333,10 @@ class BackendCall:
         if wait_s is not None:
             wait_s = min(wait_s, _MOST_RETRY_AFTER_S)
         if status == 429:
-            limited = BackendRateLimited(f"{name} is rate-limited", backend=name, retry_after_s=wait_s)
             error = upstream_error.error_in(await error_body(upstream))
-            limited.no_quota = error is not None and BudgetExhausted.code in (error.code, error.kind)
-            if limited.no_quota:
-                limited.message = f"{name} has no quota left; its operator must check the account behind its `api_key`"
-            return limited
+            if error is not None and (BudgetExhausted.code in (error.code, error.kind) or self._unpaid(error)):
+                return self._no_quota(wait_s)
+            return BackendRateLimited(f"{name} is rate-limited", backend=name, retry_after_s=wait_s)
         if status in _NO_ENDPOINT:
             error = upstream_error.error_in(await error_body(upstream))
             if self._lacks(call.wire, error):
@@ -347,11 +351,24 @@ class BackendCall:
         if status == LoopDetected.status:
             return call.wire.refusal(status, await error_body(upstream), name)
         if status in OPERATOR_ERRORS or status < 400:
-            problem = OPERATOR_ERRORS.get(status, "answers with a redirect; check its `base_url`")
-            problem = problem.format(addressed_by=self.backend.facts.addressed_by)
+            problem = operator_error(self.backend, status)
             return BackendFailed(f"{name} {problem} (status {status})", backend=name).of_operator()
         if status in _OVERLOADED:
             return BackendOverloaded(f"{name} is overloaded (status {status})", backend=name, retry_after_s=wait_s)
         if status >= 500 or status in _TEMPORARY:
             return BackendFailed(f"{name} failed (status {status})", backend=name, retry_after_s=wait_s)
-        return call.wire.refusal(status, await error_body(upstream), name)
+        body = await error_body(upstream)
+        if self.backend.facts.no_quota and self._unpaid(upstream_error.error_in(body)):
+            return self._no_quota(wait_s)
+        return call.wire.refusal(status, body, name)
+
+    def _unpaid(self, error: UpstreamError | None) -> bool:
+        """Whether the error says, in the way of this kind of backend, that the gateway's account has no money left."""
+        return error is not None and error.kind != "" and error.kind == self.backend.facts.no_quota
+
+    def _no_quota(self, wait_s: float | None) -> BackendRateLimited:
+        name = self.backend.name
+        problem = f"{name} has no quota left; its operator must check the account behind its `api_key`"
+        limited = BackendRateLimited(problem, backend=name, retry_after_s=wait_s)
+        limited.no_quota = True
+        return limited

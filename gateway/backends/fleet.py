@@ -13,11 +13,13 @@ from gateway.backends.cascade.cascade import Cascade, Served
 from gateway.backends.cascade.escalation import Escalation
 from gateway.backends.load.in_flight import InFlight
 from gateway.backends.providers.anthropic import Anthropic
-from gateway.backends.providers.azure import Azure
+from gateway.backends.providers.azure.provider import Azure
 from gateway.backends.providers.base import Kind
 from gateway.backends.providers.bedrock.provider import Bedrock
 from gateway.backends.providers.gemini import Gemini
 from gateway.backends.providers.litellm.provider import ViaLitellm
+from gateway.backends.providers.litellm_proxy import LitellmProxy
+from gateway.backends.providers.ollama import Ollama
 from gateway.backends.providers.openai import Local, OpenAI
 from gateway.backends.providers.simulated import Simulated
 from gateway.backends.providers.thriftgate import Thriftgate
@@ -44,6 +46,8 @@ KINDS: Mapping[str, Callable[[Backend], Kind]] = {
     "gemini": Gemini,
     "vertex": Vertex,
     "thriftgate": Thriftgate,
+    "litellm_proxy": LitellmProxy,
+    "ollama": Ollama,
 }
 
 

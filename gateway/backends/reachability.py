@@ -11,7 +11,7 @@ from importlib.util import find_spec
 
 import orjson
 
-from gateway.backends.call import OPERATOR_ERRORS
+from gateway.backends.call import OPERATOR_ERRORS, operator_error
 from gateway.backends.fleet import KINDS
 from gateway.backends.providers.over_http import OverHttp
 from gateway.domain.backend import Backend
@@ -30,7 +30,9 @@ class Reached:
     trouble: str = ""
     """The reason why calls would fail, and the remedy; empty if the backend answered."""
     note: str = ""
-    """A part that was not tested, or a fact that looks wrong; empty if there is none."""
+    """A part that was not tested, or what the backend is; empty if there is none."""
+    doubt: str = ""
+    """A fact that looks wrong, although calls may work; empty if there is none."""
     took_ms: float | None = None
     """Milliseconds that the answer took; None if the backend was not called."""
 
@@ -60,7 +62,8 @@ async def reach(backend: Backend, within_s: float = WITHIN_S) -> Reached:
         await kind.open()
         status, body = await kind.look(within_s)
     except BackendError as error:
-        return Reached(name, f"{_without_name(error.message, name)}; check its `base_url` and that it is running")
+        hint = "" if error.needs_operator else "; check its `base_url` and that it is running"
+        return Reached(name, _without_name(error.message, name) + hint)
     except ConfigError as error:
         return Reached(name, str(error))
     finally:
@@ -75,15 +78,13 @@ def _judged(backend: Backend, status: int, body: bytes, took_ms: float) -> Reach
     name = backend.name
     if status in _NO_LIST:
         return Reached(name, note="answers, but has no list of models; its key is not tested", took_ms=took_ms)
-    if status in OPERATOR_ERRORS:
-        return Reached(name, f"{OPERATOR_ERRORS[status]} (status {status})", took_ms=took_ms)
-    if 300 <= status < 400:
-        return Reached(name, f"answers with a redirect; check its `base_url` (status {status})", took_ms=took_ms)
+    if status in OPERATOR_ERRORS or 300 <= status < 400:
+        return Reached(name, f"{operator_error(backend, status)} (status {status})", took_ms=took_ms)
     if status >= 500:
         return Reached(name, f"fails (status {status})", took_ms=took_ms)
     known = _models(body)
     if known and not {backend.model, backend.sent_model, f"models/{backend.sent_model}"} & known:
-        return Reached(name, note=f"its list of models does not have {backend.sent_model}", took_ms=took_ms)
+        return Reached(name, doubt=f"its list of models does not have {backend.sent_model}", took_ms=took_ms)
     return Reached(name, took_ms=took_ms)
 
 

@@ -1,4 +1,4 @@
-"""Times for people, in the time zone of the team that they belong to."""
+"""Times for people, in the time zone of the team that they belong to, and durations."""
 
 from __future__ import annotations
 
@@ -27,3 +27,11 @@ def moment(at: float, zone: tzinfo, form: str = "%Y-%m-%d %H:%M") -> str:
     """A time, followed by the zone's short name unless it is UTC."""
     shown = datetime.fromtimestamp(at, zone)
     return shown.strftime(form if zone is UTC else f"{form} %Z")
+
+
+def span(seconds: float) -> str:
+    """A duration in its largest unit: `16 min`."""
+    for unit, name in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= unit:
+            return f"{seconds / unit:.0f} {name}"
+    return f"{seconds:.0f} s"

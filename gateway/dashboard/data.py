@@ -16,13 +16,13 @@ from sqlalchemy.exc import SQLAlchemyError
 from gateway.dashboard import queries
 from gateway.dashboard.parts import ALL_TEAMS, FEEDBACK, PARTS, Prices, Read, Scope
 from gateway.dashboard.periods import USUAL, Period, parse_period
-from gateway.dashboard.turns import MOST_WAITING, Turns
 from gateway.domain.backend import Backend
 from gateway.domain.money.windows import iso
 from gateway.domain.policy import Policy
 from gateway.domain.protocols import Clock
 from gateway.errors import LedgerUnavailable, Overloaded
 from gateway.learning.feedback import Feedback
+from gateway.ledger.reports.turns import MOST_WAITING, Turns
 from gateway.ledger.store.sums import snapshot
 from gateway.policy.load import DEFAULT, Policies
 from gateway.runtime.tasks import Tasks

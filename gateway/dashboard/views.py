@@ -20,13 +20,13 @@ from gateway.dashboard.data import ALL, EVERYTHING, Figures
 from gateway.dashboard.one_request import sees_team
 from gateway.dashboard.parts import ALL_TEAMS
 from gateway.dashboard.periods import MOST_DAYS, USUAL, parse_period
-from gateway.dashboard.turns import Turns
 from gateway.domain.protocols import Clock
 from gateway.domain.tenant import Tenant
 from gateway.errors import BadRequest, Forbidden, NotFound
 from gateway.ledger.reports.dimensions import dimensions
 from gateway.ledger.reports.formats import as_csv
 from gateway.ledger.reports.report import read_usage
+from gateway.ledger.reports.turns import Turns
 from gateway.state.sql.database import Database
 
 _T = TypeVar("_T")

@@ -11,6 +11,8 @@ from gateway.dialects.openai_chat.native import ChatToChat
 from gateway.dialects.translate.chat_to_converse.translator import ChatToConverse
 from gateway.dialects.translate.chat_to_gemini.translator import ChatToGemini
 from gateway.dialects.translate.chat_to_messages.translator import ChatToMessages
+from gateway.dialects.translate.chat_to_ollama.embeddings import EmbeddingsToOllama
+from gateway.dialects.translate.chat_to_ollama.translator import ChatToOllama
 from gateway.dialects.translate.chat_to_responses.translator import ChatToResponses
 from gateway.dialects.via_chat import ViaChat
 from gateway.domain.request import DialectName
@@ -20,7 +22,7 @@ LIMITS = ("max_completion_tokens", "max_tokens")
 reasoning, and some of OpenAI's models require this field. Many other servers know only the second field."""
 _ORDER: tuple[DialectName, ...] = (
     *("openai_chat", "anthropic_messages", "openai_responses"),
-    *("bedrock_converse", "gemini_generate"),
+    *("bedrock_converse", "gemini_generate", "ollama_chat"),
 )
 """Order of preference among backend dialects that differ from the client's dialect. Dialects that can express more and
 are more widely supported come first."""
@@ -32,8 +34,11 @@ def _table(
 ) -> dict[tuple[DialectName, DialectName], Translator]:
     wires: dict[tuple[DialectName, DialectName], Translator] = {}
     chat = ChatToChat(limits, strict=strict, leaves_out=leaves_out)
-    from_chat: tuple[Translator, ...] = (chat, ChatToMessages(), ChatToResponses(), ChatToConverse(), ChatToGemini())
-    for wire in (*from_chat, *(client.native for client in CLIENTS.values() if client.native)):
+    from_chat: tuple[Translator, ...] = (
+        *(chat, ChatToMessages(), ChatToResponses()),
+        *(ChatToConverse(), ChatToGemini(), ChatToOllama()),
+    )
+    for wire in (*from_chat, EmbeddingsToOllama(), *(client.native for client in CLIENTS.values() if client.native)):
         wires[wire.client, wire.backend] = wire
     for translation in (client.translation for client in CLIENTS.values() if client.translation):
         for inner in from_chat:

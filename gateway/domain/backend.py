@@ -14,7 +14,7 @@ from gateway.domain.kinds import KINDS, BackendDialectName, Kind, KindFacts
 from gateway.domain.money.price_classes import Factor, TierKey, few_factors
 from gateway.domain.provider_name import provider_name
 from gateway.domain.request import DialectName
-from gateway.domain.routing.whereabouts import host_of, private, providers_own
+from gateway.domain.routing.whereabouts import host_of, loopback, private, providers_own
 from gateway.domain.section import Section
 from gateway.domain.units import DurationS, TokenUsd, Usd
 
@@ -23,6 +23,7 @@ Strength = Literal["small", "large"]
 TierName = Literal["small", "large", "hosted"]
 """A tier. Policies and `x-thriftgate-tier` select backends by tier. `small` and `large` are local backends by strength;
 `hosted` are all backends outside the operator's machines."""
+LitellmHeader = Literal["call_id", "session", "tags", "end_user"]
 Capability = Literal["tools", "vision", "json_schema", "reasoning", "logprobs"]
 
 Billing = Literal["on_demand", "spot", "reserved"]
@@ -32,6 +33,7 @@ machine answered. reserved: all hours."""
 STRENGTHS: tuple[Strength, ...] = get_args(Strength)
 _PARTICULAR = {name: kind for kind, facts in KINDS.items() for name in facts.settings}
 """Key of a backend's entry → the kind of backend that has this key. Only keys that a single kind has."""
+_OF_ENTRA = frozenset({"tenant_id", "client_id", "client_secret", "authority_host", "token_scope"})
 _GOOGLE_LOCATION = re.compile(r"[a-z]+(-[a-z]+\d{1,2})?")
 _AWS_REGION = re.compile(r"[a-z]{2,4}(-[a-z]+)+-\d{1,2}")
 RANK: dict[str, int] = {"small": 0, "large": 1, "hosted": 2}
@@ -107,6 +109,35 @@ class Backend(Section):
         description="Azure: a bearer token (Entra ID) instead of api_key; env:NAME, or file:PATH, which is read again "
         "when it changes.",
     )
+    auth: Literal["entra"] | None = Field(
+        None,
+        description="Azure: entra requests tokens from Microsoft Entra instead of api_key: for client_secret, a "
+        "workload identity or a managed identity.",
+    )
+    tenant_id: str | None = Field(
+        None, pattern=r"^[A-Za-z0-9.-]+$", description="Azure: id or domain of the tenant; null: AZURE_TENANT_ID."
+    )
+    client_id: str | None = Field(
+        None,
+        pattern=r"^[A-Za-z0-9-]+$",
+        description="Azure: id of the application or of the user-assigned identity; null: AZURE_CLIENT_ID.",
+    )
+    client_secret: str | None = Field(
+        None,
+        pattern="^(env|file):.+",
+        description="Azure: the application's secret, as env:NAME or file:PATH. It is read for each token.",
+    )
+    authority_host: str | None = Field(
+        None,
+        pattern=r"^https?://[^/?#@\s]+/?$",
+        description="Azure: address of Entra in a sovereign cloud; null: AZURE_AUTHORITY_HOST, else "
+        "https://login.microsoftonline.com.",
+    )
+    token_scope: str = Field(
+        "https://cognitiveservices.azure.com/.default",
+        pattern=r"^[!-~]+/\.default$",
+        description="Azure: the resource for which tokens are requested.",
+    )
     model: str = Field(description="Name of the model at the provider or server.")
     model_group: str = Field(
         "",
@@ -130,6 +161,11 @@ class Backend(Section):
         pattern="^file:.+",
         description="Vertex AI: file:PATH of a service account's key or another credential file of Google's; null: "
         "GOOGLE_APPLICATION_CREDENTIALS, else the metadata server.",
+    )
+    litellm_headers: tuple[LitellmHeader, ...] = Field(
+        (),
+        description="litellm_proxy: facts about a request that the proxy gets in its own headers: call_id, session, "
+        "tags (team and ledger row), end_user. Session and end user are pseudonyms.",
     )
     strength: Strength | None = Field(
         None,
@@ -230,12 +266,26 @@ class Backend(Section):
                 "base_url must be the resource's address alone, as https://NAME.openai.azure.com; the gateway adds "
                 "/openai, the deployment and api_version"
             )
-        if (self.api_key is None) == (self.bearer_token is None):
-            raise ValueError("kind azure needs either api_key or bearer_token")
+        if [self.api_key, self.bearer_token, self.auth].count(None) != 2:
+            raise ValueError("kind azure needs one of api_key, bearer_token and auth: entra")
+        if self.auth is None and (given := sorted(_OF_ENTRA & self.model_fields_set)):
+            raise ValueError(f"{given[0]}: only with auth: entra; add auth: entra, or leave it out")
+        if self.client_secret is not None and not (self.tenant_id and self.client_id):
+            raise ValueError("client_secret: needs tenant_id and client_id; add both")
+        host = self.authority_host
+        if host is not None and not host.startswith("https://") and not loopback(host):
+            raise ValueError("authority_host: must begin with https://, because secrets are sent to it")
 
     def same_model(self, other: Backend) -> bool:
         """Whether both backends serve the same model: equal model names, or the same `model_group`."""
         return self.model == other.model or (bool(self.model_group) and self.model_group == other.model_group)
+
+    @property
+    def authenticated_by(self) -> str:
+        """The settings to check if the backend refuses the gateway's credential."""
+        if self.auth is not None:
+            return "`client_id` and the roles of its identity"
+        return "`api_key`" if self.bearer_token is None else "`bearer_token`"
 
     @property
     def spoken(self) -> tuple[DialectName, ...]:
@@ -244,8 +294,10 @@ class Backend(Section):
 
     @property
     def facts(self) -> KindFacts:
-        """The facts of the backend's kind. For some kinds, the facts also depend on the backend's model."""
+        """The facts of the backend's kind. For some kinds, the facts also depend on the backend's model or address."""
         facts = KINDS[self.kind]
+        if facts.at_v1 is not None and self.base_url.rstrip("/").endswith("/v1"):
+            return facts.at_v1
         return facts.of_claude if facts.of_claude is not None and "claude" in self.model.lower() else facts
 
     @property

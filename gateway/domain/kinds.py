@@ -8,10 +8,11 @@ from decimal import Decimal
 from typing import Any, Literal
 
 Own = Literal[
-    "openai", "anthropic", "azure", "local", "litellm", "simulated", "bedrock", "gemini", "vertex", "thriftgate"
+    "openai", "anthropic", "azure", "local", "litellm", "simulated", "bedrock", "gemini", "vertex", "thriftgate",
+    "litellm_proxy", "ollama",
 ]  # fmt: skip
 """Kinds that have a module in `backends/providers/`."""
-Preset = Literal["openrouter", "mistral", "groq", "deepseek", "xai", "together", "cohere", "gemini_openai", "ollama"]
+Preset = Literal["openrouter", "mistral", "groq", "deepseek", "xai", "together", "cohere", "gemini_openai"]
 """Kinds of backends that have OpenAI's API at another address. They are rows of `KINDS` below and have no module."""
 Kind = Literal[Own, Preset]
 
@@ -24,6 +25,7 @@ BackendDialectName = Literal[
     "anthropic_messages",
     "gemini_generate",
     "bedrock_converse",
+    "ollama_chat",
 ]
 """Dialects that backends speak."""
 
@@ -87,12 +89,20 @@ class KindFacts:
     model."""
     regional_factor: Decimal | None = None
     """Factor on all prices if neither `region` nor model says `global`. None if prices do not depend on the region."""
+    key_header: str = ""
+    """The header of the API key. Empty: the key is sent as a bearer token."""
     settings: tuple[str, ...] = ()
     """The settings of a backend that only backends of this kind have."""
-    tells_cost: bool = False
-    """Whether answers name their cost or their prices, which replace this gateway's own prices in the ledger."""
+    tells_cost: str = ""
+    """The header of answers that has their cost, which replaces this gateway's own prices in the ledger. Empty: answers
+    have no such header."""
+    no_quota: str = ""
+    """The type of an error which says that the gateway's account at the server has no money left, whatever the status
+    is."""
     of_claude: KindFacts | None = None
     """The facts for models of Anthropic, if these facts differ. Otherwise None."""
+    at_v1: KindFacts | None = None
+    """The facts for addresses that end in `/v1`, if the server speaks another dialect there. Otherwise None."""
 
 
 def _preset(base_url: str, *, dialects: tuple[BackendDialectName, ...] = _CHAT, **facts: Any) -> KindFacts:
@@ -122,13 +132,18 @@ _VERTEX = KindFacts(
     why_hosted="Google runs it, whatever location says",
     provider="gcp.vertex_ai",
     addressed_by="`project`, `region` and `model`",
+    key_header="x-goog-api-key",
     settings=("project", "google_credentials"),
 )
 KINDS: Mapping[str, KindFacts] = {
     "openai": KindFacts(_OPENAIS, needs_base_url=True),
     "azure": KindFacts(
         _OPENAIS,
-        settings=("bearer_token", "deployment", "api_version"),
+        settings=(
+            *("bearer_token", "deployment", "api_version"),
+            *("auth", "tenant_id", "client_id", "client_secret", "authority_host", "token_scope"),
+        ),
+        key_header="api-key",
         needs_base_url=True,
         why_hosted="Azure runs it, whatever location says",
         limits_per_answer=("max_completion_tokens",),
@@ -137,7 +152,11 @@ KINDS: Mapping[str, KindFacts] = {
     ),
     "local": KindFacts(_OPENAIS, own_machine=True),
     "anthropic": KindFacts(
-        ("anthropic_messages",), needs_base_url=True, requires_max_tokens=True, caches_marked_only=True
+        ("anthropic_messages",),
+        needs_base_url=True,
+        requires_max_tokens=True,
+        caches_marked_only=True,
+        key_header="x-api-key",
     ),
     "litellm": KindFacts(("openai_chat", "openai_embeddings"), prefix_names_provider=True),
     "simulated": KindFacts(("openai_chat",), own_machine=True),
@@ -152,6 +171,7 @@ KINDS: Mapping[str, KindFacts] = {
         needs_base_url=True,
         base_url="https://generativelanguage.googleapis.com/v1beta",
         key="GEMINI_API_KEY",
+        key_header="x-goog-api-key",
         prices="google",
         provider="gcp.gemini",
     ),
@@ -171,7 +191,17 @@ KINDS: Mapping[str, KindFacts] = {
         limits_per_answer=("max_completion_tokens",),
         provider="thriftgate",
         calls_others=True,
-        tells_cost=True,
+        tells_cost="x-thriftgate-cost-usd",
+    ),
+    "litellm_proxy": KindFacts(
+        (*_OPENAIS, "anthropic_messages"),
+        needs_base_url=True,
+        limits_per_answer=("max_completion_tokens",),
+        provider="litellm",
+        calls_others=True,
+        tells_cost="x-litellm-response-cost",
+        no_quota="budget_exceeded",
+        settings=("litellm_headers",),
     ),
     "openrouter": _preset(
         "https://openrouter.ai/api/v1",
@@ -241,9 +271,14 @@ KINDS: Mapping[str, KindFacts] = {
         dialects=("openai_chat", "openai_embeddings"),
         leaves_out=_BOOKKEEPING | {"user"},
     ),
-    "ollama": _preset(
-        "http://127.0.0.1:11434/v1",
-        limits_per_answer=("max_tokens",),
-        dialects=("openai_chat", "openai_completions", "openai_embeddings"),
+    "ollama": KindFacts(
+        ("ollama_chat", "openai_completions"),
+        needs_base_url=True,
+        base_url="http://127.0.0.1:11434",
+        at_v1=_preset(
+            "http://127.0.0.1:11434/v1",
+            limits_per_answer=("max_tokens",),
+            dialects=("openai_chat", "openai_completions", "openai_embeddings"),
+        ),
     ),
 }

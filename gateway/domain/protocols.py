@@ -77,7 +77,15 @@ class PriceList(Protocol):
         ...
 
 
-class ModelPrices(PriceList, Protocol):
+class MarginalPrices(PriceList, Protocol):
+    """Prices of backends, and which backends are paid already."""
+
+    def prepaid(self, backend: Backend) -> bool:
+        """Whether calls of `backend` are paid already by a commitment that is not used up."""
+        ...
+
+
+class ModelPrices(MarginalPrices, Protocol):
     """Prices of backends, and list prices of models that no backend has."""
 
     def listed(self, model: str) -> Price | None:
@@ -195,8 +203,8 @@ class SpentReader:
 class EndUsers(Protocol):
     """Replaces the names of end users by pseudonyms."""
 
-    def note(self, body: dict[str, Any], record: Record) -> None:
-        """Set `record.end_user` from the request's `body`."""
+    def note(self, body: dict[str, Any], record: Record, header: str = "") -> None:
+        """Set `record.end_user` from the request's `body`, else from the name in its headers (`header`)."""
         ...
 
 

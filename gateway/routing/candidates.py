@@ -11,7 +11,7 @@ from gateway.domain.backend import Backend
 from gateway.domain.money.price import Price
 from gateway.domain.policy import DataPolicy
 from gateway.domain.prompt_cache import rules_of
-from gateway.domain.protocols import BackendState, FleetView, PriceList, SessionView
+from gateway.domain.protocols import BackendState, FleetView, MarginalPrices, PriceList, SessionView
 from gateway.domain.request import DialectName
 from gateway.domain.routing.route import Considered, ContextEstimate, Prefix
 from gateway.errors import BadRequest, ContextTooLong, Forbidden, GatewayError, NoAdequateBackend
@@ -58,6 +58,13 @@ class Candidate(NamedTuple):
     is equal to `cost_pico`."""
     delay_ms: float = 0.0
     """Among members of a model group with equal costs, the member with the lowest value is called. See `_delay_ms`."""
+    ledger_pico: int | None = None
+    """The expected cost in the ledger, if a commitment has paid the call already and `cost_pico` is lower therefore."""
+
+    @property
+    def booked_pico(self) -> int | None:
+        """The expected cost in the ledger and in budgets. Ceilings limit this cost."""
+        return self.cost_pico if self.ledger_pico is None else self.ledger_pico
 
     @property
     def worth_pico(self) -> int | None:
@@ -68,7 +75,7 @@ class Candidate(NamedTuple):
 def examine(
     backends: Sequence[Backend],
     demand: Demand,
-    prices: PriceList,
+    prices: MarginalPrices,
     fleet: FleetView,
     sessions: SessionView | None = None,
 ) -> list[Candidate]:
@@ -89,8 +96,11 @@ def examine(
         cost = plain = expected_cost(backend, demand, prices)
         if state is not None and (demand.prefix is not None or occupancy.priced_by_load(backend, state.load)):
             cost = expected_cost(backend, demand, prices, state, sessions)
+        booked = None
+        if cost is not None and prices.prepaid(backend):
+            booked, cost = cost, occupancy.paid_already(cost)
         delay_ms = _delay_ms(state) if state is not None and backend.model_group else 0.0
-        found.append(Candidate(backend, excluded, cause, cost, None if cost == plain else plain, delay_ms))
+        found.append(Candidate(backend, excluded, cause, cost, None if cost == plain else plain, delay_ms, booked))
     return found
 
 

@@ -22,8 +22,8 @@ _VERSION = re.compile(r"(?:-v\d+:\d+|[-@](?:\d{4}-\d{2}-\d{2}|\d{8})|-latest|:fr
 
 
 class Ceiling(NamedTuple):
-    """The highest cost that one call may have: that of the model that the client named. `cost_pico`: in pico-dollars;
-    None: no price, and higher tiers count as dearer."""
+    """The highest cost that one call may have in the ledger: that of the model that the client named. `cost_pico`: in
+    pico-dollars; None: no price, and higher tiers count as dearer."""
 
     cost_pico: int | None
     rank: int = 0
@@ -34,14 +34,15 @@ class Ceiling(NamedTuple):
         never exceeds a ceiling in pico-dollars."""
         if self.cost_pico is None:
             return RANK[candidate.backend.tier] > self.rank
-        return candidate.cost_pico is not None and round(candidate.cost_pico * calls) > self.cost_pico
+        cost = candidate.booked_pico
+        return cost is not None and round(cost * calls) > self.cost_pico
 
     def allows(self, first: Candidate, then: Candidate, share: float) -> bool:
         """Whether the expected cost stays within the ceiling. Every request calls `first`; the part `share` also calls
         `then`."""
-        if self.cost_pico is None or first.cost_pico is None or then.cost_pico is None:
+        if self.cost_pico is None or first.booked_pico is None or then.booked_pico is None:
             return True
-        return round(first.cost_pico + share * then.cost_pico) <= self.cost_pico
+        return round(first.booked_pico + share * then.booked_pico) <= self.cost_pico
 
 
 class NamedModel(NamedTuple):
@@ -98,7 +99,7 @@ def ceiling_of(
     if not own:
         own = examine(named.backends, demand, prices, fleet, sessions)
     own = [each for each in own if each.cause in _PASSING] or own
-    known = [each.cost_pico for each in own if each.cost_pico is not None]
+    known = [each.booked_pico for each in own if each.booked_pico is not None]
     rank = max([RANK[each.backend.tier] for each in own])
     return Ceiling(min(known) if known else None, rank)
 

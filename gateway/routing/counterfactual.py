@@ -87,7 +87,11 @@ class Case:
 
     def _dearer(self, name: str, factor: float) -> list[Candidate]:
         return [
-            each._replace(cost_pico=round(each.cost_pico * factor), list_pico=each.worth_pico)
+            each._replace(
+                cost_pico=round(each.cost_pico * factor),
+                list_pico=each.worth_pico,
+                ledger_pico=None if each.ledger_pico is None else round(each.ledger_pico * factor),
+            )
             if each.backend.name == name and each.cost_pico is not None
             else each
             for each in self.candidates

@@ -42,14 +42,15 @@ def choose(
     the reference's cost.
     """
     nominal = _nominal(candidates, named)
-    limit = ceiling or Ceiling(nominal.cost_pico, RANK[nominal.backend.tier])
+    limit = ceiling or Ceiling(nominal.booked_pico, RANK[nominal.backend.tier])
     reference = _within(candidates, nominal, limit)
     others = [each for each in candidates if not each.excluded and each is not reference]
     gaps: dict[str, Gap] = {
         each.backend.name: gap(each.backend, reference.backend, each.worth_pico, reference.worth_pico)
         for each in others
     }
-    cheap = [each for each in others if cheaper(each, reference)]
+    # the ceiling is in the ledger's terms, where a backend that is paid already may be dearer
+    cheap = [each for each in others if cheaper(each, reference) and not limit.exceeded_by(each)]
     weaker = {far for each in cheap if (far := gaps[each.backend.name]) != "equal"}
     loss = (1 - quality) / max(len(weaker), 1)
     adequacies: dict[str, float] = {}

@@ -25,7 +25,7 @@ from gateway.domain.units import PICO_PER_USD
 
 IDLE_SHARE = 0.02
 """Minimum share of the full price that a machine costs. Because of it, the cheaper one of two idle machines is chosen
-first."""
+first. A call that a commitment has paid costs the same share, for the same reason."""
 _MOST_PLACES = 512
 """Maximum number of places (requests that a machine serves at the same time) for which Erlang's formula is computed.
 With more places, a new request is assumed to wait only if all places are in use.
@@ -58,6 +58,12 @@ def cost_of(price: Price, input_tokens: int, output_tokens: int, *, warm_tokens:
     if not warm:
         return price.plain(input_tokens, output_tokens)
     return price.cost(Usage(input_tokens - warm, cached_tokens=warm, output_tokens=output_tokens))
+
+
+def paid_already(cost_pico: int) -> int:
+    """The marginal cost of a call that a commitment has paid, in pico-dollars. `cost_pico`: cost of the call at its
+    price."""
+    return max(1, round(cost_pico * IDLE_SHARE)) if cost_pico else 0
 
 
 def priced_by_load(backend: Backend, load: Load | None) -> bool:

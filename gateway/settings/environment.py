@@ -114,8 +114,8 @@ def proxy_for(url: str) -> str:
 
     address = urlsplit(url)
     proxies = getproxies()
-    if not address.hostname or proxy_bypass(address.netloc):
-        return ""
+    if not address.hostname or address.hostname.startswith("169.254.") or proxy_bypass(address.netloc):
+        return ""  # a proxy cannot reach the metadata endpoint of this machine
     return proxies.get(address.scheme) or proxies.get("all", "")
 
 

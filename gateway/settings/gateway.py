@@ -379,7 +379,7 @@ def _variables(config: GatewayConfig) -> frozenset[str]:
     """The names in all `env:NAME` references to secrets."""
     references = [config.state.redis_url, config.ledger.database_url]
     references += [each.api_key.get_secret_value() for each in config.backends or () if each.api_key]
-    references += [each.bearer_token for each in config.backends or ()]
+    references += [key for each in config.backends or () for key in (each.bearer_token, each.client_secret)]
     return frozenset(each.removeprefix("env:") for each in references if each and each.startswith("env:"))
 
 
@@ -396,8 +396,9 @@ def _resolve(config: GatewayConfig, file: Document, keys: bool) -> GatewayConfig
             return ""
 
     def known(number: int, backend: Backend) -> Backend:
-        if backend.bearer_token is not None and keys:
-            read(backend.bearer_token, "backends", number, "bearer_token")
+        for name in ("bearer_token", "client_secret"):
+            if keys and (reference := getattr(backend, name)) is not None:
+                read(reference, "backends", number, name)
         if backend.api_key is None:
             return backend
         key = read(backend.api_key.get_secret_value(), "backends", number, "api_key") if keys else None

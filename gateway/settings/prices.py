@@ -60,6 +60,16 @@ class Credit(Term):
 
     name: str = Field(min_length=1, max_length=64, description="Name in reports.")
     usd: Usd = Field(description="Amount in USD.")
+    use_first: bool | None = Field(
+        None,
+        description="Whether routing prefers its backends until the amount is used up. Null: if it has `valid_until`, "
+        "because the rest is lost then.",
+    )
+
+    @property
+    def preferred(self) -> bool:
+        """Whether routing prefers the backends of this credit while some of it is left."""
+        return self.valid_until is not None if self.use_first is None else self.use_first
 
 
 class Currency(Section):

@@ -11,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import select
 
 from gateway.errors import InvalidKey
+from gateway.ledger.reports.turns import MOST_WAITING
 from gateway.policy.keys import Keys
 from gateway.policy.load import Policies
 from gateway.policy.tenants import Tenants
@@ -141,6 +142,18 @@ async def test_a_key_for_inference_alone_sees_no_money(spent: Api) -> None:
 async def test_a_report_that_makes_no_sense_is_a_400(spent: Api, query: str) -> None:
     client = await spent.send("/v1/usage", key="figures", query=query)
     assert (client.status, client.error["code"]) == (400, "invalid_request")
+
+
+async def test_a_team_that_asks_for_its_usage_all_the_time_delays_no_other_team(spent: Api) -> None:
+    ended: list[tuple[str, int]] = []
+
+    async def ask(key: str) -> None:
+        ended.append((key, (await spent.send("/v1/usage", key=key)).status))
+
+    await asyncio.gather(*(ask("figures") for _ in range(2 * MOST_WAITING)), ask("other's figures"))
+    assert ended.count(("figures", 200)) == MOST_WAITING
+    assert ended.count(("figures", 503)) == MOST_WAITING
+    assert [key for key, status in ended if status == 200].index("other's figures") < 5
 
 
 # -- health and metrics --------------------------------------------------------------------------------------------

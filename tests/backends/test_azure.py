@@ -13,8 +13,10 @@ from openai import AsyncAzureOpenAI
 from pydantic import SecretStr, ValidationError
 
 from gateway.backends.fleet import Fleet
-from gateway.backends.providers.azure import Azure as AzureProvider
+from gateway.backends.load.scrape import Scrape, watched
+from gateway.backends.providers.azure.provider import Azure as AzureProvider
 from gateway.backends.providers.hosted import refuses_foreign_fields
+from gateway.backends.resilience.drain import BackendDrains
 from gateway.domain.backend import Backend
 from gateway.domain.request import CompletionRequest
 from gateway.errors import AllBackendsFailed, BackendRefused
@@ -170,6 +172,41 @@ async def test_the_content_filter_is_told_to_the_client(azure: Azure, caller_of:
     assert (refused.value.status, refused.value.code) == (400, "content_filter")
 
 
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("make_request", "said"),
+    [
+        (chat_request, b'"finish_reason":"content_filter"'),
+        (messages_request, b'"stop_reason":"refusal"'),
+        (responses_request, b'"incomplete_details":{"reason":"content_filter"}'),
+    ],
+)
+async def test_an_answer_that_the_filter_cuts_says_so_in_the_clients_dialect(
+    azure: Azure, caller_of: CallerOf, make_request: Any, said: bytes, stream: bool
+) -> None:
+    azure.script(Reply(tokens=3, finish="content_filter"))
+    answer = await read(await caller_of(at(azure, dialects=["openai_chat"])).call(make_request(stream=stream)))
+    assert said in answer.replace(b": ", b":")
+
+
+async def test_reserved_units_that_are_used_up_overflow_to_payment_by_token(azure: Azure, caller_of: CallerOf) -> None:
+    reserved = at(azure, name="ptu", price={"machine_hour_usd": 50, "billing": "reserved"}, model_group="anywhere")
+    by_token = at(azure, name="by-token", model_group="anywhere")
+    azure.script(Fail(429, "The deployment has exceeded its provisioned throughput.", retry_after="9"))
+    caller = caller_of(reserved, by_token)
+    await read(await caller.call(chat_request()))
+    assert caller.outcomes == [("ptu", "failed"), ("by-token", "ok")]
+    assert not watched(reserved), "a cloud has no /metrics"
+
+
+async def test_metrics_that_are_wanted_are_asked_for_with_the_key_in_its_header(azure: Azure) -> None:
+    scrape = Scrape(at(azure, metrics=True), BackendDrains())
+    await scrape.look(0)
+    await scrape.aclose()
+    asked = azure.exchanges[-1]
+    assert (asked.path, asked.header(b"api-key"), asked.header(b"authorization")) == ("/metrics", KEY.encode(), None)
+
+
 async def test_a_limit_says_when_to_come_again(azure: Azure, caller_of: CallerOf) -> None:
     azure.script(*[Fail(429, "slow down", retry_after="7")] * 3)
     with pytest.raises(AllBackendsFailed) as limited:
@@ -192,8 +229,8 @@ WRONG = [
     ({"base_url": ""}, "base_url must begin with http"),
     ({"base_url": "https://x.openai.azure.com/openai/deployments/gpt-4o"}, "the resource's address alone"),
     ({"base_url": "https://x.openai.azure.com/openai/v1/"}, "the resource's address alone"),
-    ({"bearer_token": "env:TOKEN"}, "either api_key or bearer_token"),
-    ({"api_key": None}, "either api_key or bearer_token"),
+    ({"bearer_token": "env:TOKEN"}, "one of api_key, bearer_token and auth: entra"),
+    ({"api_key": None}, "one of api_key, bearer_token and auth: entra"),
     ({"api_key": None, "bearer_token": "eyJ0"}, "bearer_token"),
     ({"api_version": "2024-10-21&x=1"}, "api_version"),
     ({"kind": "openai"}, "api_version: only for kind azure"),

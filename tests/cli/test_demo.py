@@ -124,8 +124,8 @@ def row(rows: list[dict[str, Any]], ask: str, nth: int = 0) -> dict[str, Any]:
 
 
 def test_the_first_tour_is_played_and_summed_up(demo: Demo) -> None:
-    assert re.search(r"requests\s+│ 20, of which answered 20 ", demo.log)
-    assert int(re.search(r"from cache\s+│ (\d+)", demo.log)[1]) >= 4  # type: ignore[index]
+    assert re.search(r"requests\s\s+20, of which answered 20 ", demo.log)
+    assert int(re.search(r"from cache\s\s+(\d+)", demo.log)[1]) >= 4  # type: ignore[index]
     assert re.search(r"alert received at the webhook: Team demo-\w+ has spent", demo.log)
     for text in ("Traceback", "ERROR", "did not load the tour's policy"):
         assert text not in demo.log + demo.gateway_log
@@ -176,9 +176,9 @@ def test_the_tours_sum_is_the_ledgers_with_background_checks_in_it(demo: Demo) -
     assert team
     total = demo.json("usage", "--team", team[1])["total"]
     spent, checks, calls = (
-        re.search(r"spent\s+│ \$([\d.]+)", demo.log),
+        re.search(r"spent\s\s+\$([\d.]+)", demo.log),
         *(
-            re.search(rf"of which background checks\s+│ {what}", demo.log)
+            re.search(rf"of which background checks\s\s+{what}", demo.log)
             for what in (r"\$([\d.]+)", r"\$[\d.]+, (\d+) calls")
         ),
     )

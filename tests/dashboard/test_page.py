@@ -18,12 +18,12 @@ from starlette.responses import Response
 
 from gateway.api.auth import Authenticator, error_response
 from gateway.dashboard.page import STATIC, Dashboard
-from gateway.dashboard.turns import MOST_WAITING
 from gateway.errors import MethodNotAllowed, NotFound
 from gateway.learning.feedback import Feedback
 from gateway.ledger.prices.price_book import PriceBook
 from gateway.ledger.reports.formats import as_object
 from gateway.ledger.reports.report import usage
+from gateway.ledger.reports.turns import MOST_WAITING
 from gateway.policy import keys
 from gateway.policy.keys import Keys
 from gateway.policy.tenants import Tenants

@@ -27,6 +27,7 @@ WAYS: list[tuple[DialectName, DialectName]] = [
     *[(client, "anthropic_messages") for client in CLIENTS if client != "anthropic_messages"],
     *[(client, "bedrock_converse") for client in CLIENTS],
     *[(client, "gemini_generate") for client in CLIENTS],
+    *[(client, "ollama_chat") for client in CLIENTS],
 ]
 FIELDS = ["messages", "input", "instructions", "stream_options", "tools", "tool_choice", "functions", "function_call"]
 FIELDS += ["stop", "response_format", "reasoning_effort", "reasoning", "n", "temperature", "max_tokens", "logprobs"]

@@ -20,7 +20,7 @@ ODD: tuple[Any, ...] = (None, "x", 1, [], {}, [1], [None], [[]], [{"type": 1}], 
 USER = {"role": "user", "content": "hello"}
 BACKENDS: tuple[DialectName, ...] = (
     *("openai_chat", "openai_responses", "anthropic_messages"),
-    *("bedrock_converse", "gemini_generate"),
+    *("bedrock_converse", "gemini_generate", "ollama_chat"),
 )
 ITEMS = (
     "reasoning", "web_search_call", "function_call", "function_call_output", "custom_tool_call", "tool_search_call",

@@ -48,6 +48,11 @@ FILES = {
         {"prompt": f"Question {number}: what is {number} plus {number}?", "w": number % 2, "s": 1}
         for number in range(40)
     ],
+    "spend-logs.json": [{"spend": 0.1, "startTime": "2026-11-01T10:00:00Z", "model": "gpt-4o", "messages": "{}"}],
+    "observations.jsonl": [
+        {"traceId": "t", "startTime": "2026-11-01T10:00:00Z", "model": "gpt-4o", "input": "Hello"},
+    ],
+    "session.jsonl": [{"type": "summary", "summary": "A session", "leafUuid": "x"}],
     "request.json": [{"model": "auto", "messages": [{"role": "user", "content": "How many days are in a week?"}]}],
 }
 

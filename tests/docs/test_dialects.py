@@ -26,6 +26,7 @@ SHORT: dict[str, DialectName] = {
     "completions": "openai_completions",
     "converse": "bedrock_converse",
     "gemini": "gemini_generate",
+    "ollama": "ollama_chat",
 }
 ASKED: dict[str, dict[str, Any]] = {
     "openai_chat": {"messages": [{"role": "user", "content": "Hello"}]},
@@ -42,7 +43,8 @@ def test_who_reaches_whom_is_as_told() -> None:
     for client, path, *cells, own in rows:
         name = client.strip("`")
         assert at(path.strip("`"))
-        backends = ["openai_chat", "anthropic_messages", "openai_responses", "bedrock_converse", "gemini_generate"]
+        backends = ["openai_chat", "anthropic_messages", "openai_responses"]
+        backends += ["bedrock_converse", "gemini_generate", "ollama_chat"]
         assert cells == [way(name, backend) for backend in backends]
         assert own == ("" if name in backends else way(name, name))
 

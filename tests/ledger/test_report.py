@@ -15,11 +15,12 @@ import pytest
 import pytest_asyncio
 from rich.console import Console
 
+from gateway.cli.money.usage_table import as_table
 from gateway.domain.money.usage import Usage
 from gateway.domain.routing.route import Decision, Route
 from gateway.ledger.prices.price_book import PriceBook
 from gateway.ledger.reports.dimensions import CACHE, COLUMNS, dimensions
-from gateway.ledger.reports.formats import as_csv, as_object, as_table, dollars
+from gateway.ledger.reports.formats import as_csv, as_object, dollars
 from gateway.ledger.reports.report import Report, usage
 from gateway.ledger.store.writer import Writer
 from gateway.state.sql.database import Database

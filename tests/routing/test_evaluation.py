@@ -7,8 +7,10 @@ import numpy as np
 import orjson
 import pytest
 
+from gateway.cli import tables
+from gateway.cli.quality.router_tables import of_sets
 from gateway.routing.difficulty.grader import Grader
-from gateway.routing.fit.evaluation import DataError, apgr, apgr_interval, evaluate, read_outcomes, table
+from gateway.routing.fit.evaluation import DataError, apgr, apgr_interval, evaluate, read_outcomes
 from tests.routing.conftest import EASY, HARD, SPANISH
 
 WEAK, STRONG = np.array([0.0, 0.0, 1.0, 1.0]), np.array([1.0, 1.0, 1.0, 1.0])
@@ -74,7 +76,10 @@ def test_every_set_is_reported(tmp_path: Path, grader: Grader) -> None:
     assert (mine.name, mine.prompts, mine.weak, mine.strong, mine.abstained) == ("mine", 2, 0.5, 1.0, 0.0)
     assert mine.apgr == pytest.approx(0.75)
     assert (elsewhere.name, elsewhere.abstained) == ("elsewhere", 1.0)
-    head, first, second = table([mine, elsewhere]).splitlines()
+    console = tables.Output(width=80)
+    with console.capture() as captured:
+        console.print(of_sets([mine, elsewhere]))
+    head, first, second = captured.get().splitlines()
     assert "APGR" in head
     assert "0.750" in first
     assert "100.0%" in second

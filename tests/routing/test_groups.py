@@ -107,10 +107,14 @@ def test_vectors_of_a_group_are_of_one_model(ask: Ask, grader: Grader, catalogue
 
 
 class Hourly:
-    """Prices that another member is cheapest at every hour."""
+    """Prices that another member is cheapest at every hour. `paid`: members that are paid already."""
 
     def __init__(self) -> None:
         self.hour = 0
+        self.paid: set[str] = set()
+
+    def prepaid(self, backend: Backend) -> bool:
+        return backend.name in self.paid
 
     def price(self, backend: Backend, day: str | None = None) -> Price | None:
         place = [each.name for each in GROUP].index(backend.name)
@@ -129,6 +133,33 @@ def test_with_prices_that_change_each_hour_the_cheapest_healthy_one_is_called(gr
         paid += costs[route.backends[0].name]
         cheapest += min(costs.values())
     assert paid == cheapest
+
+
+@pytest.mark.parametrize("amount", [0.0005, 0.02, 0.2, 10.0], ids=["minutes", "hours", "days", "more than is used"])
+def test_a_commitment_is_used_first_and_the_cheapest_healthy_one_when_it_is_used_up(
+    grader: Grader, amount: float
+) -> None:
+    """60 requests an hour; the balance is known every tenth request only. What exceeds the cheapest choice is spent in
+    the time until the balance is known."""
+    prices, fleet = Hourly(), Fleet()
+    router = Router(lambda: grader, prices, fleet, GROUP)  # type: ignore[arg-type]  # nothing else is asked of a list
+    left = best_left = Decimal(str(amount)) * 10**12
+    paid = cheapest = Decimal(0)
+    for number in range(48 * 60):
+        prices.hour = number // 60
+        fleet.down = {GROUP[prices.hour % 5].name} if prices.hour % 5 < 3 else set()
+        costs = {each.name: prices.price(each).plain(50, 100) for each in GROUP if each.name not in fleet.down}  # type: ignore[union-attr]
+        if number % 10 == 0:
+            prices.paid = {"direct"} if left > 0 else set()
+        chosen = router.decide(request(model="sonnet"), tenant(), ESTIMATE).backends[0].name
+        own = min(left, costs[chosen]) if chosen == "direct" else Decimal(0)
+        left, paid = left - own, paid + costs[chosen] - own
+        best = "direct" if best_left >= costs.get("direct", best_left + 1) else min(costs, key=lambda name: costs[name])
+        own = min(best_left, costs[best]) if best == "direct" else Decimal(0)
+        best_left, cheapest = best_left - own, cheapest + costs[best] - own
+    excess = paid / cheapest - 1 if cheapest else paid
+    assert excess <= Decimal("0.03")
+    assert left <= best_left
 
 
 class Used(Fleet):

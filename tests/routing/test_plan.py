@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from gateway.cli.main import cli
+from gateway.cli.quality.router_tables import of_fit
 from gateway.domain.backend import Backend
 from gateway.domain.request import Turn
 from gateway.domain.routing.route import ContextEstimate, Route
@@ -25,7 +26,7 @@ from gateway.routing.fit.outcomes import Outcomes, read_pool
 from gateway.routing.fit.plan import fit_outcomes, fit_plan
 from gateway.routing.fit.prior import learn_prior, prior
 from gateway.routing.fit.replay import replay
-from gateway.routing.fit.report import plot, report, table
+from gateway.routing.fit.report import plot, report
 from gateway.routing.loading import followed
 from gateway.routing.router import Router
 from gateway.routing.strategy import plan as plan_module
@@ -272,8 +273,7 @@ def test_the_table_and_the_plot_show_every_rival(
 ) -> None:
     shown = report(fitted[1], recorded)
     assert shown.oracle[-1][0] >= shown.frontier[-1][0]
-    text = table(shown)
-    assert len(text.splitlines()) == len(shown.targets) + 3
+    assert of_fit(shown).row_count == len(shown.targets)
     best = next(each for each in shown.targets if each.quality == shown.hull[-1][0])
     assert best.saving > 0.5
     assert best.low > 0

@@ -26,9 +26,13 @@ from gateway.ledger.reports.dimensions import dimensions
 from gateway.ledger.reports.formats import as_object, dollars
 from gateway.ledger.reports.period import parse_when
 from gateway.ledger.reports.report import Report, read_usage, teams
+from gateway.ledger.reports.turns import Turns
 from gateway.ledger.store.sums import snapshot
 from gateway.settings.prices import PriceSettings
 from gateway.state.sql.database import Database
+
+_AT_ONCE = 2
+"""Maximum number of queries that run at once, of all teams. One team has one query at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,15 +107,19 @@ class UsageFigures:
     ) -> None:
         self._database, self._prices, self._policy_of, self._backends = database, prices, policy_of, backends
         self._organisations, self._terms, self._clock = organisations, terms, clock
+        self._turns = Turns(_AT_ONCE)
 
     async def read(self, asked: UsageQuery) -> Spent:
-        """The figures. Raises ValueError for an unknown grouping, and SQLAlchemyError."""
+        """The figures. Raises ValueError for an unknown grouping, SQLAlchemyError, Overloaded for too many queries of
+        one team."""
         by = dimensions(asked.by)
-        return await asyncio.to_thread(self._read, by, asked)
+        async with self._turns.of(asked.team or ""):
+            return await asyncio.to_thread(self._read, by, asked)
 
     async def focus(self, asked: UsageQuery) -> list[dict[str, Any]]:
-        """The attempts that `asked` selects, as rows in FinOps FOCUS format. Raises SQLAlchemyError."""
-        return await asyncio.to_thread(self._focus, asked)
+        """The attempts that `asked` selects, as rows in FinOps FOCUS format. Raises SQLAlchemyError, Overloaded."""
+        async with self._turns.of(asked.team or ""):
+            return await asyncio.to_thread(self._focus, asked)
 
     def _read(self, by: tuple[str, ...], asked: UsageQuery) -> Spent:
         period = {"since": asked.since, "until": asked.until}

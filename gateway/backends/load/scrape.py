@@ -61,11 +61,18 @@ def watched(backend: Backend) -> bool:
 
 
 def reports_load(backend: Backend) -> bool:
-    """Whether the backend is a self-hosted server whose metrics may be read."""
-    own = (backend.facts.own_machine and not backend.simulated) or (
-        backend.price is not None and bool(backend.price.machine_hour_usd)
-    )
+    """Whether the backend is a self-hosted server whose metrics may be read. Clouds have no metrics at this path."""
+    by_the_hour = backend.price is not None and bool(backend.price.machine_hour_usd)
+    own = (backend.facts.own_machine and not backend.simulated) or (by_the_hour and not backend.facts.why_hosted)
     return own if backend.metrics is None else backend.metrics
+
+
+def _key_header(backend: Backend) -> list[tuple[bytes, bytes]]:
+    """The header that authenticates a scrape, as calls of the backend's kind do; empty if the backend has no key."""
+    if backend.api_key is None:
+        return []
+    key, name = backend.api_key.get_secret_value().encode(), backend.facts.key_header.encode()
+    return [(name, key)] if name else [(b"authorization", b"Bearer " + key)]
 
 
 class Scrape:
@@ -84,8 +91,7 @@ class Scrape:
         origin = urlunsplit((parts.scheme, parts.netloc, "", "", ""))
         self.backend = backend
         self._client: HttpClient = connect(origin, concurrent=1, name=backend.name)
-        key = backend.api_key.get_secret_value() if backend.api_key else ""
-        self._headers = [(b"accept", b"text/plain"), *([(b"authorization", b"Bearer " + key.encode())] if key else [])]
+        self._headers = [(b"accept", b"text/plain"), *_key_header(backend)]
         self._drains, self._monotonic, self._every_s = drains, monotonic, every_s
         self._wanted = asyncio.Event()
         self._wanted_at = float("-inf")

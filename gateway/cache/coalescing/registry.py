@@ -24,7 +24,8 @@ class SharedCalls:
     """The calls in progress of one worker. Identical requests can join them."""
 
     def __init__(self, ended: Callable[[SharedCall], None] = lambda _: None) -> None:
-        """`ended(shared)`: called when a call can no longer be joined. It may be called twice for one call."""
+        """`ended(shared)`: called once when a call can no longer be joined. It is not called for a call whose place a
+        later call of the same digest has taken, because the locks of the digest now belong to the later call."""
         self._ended = ended
         self.bytes = 0
         """Total size of all pieces in memory."""
@@ -82,4 +83,4 @@ class SharedCalls:
         key: Key = (shared.digest, shared.form) if shared.remote else shared.digest
         if self._joinable.get(key) is shared:
             del self._joinable[key]
-        self._ended(shared)
+            self._ended(shared)

@@ -282,7 +282,7 @@ class Demo:
 
     def _sum_up(self, rows: list[Row], own: Line, other: Line) -> None:
         saved = sum((row.saved_usd for row in rows if row.saved_usd is not None), Decimal(0))
-        table = tables.Table(title="The tour in figures", show_header=False)
+        table = tables.Table("The tour", *tables.prose("in figures"))
         table.add_row("requests", f"{len(rows)}, of which answered {sum(row.status == 200 for row in rows)}")
         table.add_row("from cache", str(sum(row.cache in ("exact", "semantic") for row in rows)))
         table.add_row(

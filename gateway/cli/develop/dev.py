@@ -228,7 +228,7 @@ def attack(context: Context, url: str, key: str) -> None:
 
 
 def _show(found: list[Outcome]) -> None:
-    table = tables.Table("attack", "wanted", "found", "")
+    table = tables.Table(*tables.prose("attack", "wanted", "found"), "")
     for each in found:
         table.add_row(each.attack, each.wanted, each.found, "ok" if each.ok else "failed")
     tables.console(highlight=False).print(table)

@@ -12,6 +12,7 @@ import click
 from gateway.backends.providers.discover import backends_of
 from gateway.backends.reachability import Reached, reach_all
 from gateway.cli import tables
+from gateway.cli.diagnosis.reached import mark
 from gateway.cli.echo import echo
 from gateway.cli.operation.add_backend import add
 from gateway.cli.options import Context, common
@@ -85,14 +86,6 @@ def one_model(backends: Sequence[Backend]) -> list[str]:
     ]
 
 
-def mark(reached: Reached) -> str:
-    """One line for people that says whether a backend answered."""
-    if reached.trouble:
-        return f"✗ {reached.name}: {reached.trouble}"
-    took = "" if reached.took_ms is None else f" ({reached.took_ms:.0f} ms)"
-    return f"✓ {reached.name}: {reached.note or 'answers'}{took}"
-
-
 def show_reached(reached: Sequence[Reached]) -> None:
     for each in reached:
         echo(mark(each))
@@ -123,9 +116,7 @@ def _per_million(pico: int) -> str:
 
 
 def _show(rows: list[dict[str, Any]], notes: Sequence[str]) -> None:
-    table = tables.Table(box=None, pad_edge=False)
-    for title in ("backend", "kind", "model", "tier", "prompts", "USD per 1M tokens"):
-        table.add_column(title, no_wrap=title in ("backend", "USD per 1M tokens"))
+    table = tables.Table("backend", "kind", "model", "tier", "prompts", "USD per 1M tokens")
     for row in rows:
         where = "leave" if row["location"] == "hosted" else "stay"
         model = "" if row["model"] == row["name"] else row["model"]

@@ -102,7 +102,8 @@ def dead_letters(context: Context, team: str | None, retry: bool) -> None:
         return
     zone_of = zones(settings)
     dead = _with(settings, {}, lambda service: service.dead(team))
-    table = tables.Table("delivery", "team", "receiver", "created", "given up", "tries", "last error")
+    texts, tries = tables.prose("last error"), tables.numbers("tries")
+    table = tables.Table("delivery", "team", "receiver", "created", "given up", *tries, *texts)
     for one in dead:
         moments = [_moment(at, zone_of(one.team)) for at in (one.created_at, one.dead_at)]
         table.add_row(one.id, one.team, one.target, *moments, str(one.tries), one.last_error)

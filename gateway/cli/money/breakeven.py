@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import get_args
 
 import click
-from rich.box import SIMPLE_HEAD
-from rich.text import Text
 
 from gateway.cli import tables
 from gateway.cli.echo import echo
@@ -97,21 +95,16 @@ def _show(rows: Sequence[ledger.Comparison]) -> None:
     if not rows:
         echo("No hosted model cost anything in that time, or no machine fits.")
         return
-    console = tables.console()
-    table = tables.Table(box=SIMPLE_HEAD)
-    for title in ("model", "machine", "size"):
-        table.add_column(title, overflow="fold")
-    for title in ("API USD", "own USD", "machines", "needed", "used", "cheaper"):
-        table.add_column(title, justify="right", no_wrap=True)
+    figures = tables.numbers("API USD", "own USD", "machines", "needed", "used", "cheaper")
+    table = tables.Table("model", "machine", "size", *figures)
     for one in rows:
         table.add_row(
             one.load.model, one.machine.name, one.machine.size, cents(one.load.cost_pico), cents(one.self_host_pico),
             str(one.machines), f"{one.needed:.1%}" if one.needed <= 1 else "never", f"{one.utilisation:.1%}",
             "own" if one.pays else "API",
         )  # fmt: skip
-    console.print(table)
-    for sentence in (*ledger.METHOD, *sorted({f"{one.machine.name}: {one.machine.source}" for one in rows})):
-        console.print(Text(sentence))
+    tables.console().print(table)
+    tables.sentences(*ledger.METHOD, *sorted({f"{one.machine.name}: {one.machine.source}" for one in rows}))
 
 
 def _plot(rows: Sequence[ledger.Comparison], path: Path) -> None:

@@ -6,14 +6,16 @@ import getpass
 import sys
 import time
 from dataclasses import asdict
+from datetime import UTC
 
 import click
 
 from gateway.cli import tables
 from gateway.cli.echo import echo
-from gateway.cli.money.repricing import list_unpriced, moment, reprice, with_writer
+from gateway.cli.money.repricing import list_unpriced, reprice, with_writer
 from gateway.cli.money.storage import open_database
 from gateway.cli.options import Context, common, old_name
+from gateway.cli.zones import moment
 from gateway.domain.end_user import Pseudonyms
 from gateway.ledger.journal import segments
 from gateway.ledger.store import anchor, end_users
@@ -69,7 +71,7 @@ def _show(verdict: Verdict) -> None:
     for chain in verdict.chains:
         head = "its anchor is on another host" if chain.anchored is None else f"anchored at {chain.anchored}"
         gone = f", {chain.removed} of them rolled up" if chain.removed else ""
-        echo(f"chain {chain.chain}, begun {moment(chain.begun_at)}: {chain.entries} entries{gone}; {head}")
+        echo(f"chain {chain.chain}, begun {moment(chain.begun_at, UTC)} UTC: {chain.entries} entries{gone}; {head}")
     if verdict.outside:
         echo(f"{verdict.outside} row(s) are older than the chains, so changes to them cannot be detected.")
     for one in verdict.findings:
@@ -100,7 +102,7 @@ def retain(context: Context, days: int | None, dry_run: bool) -> None:
             old = count_old(connection, keep, now)
     else:
         old = with_writer(settings, keep, Writer.retain_all)
-    day = moment(now - keep * DAY_S)
+    day = moment(now - keep * DAY_S, UTC, "%Y-%m-%d %H:%M:%S")
     verb = "would become" if dry_run else "became"
     context.print({"rows": old, "before": day, "dry_run": dry_run}, f"{old} row(s) from before {day} {verb} sums.")
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import click
-from rich.box import SIMPLE_HEAD
 
 from gateway.cli import tables
 from gateway.cli.echo import echo
@@ -25,6 +25,8 @@ from gateway.ledger.prices.price_book import PriceBook
 _UNPRICED = ("unpriced: give backends.price in gateway.yaml", "simulated, in no total")
 WIDE = 120
 """Columns of a terminal that shows all prices of `prices list`."""
+NAMED = 5
+"""Maximum models in the line about models that the map does not have."""
 _USUAL = ("input", "output", *OPTIONAL)
 
 
@@ -58,16 +60,12 @@ def list_prices(context: Context, pattern: str) -> None:
     console = tables.console()
     wide = console.width >= WIDE
     title = "USD per 1M tokens; batch and long: input / output" if wide else "USD per 1M tokens; more in --json"
-    table = tables.Table(title=title, box=SIMPLE_HEAD)
-    table.add_column("model", no_wrap=wide)
-    for name in ("input", "cached", "output", *(("batch", "long", "as of") if wide else ())):
-        table.add_column(name, justify="right", no_wrap=True)
-    if wide:
-        table.add_column("service tiers")
+    more = (*tables.numbers("batch", "long", "as of"), *tables.prose("service tiers")) if wide else ()
+    table = tables.Table("model", *tables.numbers("input", "cached", "output"), *more, title=title)
     for listed, price in entries:
         usual = (f"{listed.input:f}", _or_dash(listed.cached_input), f"{listed.output:f}")
-        more = (_pair(listed.batch), _above(listed), price.as_of, _tiers(price)) if wide else ()
-        table.add_row(listed.name, *usual, *more)
+        rest = (_pair(listed.batch), _above(listed), price.as_of, _tiers(price)) if wide else ()
+        table.add_row(listed.name, *usual, *rest)
     context.print(rows, lambda: console.print(table))
 
 
@@ -92,9 +90,10 @@ def check_prices(context: Context) -> None:
                 "source": price.source if price else _UNPRICED[backend.simulated],
             }
         )
-    table = tables.Table("backend", "input", "output", "source", title="USD per 1M tokens")
+    figures = tables.numbers("input", "output")
+    table = tables.Table("backend", *figures, *tables.prose("source"), title="USD per 1M tokens")
     for row in rows:
-        table.add_row(row["backend"], row["input"] or "–", row["output"] or "–", row["source"])
+        table.add_row(*(text or "–" for text in row.values()))
     context.print(rows, lambda: tables.console().print(table) if rows else echo("No backends in gateway.yaml."))
 
 
@@ -173,7 +172,8 @@ def _comparison(found: litellm_map.Comparison, path: Path) -> dict[str, Any]:
 
 
 def _show(found: litellm_map.Comparison, path: Path) -> None:
-    table = tables.Table("model", "price", "our list", "the map", title=f"USD per 1M tokens; {path}")
+    lists = tables.prose("our list", "the map")
+    table = tables.Table("model", "price", *lists, title=f"USD per 1M tokens; {path}")
     for change in found.changes:
         for what, (was, now) in change.differs.items():
             table.add_row(change.listed.name, what, _text(was), _text(now))
@@ -182,11 +182,17 @@ def _show(found: litellm_map.Comparison, path: Path) -> None:
         tables.console().print(table)
     for one in found.refused:
         if one.known:
-            echo(f"refused: {one.text}")
+            tables.sentences(f"refused: {one.text}")
     if found.gone:
-        echo(f"Not in the map: {', '.join(found.gone)}.")
+        tables.sentences(f"Not in the map: {_some(found.gone)}.")
     unknown = sum(not one.known for one in found.refused)
-    echo(f"The same: {found.same}. Not in our list: {new}, and {unknown} without usable prices (--json).")
+    tables.sentences(f"The same: {found.same}. Not in our list: {new}, and {unknown} without usable prices (--json).")
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first names, and the number of the rest."""
+    more = len(names) - NAMED
+    return ", ".join(names[:NAMED]) + (f" and {more} more (--json)" if more > 0 else "")
 
 
 def _text(value: Any) -> str:

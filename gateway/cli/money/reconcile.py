@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, get_args
 
 import click
-from rich.box import SIMPLE_HEAD
 
 from gateway.cli import tables
 from gateway.cli.echo import echo
@@ -16,6 +15,7 @@ from gateway.cli.options import Context, common
 from gateway.domain.units import parse_usd, usd_to_pico
 from gateway.ledger.prices.price_book import PriceBook
 from gateway.ledger.reports import invoices
+from gateway.ledger.reports.formats import cents_of
 from gateway.ledger.reports.reconcile import as_object
 from gateway.ledger.reports.reconcile import reconcile as compare
 from gateway.ledger.store.sums import snapshot
@@ -76,14 +76,12 @@ def reconcile(
 
 def _show(values: dict[str, Any]) -> None:
     console = tables.console()
-    table = tables.Table(title=f"By {values['by']}; difference: invoice minus ledger", box=SIMPLE_HEAD)
-    table.add_column("", overflow="fold")
-    for title in ("", "input", "output", "USD"):
-        table.add_column(title, justify="right", no_wrap=True)
+    title = f"By {values['by']}; difference: invoice minus ledger"
+    table = tables.Table("", *tables.numbers("", "input", "output", "USD"), title=title)
     for pair in values["pairs"][:MOST_SHOWN]:
         table.add_row(pair["name"], pair["kind"], *_figures(pair["difference"]))
     for name, side in values["total"].items():
-        table.add_row("total", name, *_figures(side))
+        table.add_row("total", name, *_figures(side), style="bold")
     console.print(table)
     if len(values["pairs"]) > MOST_SHOWN:
         echo(f"{len(values['pairs']) - MOST_SHOWN} more with --json.")
@@ -93,4 +91,5 @@ def _show(values: dict[str, Any]) -> None:
 
 
 def _figures(side: dict[str, Any]) -> list[str]:
-    return ["–" if side[name] is None else str(side[name]) for name in ("input_tokens", "output_tokens", "usd")]
+    tokens = ["–" if side[name] is None else f"{side[name]:,}" for name in ("input_tokens", "output_tokens")]
+    return [*tokens, "–" if side["usd"] is None else cents_of(side["usd"])]

@@ -15,6 +15,7 @@ from gateway.cli import tables
 from gateway.cli.echo import echo
 from gateway.cli.money.storage import open_database
 from gateway.cli.options import Context, common
+from gateway.cli.zones import moment
 from gateway.domain.backend import Backend
 from gateway.domain.protocols import PriceList
 from gateway.domain.units import usd_text
@@ -45,11 +46,12 @@ def list_unpriced(context: Context, since: str | None, until: str | None) -> Non
     backends = asyncio.run(_backends(settings))
     with open_database(settings) as database, snapshot(database) as connection:
         found = unpriced.groups(connection, _prices(settings)(_today()), backends, since=begin, until=end)
-    table = tables.Table("backend", "model", "what", "rows", "tokens", "first", "last", "price known today", "units")
+    figures, times = tables.numbers("rows", "tokens"), ("first (UTC)", "last (UTC)")
+    table = tables.Table("backend", "model", "what", *figures, *times, "price known today", *tables.prose("units"))
     for one in found:
         table.add_row(
-            one.backend, one.model, one.why, str(one.rows), str(one.tokens),
-            moment(one.first_at), moment(one.last_at), one.price_source or "no", one.units or "–",
+            one.backend, one.model, one.why, f"{one.rows:,}", f"{one.tokens:,}",
+            moment(one.first_at, UTC), moment(one.last_at, UTC), one.price_source or "no", one.units or "",
         )  # fmt: skip
     context.print(
         [asdict(one) for one in found],
@@ -135,7 +137,3 @@ def _period(since: str | None, until: str | None) -> tuple[float | None, float |
         return (parse_when(since, now) if since else None), (parse_when(until, now) if until else None)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
-
-
-def moment(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S")

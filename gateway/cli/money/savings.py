@@ -72,9 +72,7 @@ def _show(values: Mapping[str, Any], since: str) -> None:
     if Decimal(values["idle_usd"]):
         echo(f"  idle time of own machines       {_usd(values['idle_usd'])}")
     echo(f"  saved by the cache's answers    {_usd(values['saved_by_cache_usd'])}")
-    table = tables.Table("team", "compared with", box=None, pad_edge=False)
-    for title in ("requests", "baseline", "cost", "saved"):
-        table.add_column(title, justify="right", no_wrap=True)
+    table = tables.Table("team", "compared with", *tables.numbers("requests", "baseline", "cost", "saved"))
     for one in values["teams"]:
         figures = [_usd(one[f"{name}_usd"]) for name in ("baseline", "cost", "saved")]
         table.add_row(one["team"], one["reference"] or "no price known", f"{one['requests']:,}", *figures)

@@ -7,7 +7,6 @@ from datetime import UTC, datetime, tzinfo
 from decimal import Decimal
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.text import Text
 
@@ -56,7 +55,7 @@ def _ahead(one: Mapping[str, Any], unit: str, zone: tzinfo) -> str:
 
 
 def _at(iso: str, zone: tzinfo) -> str:
-    return iso if zone is UTC else moment(datetime.fromisoformat(iso).timestamp(), zone)
+    return moment(datetime.fromisoformat(iso).timestamp(), zone) + (" UTC" if zone is UTC else "")
 
 
 def _amount(value: Any, unit: str) -> str:
@@ -93,17 +92,13 @@ def _wrong_hits(one: Mapping[str, Any]) -> str:
 
 
 def _savings(savings: Mapping[str, Any], console: Console) -> None:
-    table = tables.Table(title="Savings, USD", box=SIMPLE_HEAD)
-    for title in ("team", "baseline model"):
-        table.add_column(title, overflow="fold")
-    for title in ("requests", "baseline", "cost", "of which overhead", "saved"):
-        table.add_column(title, justify="right", no_wrap=True)
+    figures = tables.numbers("requests", "baseline", "cost", "of which overhead", "saved")
+    table = tables.Table("team", "baseline model", *figures, title="Savings, USD")
     for row in _rows(savings["teams"]):
         table.add_row(*row)
     total = savings["total"]
-    table.add_row(
-        "total", "", "", *(_usd(total[f"{name}_usd"]) for name in ("baseline", "cost")), "", _usd(total["saved_usd"])
-    )
+    baseline, cost, saved = (_usd(total[f"{name}_usd"]) for name in ("baseline", "cost", "saved"))
+    table.add_row("total", "", "", baseline, cost, "", saved, style="bold")
     console.print(table)
     for sentence in savings["method"]:
         console.print(Text(sentence))

@@ -14,12 +14,13 @@ from gateway.cli import tables
 from gateway.cli.echo import echo, echo_json, echo_raw
 from gateway.cli.money.statement import show
 from gateway.cli.money.storage import open_database
+from gateway.cli.money.usage_table import as_table
 from gateway.cli.options import Context, Renamed, common
 from gateway.cli.zones import ZoneOf, zones
 from gateway.ledger.prices.price_book import PriceBook
 from gateway.ledger.reports import focus
 from gateway.ledger.reports.dimensions import COLUMNS
-from gateway.ledger.reports.formats import as_csv, as_table
+from gateway.ledger.reports.formats import as_csv
 from gateway.ledger.reports.parquet import ParquetMissing, as_parquet
 from gateway.ledger.reports.period import parse_when
 from gateway.ledger.reports.report import teams

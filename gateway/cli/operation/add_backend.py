@@ -19,6 +19,7 @@ from gateway.backends.providers.discover import backends_of
 from gateway.backends.providers.model_size import size_of
 from gateway.backends.reachability import Reached, reach
 from gateway.cli import tables
+from gateway.cli.diagnosis.reached import mark
 from gateway.cli.echo import echo
 from gateway.cli.operation.recipes import RECIPES, Recipe, credential
 from gateway.cli.operation.starter_files import HEAD, Entry, entry, flow_item, item, write_new
@@ -75,7 +76,7 @@ def add(
         raise click.BadParameter(f"there is no recipe {recipe!r}; {near}", param_hint="RECIPE")
     given = {"model": model, "name": name, "base_url": base_url, "api_key": key, "strength": strength}
     values = _values(recipe, {each: value for each, value in given.items() if value is not None} | _pairs(more))
-    path = context.config or Path("gateway.yaml")
+    path = context.files()[0] or Path("gateway.yaml")
     _refuse_secrets(values)
     before = _existing(path)
     _refuse_name(before, values["name"])
@@ -130,7 +131,8 @@ def _pairs(more: Sequence[str]) -> dict[str, Any]:
 
 def _refuse_secrets(values: Mapping[str, Any]) -> None:
     """Raise BadParameter if a value would write a secret into the file. The message does not contain the value."""
-    for key, option in (("api_key", "--key"), ("bearer_token", "--set bearer_token")):
+    options = {"api_key": "--key", **{name: f"--set {name}" for name in ("bearer_token", "client_secret")}}
+    for key, option in options.items():
         if values.get(key) is not None and not _REFERENCE.fullmatch(str(values[key])):
             raise click.BadParameter("must be env:NAME or file:PATH, so that the file has no secret", param_hint=option)
     if "@" in str(values.get("base_url", "")).partition("://")[2].partition("/")[0]:
@@ -212,9 +214,7 @@ def _trouble(reached: Reached) -> str:
 
 
 def _show(path: Path, values: Mapping[str, Any], others: list[str], reached: Reached) -> None:
-    mark = "✗" if reached.trouble else "✓"
-    took = "" if reached.took_ms is None else f" ({reached.took_ms:.0f} ms)"
-    echo(f"{mark} {reached.name}: {reached.trouble or reached.note or 'answers'}{took}")
+    echo(mark(reached))
     echo(f"{path} has it now:\n{item(Entry(values))}")
     if others:
         echo(f"Also written, since a list replaces what the gateway finds by itself: {', '.join(others)}")
@@ -238,7 +238,7 @@ def _row(name: str, recipe: Recipe) -> dict[str, Any]:
 
 
 def _show_list(rows: list[dict[str, Any]]) -> None:
-    table = tables.Table("recipe", "for", "key or credential", "also needs", box=None, pad_edge=False)
+    table = tables.Table("recipe", *tables.prose("for"), "key or credential", *tables.prose("also needs"))
     for row in rows:
         table.add_row(row["recipe"], row["for"], row["key"], ", ".join(row["needs"]))
     tables.console(highlight=False).print(table)

@@ -16,8 +16,10 @@ from gateway.cache.entry import Entry, Flush
 from gateway.cli import tables
 from gateway.cli.echo import echo_json
 from gateway.cli.options import Context, common
+from gateway.cli.zones import span
 from gateway.domain.units import parse_duration, usd_text
 from gateway.errors import StateUnavailable
+from gateway.ledger.reports.formats import cents_of
 from gateway.settings.gateway import Settings
 from gateway.state.redis import own_socket
 from gateway.state.redis.connection import State
@@ -123,17 +125,13 @@ def stats(context: Context, team: str | None, tag: str | None, prefix: str | Non
     found = on_state(context.of_running(), counted)
 
     def table() -> None:
-        columns = ("team", "answers", "bytes", "semantic", "one use of each saves", "oldest", "wrong hits", "tags")
-        shown = tables.Table(*columns)
+        figures = tables.numbers("answers", "bytes", "semantic", "one use of each saves", "oldest")
+        shown = tables.Table("team", *figures, *tables.prose("wrong hits", "tags"))
         for row in found:
             shown.add_row(
-                *(row["team"], str(row["answers"]), str(row["bytes"]), str(row["by_meaning"])),
-                *(
-                    f"${row['saves_usd']}",
-                    f"{row['oldest_s']:.0f} s",
-                    _shown(row["wrong_hits"]),
-                    ", ".join(row["tags"]),
-                ),
+                *(row["team"], f"{row['answers']:,}", f"{row['bytes']:,}", f"{row['by_meaning']:,}"),
+                *(f"${cents_of(row['saves_usd'])}", span(row["oldest_s"])),
+                *(_shown(row["wrong_hits"]), ", ".join(row["tags"])),
             )
         tables.console().print(shown)
         if any(row["kinds"] for row in found):
@@ -144,7 +142,8 @@ def stats(context: Context, team: str | None, tag: str | None, prefix: str | Non
 
 def _kinds(found: list[dict[str, Any]]) -> tables.Table:
     """The semantic look-ups of each team by kind of question."""
-    shown = tables.Table("team", "kind of question", "look-ups", "semantic hits", "wrong hits")
+    figures = tables.numbers("look-ups", "semantic hits")
+    shown = tables.Table("team", "kind of question", *figures, *tables.prose("wrong hits"))
     for row in found:
         for kind, one in row["kinds"].items():
             shown.add_row(row["team"], kind, str(one["lookups"]), str(one["hits"]), _shown(_wrong(one)))
@@ -204,12 +203,13 @@ def show(
         raise click.ClickException(f"No answer whose id begins with {answer} is stored.")
 
     def table() -> None:
-        shown = tables.Table("id", "team", "bytes", "saves", "age", "ends in", "tags", "question")
+        figures = tables.numbers("bytes", "saves", "age", "ends in")
+        shown = tables.Table("id", "team", *figures, *tables.prose("tags", "question"))
         for row in rows:
             question = (row["question"] or "").replace("\n", " ")[:_SHOWN_CHARACTERS]
             shown.add_row(
-                *(row["id"][:12], row["team"], str(row["bytes"]), f"${row['saves_usd']}"),
-                *(f"{row['age_s']:.0f} s", f"{row['ends_in_s']:.0f} s", ", ".join(row["tags"]), question),
+                *(row["id"][:12], row["team"], f"{row['bytes']:,}", f"${cents_of(row['saves_usd'])}"),
+                *(span(row["age_s"]), span(row["ends_in_s"]), ", ".join(row["tags"]), question),
             )
         tables.console().print(shown)
         if answer:

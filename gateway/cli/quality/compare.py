@@ -4,44 +4,23 @@ speed."""
 from __future__ import annotations
 
 import asyncio
-import time
-from collections import Counter as Counted
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import asdict
 from decimal import Decimal
 from pathlib import Path
 
 import click
-import orjson
 from rich.markup import escape
-from rich.progress import Progress
 
-from gateway.alerts.detect import measure
-from gateway.alerts.detect.thresholds import BudgetWindow
-from gateway.backends.fleet import Fleet
-from gateway.backends.providers.discover import backends_of
 from gateway.cli import tables
-from gateway.cli.money.storage import open_database
 from gateway.cli.options import Context, Renamed, common
-from gateway.context.count import Counter
-from gateway.context.plan import Contexts
-from gateway.domain.backend import Backend
-from gateway.domain.money.windows import window_bounds
-from gateway.domain.policy import Organisation, Policy
-from gateway.domain.request import CompletionRequest
-from gateway.domain.tenant import Key, Tenant
+from gateway.cli.quality.asking import asking, each_of, read_prompts
 from gateway.domain.units import parse_usd, pico_to_usd, usd_to_pico
-from gateway.errors import BackendError, BudgetExhausted, GatewayError
-from gateway.learning.judges import JUDGES, Agreement, Blind, Choices, Judge
-from gateway.learning.shadow.pairs import Pair, Pairs, PairSettlement, Prompt
+from gateway.errors import GatewayError
+from gateway.learning.judges import Agreement
+from gateway.learning.shadow.pairs import Pair, Prompt
 from gateway.learning.shadow.tally import Interval, Pace, Tally, tally
-from gateway.ledger.journal.writer import Journal
-from gateway.ledger.prices.price_book import PriceBook
-from gateway.ledger.prices.throughput import measured
-from gateway.ledger.store.writer import Writer
-from gateway.policy.load import load_policies
-from gateway.routing.candidates import may_go_to
+from gateway.ledger.reports.formats import cents_of
 from gateway.routing.difficulty.grader import Grader
 from gateway.settings.gateway import Settings
 
@@ -124,143 +103,24 @@ def compare(
     context.print(values, lambda: _show(summary, a, b, quality, spent, stopped, team))
 
 
-def read_prompts(path: Path, max_tokens: int, temperature: float) -> list[Prompt]:
-    """Read the prompts. Raises ClickException, which names file and line."""
-    found: list[Prompt] = []
-    try:
-        lines = path.read_bytes().splitlines()
-    except OSError as error:
-        raise click.ClickException(f"{path}: {error.strerror}") from error
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            row = orjson.loads(line)
-            content = row["messages"] if "messages" in row else [{"role": "user", "content": str(row["prompt"])}]
-            expected = row.get("answer")
-        except (orjson.JSONDecodeError, TypeError, KeyError, AttributeError):
-            raise click.ClickException(f"{path}:{number}: give one object a line, with prompt or messages.") from None
-        body = {"messages": content, "max_tokens": max_tokens, "temperature": temperature}
-        prompt = Prompt(f"{row.get('id', number)}", body, None if expected is None else str(expected))
-        try:
-            prompt.request("any")
-        except GatewayError as error:
-            raise click.ClickException(f"{path}:{number}: {error.message}") from error
-        found.append(prompt)
-    for name, count in Counted(prompt.id for prompt in found).items():
-        if count > 1:
-            raise click.ClickException(f"{path}: {count} lines have the id {name}.")
-    return found
-
-
 async def _run(
     settings: Settings, names: tuple[str, str], prompts: list[Prompt], judge: str, limit: int, most: int,
     concurrent: int, team: str,
 ) -> tuple[list[Pair], int, str]:  # fmt: skip
     """Three values: the compared pairs, their cost in pico-dollars, and the reason why the comparison ended early
     (empty if it did not)."""
-    policy, epoch = load_policies(settings.policies, settings.config.ceilings).find(team)
-    await asyncio.to_thread(_check_budgets, settings, team, policy, limit)
-    tenant = Tenant(Key("compare", team), policy, epoch)
-    catalogue = PriceBook.of(settings)
-    backends = await backends_of(settings.config, None)
-    await asyncio.to_thread(_learn_machines, settings, catalogue, backends)
-    async with _opened(settings, [catalogue.complete(each) for each in backends], catalogue) as (fleet, journal):
-        settlement = PairSettlement(limit, catalogue)
-        pairs = Pairs(fleet, Contexts(Counter()), journal, settlement, tenant)
-        a, b = (_backend(fleet, name, policy) for name in names)
-        judging = _judge(judge, fleet, policy, pairs)
-        turns, found, stopped = asyncio.Semaphore(concurrent), [], ""
+    found: list[Pair] = []
+    async with asking(settings, team, limit) as caller:
+        a, b = (caller.backend(name) for name in names)
+        judging = caller.judge(judge)
 
-        async def one(prompt: Prompt, done: Callable[[], None]) -> None:
-            nonlocal stopped
-            async with turns:
-                if not stopped:
-                    try:
-                        found.append(await pairs.compare(prompt, a, b, judging, most))
-                    except BudgetExhausted as end:
-                        stopped = end.message
-                done()
+        async def one(prompt: Prompt) -> None:
+            found.append(await caller.pairs.compare(prompt, a, b, judging, most))
 
-        with Progress(console=tables.console(stderr=True), transient=True) as progress:
-            bar = progress.add_task(f"{a.name} and {b.name}", total=len(prompts))
-            await asyncio.gather(*(one(prompt, lambda: progress.advance(bar)) for prompt in prompts))
+        stopped = await each_of(prompts, one, concurrent, f"{a.name} and {b.name}")
         places = {prompt.id: place for place, prompt in enumerate(prompts)}
         found.sort(key=lambda pair: places[pair.prompt.id])
-        return found, settlement.spent, stopped
-
-
-@asynccontextmanager
-async def _opened(
-    settings: Settings, backends: list[Backend], catalogue: PriceBook
-) -> AsyncIterator[tuple[Fleet, Journal]]:
-    """A fleet of `backends`, and the journal of its calls. At the end, the journal's rows are written to the ledger,
-    unless a running gateway does that."""
-    fleet = Fleet(backends)
-    journal = Journal(settings.paths.journal, prices=catalogue, worker="compare")
-    await journal.start()
-    try:
-        await fleet.open()
-        yield fleet, journal
-    finally:
-        await fleet.aclose()
-        await journal.aclose()
-        with open_database(settings) as database:
-            writer = Writer(settings.paths.journal, database)
-            await writer.drain_once()
-            await writer.aclose()
-
-
-def _check_budgets(settings: Settings, team: str, policy: Policy, limit: int) -> None:
-    """Raises BudgetExhausted if `limit`, the value of --max-usd, exceeds what is left of a hard budget according to the
-    ledger."""
-    above = settings.config.organisations.get(policy.organisation, Organisation()).budget
-    budgets = [each for each in (*policy.budget, *above) if each.hard and each.limit_usd is not None]
-    if not budgets:
-        return
-    now = time.time()
-    with open_database(settings) as database, database.read() as connection:
-        for budget in budgets:
-            if measure.shared(policy, budget):
-                window = window_bounds(budget.window, budget.timezone, now)
-                left = BudgetWindow(team, budget).limit - measure.used(connection, team, policy, budget, window)
-                if limit > left:
-                    raise BudgetExhausted(
-                        f"The budget {budget.title} of team {team} has {pico_to_usd(max(0, int(left))):f} USD left; "
-                        "--max-usd must not exceed it."
-                    )
-
-
-def _learn_machines(settings: Settings, catalogue: PriceBook, backends: list[Backend]) -> None:
-    """Load the throughput that was recently measured for own machines, as a running gateway does."""
-    machines = [each for each in backends if each.price is not None and each.price.machine_hour_usd]
-    if machines:
-        with open_database(settings) as database, database.read() as connection:
-            catalogue.learn(measured(connection, machines, time.time()))
-
-
-def _backend(fleet: Fleet, name: str, policy: Policy) -> Backend:
-    backend = fleet.get(name)
-    if backend is None:
-        known = ", ".join(each.name for each in fleet.backends) or "none"
-        raise click.ClickException(f"There is no backend {name!r}; known: {known}.")
-    if not may_go_to(backend, policy.data):
-        raise click.ClickException(f"The data rule of team {policy.team} keeps prompts from {name}.")
-    return backend
-
-
-def _judge(name: str, fleet: Fleet, policy: Policy, pairs: Pairs) -> Judge:
-    if known := JUDGES.get(name):
-        return known()
-    backend = _backend(fleet, name, policy)
-
-    async def ask(request: CompletionRequest) -> Choices | None:
-        try:
-            return (await pairs.ask(backend, request, Blind.tokens // 2)).choices
-        except BackendError:
-            return None
-
-    return Blind(backend.name, ask)
+        return found, caller.settlement.spent, stopped
 
 
 def _difficulties(pairs: list[Pair]) -> dict[str, float | None]:
@@ -287,14 +147,14 @@ def _row(pair: Pair, difficulty: float | None) -> dict[str, object]:
 
 def _show(summary: Tally, a: str, b: str, quality: float, spent: int, stopped: str, team: str) -> None:
     console = tables.console(highlight=False)
-    table = tables.Table("", a, b)
+    table = tables.Table("", *tables.numbers(a, b))
     rows: list[tuple[str, Callable[[Pace], str]]] = [
         ("answers", lambda one: f"{one.answers}" + (f", {one.failed} failed" if one.failed else "")),
         ("right answers", lambda one: _interval(one.right)),
         ("tokens per second", lambda one: _number(one.tokens_per_second, 1)),
         ("seconds, median call", lambda one: _number(one.seconds, 2)),
-        ("USD per 1M tokens of this mix", lambda one: _number(one.usd_per_million, 4)),
-        ("USD in total", lambda one: _number(one.usd, 6)),
+        ("USD per 1M tokens of this mix", lambda one: _usd(one.usd_per_million)),
+        ("USD in total", lambda one: _usd(one.usd)),
     ]
     for title, of in rows:
         table.add_row(title, of(summary.a), of(summary.b))
@@ -304,11 +164,13 @@ def _show(summary: Tally, a: str, b: str, quality: float, spent: int, stopped: s
     )
     if summary.better is not None:
         console.print(f"right answers, {b} minus {a}: {_interval(summary.better)}")
-    parts = tables.Table("difficulty", "share", f"{b} as good", f"adequate at {quality:g}")
+    figures = tables.numbers("share", f"{b} as good")
+    parts = tables.Table("difficulty", *figures, *tables.prose(f"adequate at {quality:g}"))
     for one in summary.bins:
         span = "outside the grader" if one.low is None else f"{one.low:.2f} – {one.high:.2f}"
         parts.add_row(span, f"{one.part:.0%}", _interval(one.as_good), one.adequate)
-    console.print(parts)
+    if summary.bins:
+        console.print(parts)
     if summary.adequate_below is not None:
         upto = f"[bold]{escape(b)} is adequate up to difficulty {summary.adequate_below:.2f}[/]"
         console.print(f"{upto}: {summary.adequate_share:.0%}", markup=True)
@@ -321,6 +183,10 @@ def _show(summary: Tally, a: str, b: str, quality: float, spent: int, stopped: s
 
 def _interval(one: Interval | None) -> str:
     return "–" if one is None else f"{one.mean:.3f} ({one.low:.3f} – {one.high:.3f})"
+
+
+def _usd(amount: float | None) -> str:
+    return "unknown" if amount is None else cents_of(amount)
 
 
 def _number(value: float | Decimal | None, digits: int) -> str:

@@ -75,7 +75,11 @@ def _values(plan: ContextPlan) -> dict[str, Any]:
 
 def _show(request: CompletionRequest, plan: ContextPlan) -> None:
     table = tables.Table(
-        "#", "role", "result", "begins with", title=f"{plan.tokens_before} → {plan.tokens_after} tokens"
+        "#",
+        "role",
+        "result",
+        *tables.prose("begins with"),
+        title=f"{plan.tokens_before} → {plan.tokens_after} tokens",
     )
     for turn in request.turns:
         what = "dropped" if turn.index in plan.drop else "shortened" if turn.index in plan.replace else "kept"

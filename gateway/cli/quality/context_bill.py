@@ -19,6 +19,7 @@ from gateway.domain.backend import Backend
 from gateway.domain.money.price import Price
 from gateway.domain.units import pico_to_usd
 from gateway.ledger.prices.price_book import PriceBook
+from gateway.ledger.reports.formats import cents_of
 
 _FILE = click.Path(path_type=Path)
 
@@ -108,9 +109,18 @@ def _rows(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _show(values: dict[str, Any]) -> None:
-    columns = ("requests", "usd", "input_tokens", "cached_tokens", "cache_write_5m_tokens", "cache_write_1h_tokens")
-    table = tables.Table("session", *columns, "output_tokens", title=f"{float(values['usd']):.4f} USD in all")
+    columns = (
+        "requests",
+        "usd",
+        "input_tokens",
+        "cached_tokens",
+        "cache_write_5m_tokens",
+        "cache_write_1h_tokens",
+        "output_tokens",
+    )
+    titles = (name.removesuffix("_tokens").replace("_", " ") for name in columns)
+    table = tables.Table("session", *tables.numbers(*titles), title=f"{cents_of(values['usd'])} USD in all; tokens")
     for row in (*values["sessions"], {"id": "all", **values}):
-        cells = (f"{float(row[name]):.4f}" if name == "usd" else str(row[name]) for name in columns)
-        table.add_row(row["id"], *cells, str(row["output_tokens"]))
+        cells = (cents_of(row[name]) if name == "usd" else f"{row[name]:,}" for name in columns)
+        table.add_row(row["id"], *cells)
     tables.console(highlight=False).print(table)

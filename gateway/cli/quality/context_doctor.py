@@ -97,14 +97,15 @@ def _show(found: Sequence[Miss], requests: int) -> None:
     if not found:
         echo(f"{requests} requests in named sessions, and no miss of a provider's prompt cache.")
         return
-    table = tables.Table("session", "request", "backend", "cause", "tokens", "cost")
+    table = tables.Table("session", "request", "backend", *tables.prose("cause"), *tables.numbers("tokens", "cost"))
     for miss in sorted(found, key=lambda miss: -(miss.lost_pico or 0))[:_SHOWN]:
         row = miss.row
         cells = row.session, row.request_id, row.backend, miss.cause, f"{miss.lost_tokens:,}", money(miss.lost_pico)
         table.add_row(*cells)
     tables.console(highlight=False).print(table)
-    echo(f"{len(found)} misses in {requests} requests, the dearest {min(_SHOWN, len(found))} above.")
+    tables.sentences(f"{len(found)} misses in {requests} requests, the dearest {min(_SHOWN, len(found))} above.")
     for cause, explanation in REMEDIES.items():
         of = [miss for miss in found if miss.cause == cause]
         if of:
-            echo(f"{cause}: {len(of)}, {money(sum(miss.lost_pico or 0 for miss in of))}. {explanation}")
+            lost = money(sum(miss.lost_pico or 0 for miss in of))
+            tables.sentences(f"{cause}: {len(of)}, {lost}. {explanation}")

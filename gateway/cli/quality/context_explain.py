@@ -108,7 +108,10 @@ def _why(request: CompletionRequest, weighed: Weighed | None) -> str:
 
 def _show(request: CompletionRequest, plan: ContextPlan, values: dict[str, Any]) -> None:
     table = tables.Table(
-        "#", "role", "result", "begins with", title=f"{plan.tokens_before} → {plan.tokens_after} tokens"
+        "#",
+        "role",
+        *tables.prose("result", "begins with"),
+        title=f"{plan.tokens_before} → {plan.tokens_after} tokens",
     )
     for turn in request.turns:
         what = "left out" if turn.index in plan.replace else "kept"

@@ -37,6 +37,7 @@ from gateway.errors import GatewayError
 from gateway.learning.class_trials import StoredTrials
 from gateway.ledger.prices.price_book import PriceBook
 from gateway.ledger.reports.explanation import sentences
+from gateway.ledger.reports.formats import cents_of
 from gateway.ledger.store import class_trials
 from gateway.policy.load import load_policies
 from gateway.routing.counterfactual import changes_of
@@ -203,10 +204,13 @@ def _show(route: Route, what_if: Sequence[str], kind: str) -> None:
     if route.above:
         ceiling = "by its tier" if values["ceiling_usd"] is None else f"{values['ceiling_usd']} USD"
         console.print(f"only if all else fails, above the ceiling ({ceiling}): {', '.join(sorted(route.above))}")
-    table = tables.Table("candidate", "adequacy", "expected cost USD", "excluded because")
+    table = tables.Table(
+        "candidate", *tables.numbers("adequacy", "expected cost USD"), *tables.prose("excluded because")
+    )
     for one in values["considered"]:
         adequacy = "–" if one["adequacy"] is None else f"{one['adequacy']:.3f}"
-        table.add_row(one["backend"], adequacy, one["cost_usd"] or "unpriced", one["excluded"] or "")
+        cost = "unpriced" if one["cost_usd"] is None else cents_of(one["cost_usd"])
+        table.add_row(one["backend"], adequacy, cost, one["excluded"] or "")
     if values["considered"]:
         console.print(table)
     for sentence in what_if:

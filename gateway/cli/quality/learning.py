@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.box import SIMPLE_HEAD
 
 from gateway.cli import tables
 from gateway.cli.echo import echo
@@ -155,11 +154,10 @@ def _show(
     caps: list[CapSpent],
 ) -> None:
     if not standings and not classes:
-        echo("No answer has been judged yet: set learning.share in a team's policy, or send feedback.")
+        tables.sentences("No answer has been judged yet: set learning.share in a team's policy, or send feedback.")
     if standings:
-        table = tables.Table(box=SIMPLE_HEAD)
-        for title in ("team", "backend", "judged", "measured", "bounds", "promised", "shift", ""):
-            table.add_column(title, overflow="fold")
+        figures = tables.numbers("judged", "measured", "bounds", "promised", "shift")
+        table = tables.Table("team", "backend", *figures, *tables.prose(""))
         for (team, backend), one in standings:
             state = f"below target, margin {one.learned.margin:.2f}" if one.below else ""
             table.add_row(
@@ -168,12 +166,15 @@ def _show(
             )  # fmt: skip
         tables.console().print(table)
     for (team, backend), (count, agreed) in unsure:
-        echo(f"Unsure answers of {backend} to {team}: {count} compared, {agreed:.0%} agree with the stronger backend.")
+        tables.sentences(
+            f"Unsure answers of {backend} to {team}: {count} compared, {agreed:.0%} agree with the stronger backend."
+        )
     for key, trial in classes:
-        echo(
+        tables.sentences(
             f"Class {key.traffic_class} of {key.team}: {key.backend} serves {trial.share:.0%} of sessions; "
             f"{trial.compared} compared, {trial.undecided} undecided; {trial.why}."
         )
     for spend_cap in caps:
         whose = "all teams" if spend_cap.team == ALL else spend_cap.team
-        echo(f"Comparing for {whose}, {spend_cap.period}: {spend_cap.calls} calls, {cents(spend_cap.spent_pico)} USD.")
+        spent = f"{spend_cap.calls} calls, {cents(spend_cap.spent_pico)} USD"
+        tables.sentences(f"Comparing for {whose}, {spend_cap.period}: {spent}.")

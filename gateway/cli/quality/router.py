@@ -4,6 +4,7 @@ grader."""
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,15 @@ from typing import Any
 import click
 import orjson
 
+from gateway.cli import tables
 from gateway.cli.echo import echo
 from gateway.cli.options import Context, common, old_name
+from gateway.cli.quality import router_tables
 from gateway.cli.quality.grade import ARTEFACT, FILE
 from gateway.cli.quality.learning import learned, plans_on_trial, rollback, trial
 from gateway.routing.difficulty.grader import Grader
 from gateway.routing.difficulty.weights_file import ArtefactError
-from gateway.routing.fit.evaluation import DataError, evaluate, table
+from gateway.routing.fit.evaluation import DataError, evaluate
 from gateway.routing.strategy.plan import Plan
 from gateway.routing.strategy.plan_grader import grader_of
 
@@ -87,7 +90,13 @@ def fit_router(
         raise click.ClickException(str(error)) from error
     except ImportError as error:
         raise click.ClickException("plots need matplotlib: pip install 'thriftgate[loadtest]'") from error
-    context.print(shown.values(), report.table(shown))
+    chance = f"any model, each as likely: quality {shown.random[0]:.4f} for {shown.random[1] * 1000:.4f}"
+    context.print(shown.values(), lambda: _print(router_tables.of_fit(shown), chance))
+
+
+def _print(table: tables.Table, *sentences: str) -> None:
+    tables.console(highlight=False).print(table)
+    tables.sentences(*sentences)
 
 
 def _progress(line: str) -> None:
@@ -143,11 +152,11 @@ def status_router(context: Context, artefact: Path | None) -> None:
     provenance = dict(Grader.load().artefact.provenance)
     trials = plans_on_trial(context.of_running())
     lines = [
-        _plan_text(path, plan, provenance),
+        f"grader: made {provenance.get('made')}, {provenance.get('prompts')} prompts",
         *(f"on trial {one['id'][:16]}: {one['state']}, {one['why']}" for one in trials),
     ]
     values = {"plan": _plan_values(path, plan), "on_trial": trials, "grader": provenance}
-    context.print(values, "\n".join(lines))
+    context.print(values, lambda: _show_status(path, plan, lines))
 
 
 def _plan_values(path: Path | None, plan: Plan | None) -> dict[str, Any] | None:
@@ -161,15 +170,15 @@ def _plan_values(path: Path | None, plan: Plan | None) -> dict[str, Any] | None:
     return {"file": str(path), "provenance": plan.provenance, "strategies": strategies, "singles": singles}
 
 
-def _plan_text(path: Path | None, plan: Plan | None, grader: dict[str, Any]) -> str:
-    made = f"grader: made {grader.get('made')}, {grader.get('prompts')} prompts"
+def _show_status(path: Path | None, plan: Plan | None, lines: Sequence[str]) -> None:
     if plan is None:
-        return f"No plan is configured (routing.plan_file in gateway.yaml): decisions follow the grader.\n{made}"
-    files = ", ".join(each["file"] for each in plan.provenance.get("data", ()))
-    lines = [f"plan {path}: made {plan.provenance.get('made')} from {plan.provenance.get('prompts')} prompts ({files})"]
-    lines += [f"{one.quality:>8.4f} {one.usd * 1000:>9.4f}  {one.kind}: {one.description}" for one in plan.strategies]
-    lines += ["quality and USD per 1,000 requests, as measured on prompts not used for fitting", made]
-    return "\n".join(lines)
+        tables.sentences("No plan is configured (routing.plan_file in gateway.yaml): decisions follow the grader.")
+    else:
+        files = ", ".join(each["file"] for each in plan.provenance.get("data", ()))
+        made = f"made {plan.provenance.get('made')} from {plan.provenance.get('prompts')} prompts ({files})"
+        tables.sentences(f"plan {path}: {made}")
+        _print(router_tables.of_plan(plan), "Measured on prompts that were not used for fitting.")
+    tables.sentences(*lines)
 
 
 plan.add_command(status_router)
@@ -200,7 +209,7 @@ def evaluate_router(context: Context, files: tuple[Path, ...], artefact: Path | 
         reports = evaluate(files, grader_of(artefact))
     except (DataError, ArtefactError, OSError) as error:
         raise click.ClickException(str(error)) from error
-    context.print([asdict(report) for report in reports], table(reports))
+    context.print([asdict(report) for report in reports], lambda: _print(router_tables.of_sets(reports)))
 
 
 def _print_kept(context: Context, files: tuple[Path, ...], artefact: Path | None, pool: Path) -> None:
@@ -212,4 +221,5 @@ def _print_kept(context: Context, files: tuple[Path, ...], artefact: Path | None
     if artefact is None:
         raise click.UsageError("--pool needs --artefact PLAN, the plan whose promises are checked")
     found = held_out.kept(load_plan(artefact), read_outcomes(files, read_pool(pool)))
-    context.print([asdict(each) for each in found], held_out.table(found))
+    text = router_tables.kept_promises(found)
+    context.print([asdict(each) for each in found], lambda: _print(router_tables.of_promises(found), text))

@@ -14,16 +14,21 @@ def money(pico: int | None) -> str:
 
 
 def line(row: Row, zone: tzinfo) -> str:
-    """One line: time in the zone, team, model → backend, result, cache, tokens, cost, id."""
+    """One line: time in the zone, team, model → backend, result, cache, tokens, duration, cost, id."""
+    at, team, model, result, tokens, ms, cost, id = cells(row, zone)
+    words = [at, team, model, result, f"{tokens} tokens", *([f"{ms} ms"] if ms else []), cost, id]
+    return "  ".join(words)
+
+
+def cells(row: Row, zone: tzinfo) -> tuple[str, ...]:
+    """Time in the zone, team, model → backend, result and cache, tokens, milliseconds, cost, id."""
     at = datetime.fromtimestamp(row.at, zone).strftime("%H:%M:%S")
     served = row.backend if row.attempt else "cache"
     asked = row.model_asked if row.model_asked in ("", served) else f"{row.model_asked} → {served}"
     result = row.outcome if row.outcome != "failed" else f"failed ({row.error or row.status})"
-    words = [at, row.team, asked or served, result]
     if row.cache not in ("", "off", "miss"):
-        words.append(f"cache {row.cache}")
-    words.append(f"{row.usage.all_input:,}+{row.usage.all_output:,} tokens")
-    if row.duration_ms is not None:
-        words.append(f"{row.duration_ms:,.0f} ms")
-    words.append(f"saved {money(row.saved_pico)}" if row.saved_pico and not row.attempt else money(row.cost_pico))
-    return "  ".join([*words, row.request_id])
+        result += f"  cache {row.cache}"
+    cost = f"saved {money(row.saved_pico)}" if row.saved_pico and not row.attempt else money(row.cost_pico)
+    ms = "" if row.duration_ms is None else f"{row.duration_ms:,.0f}"
+    tokens = f"{row.usage.all_input:,}+{row.usage.all_output:,}"
+    return at, row.team, asked or served, result, tokens, ms, cost, row.request_id

@@ -16,15 +16,17 @@ from rich.text import Text
 from gateway.cli import tables
 from gateway.cli.money.storage import open_database
 from gateway.cli.options import Context, common
-from gateway.cli.requests.lines import line, money
+from gateway.cli.requests.lines import cells, money
 from gateway.cli.zones import ZoneOf, zones
 from gateway.domain.units import usd_text
 from gateway.ledger.reports.requests import Filter, recent
 from gateway.ledger.rows import Row
 
 MOST = 20_000
-SHOWN = 8
-"""Maximum rows of each table, and maximum lines of requests."""
+SHOWN = 5
+"""Maximum teams, and maximum backends."""
+NEWEST = 5
+"""Minimum number of newest requests, which is shown in 24 lines."""
 
 
 @dataclass(slots=True)
@@ -91,14 +93,14 @@ def top(context: Context, minutes: int, every: float, once: bool) -> None:
 
         if once or context.as_json:
             rows = look()
-            context.print(as_object(rows, minutes), lambda: tables.console().print(screen(rows, minutes, zone_of)))
+            context.print(as_object(rows, minutes), lambda: _print(rows, minutes, zone_of))
             return
         console = tables.console(highlight=False)
         try:
-            with Live(screen(look(), minutes, zone_of), console=console, auto_refresh=False) as live:
+            with Live(screen(look(), minutes, zone_of, console.height), console=console, auto_refresh=False) as live:
                 while True:
                     time.sleep(every)
-                    live.update(screen(look(), minutes, zone_of), refresh=True)
+                    live.update(screen(look(), minutes, zone_of, console.height), refresh=True)
         except KeyboardInterrupt:
             return
 
@@ -120,24 +122,30 @@ def as_object(rows: list[Row], minutes: int) -> dict[str, Any]:
     }
 
 
-def screen(rows: list[Row], minutes: int, zone_of: ZoneOf) -> Group:
-    """The content of the terminal, which fits into 80 columns and 24 lines. `minutes`: the period of `rows`, for the
-    heading."""
+def _print(rows: list[Row], minutes: int, zone_of: ZoneOf) -> None:
+    console = tables.console()
+    console.print(screen(rows, minutes, zone_of, console.height))
+
+
+def screen(rows: list[Row], minutes: int, zone_of: ZoneOf, height: int) -> Group:
+    """The content of the terminal. It fits into 80 columns and `height` lines, of which there are at least 24.
+
+    `minutes`: the period of `rows`, for the heading."""
     errors = Counter(row.error for row in rows if row.error).most_common(3)
     failed = ", ".join(f"{error} {count}" for error, count in errors) or "none"
     total = money(sum(row.cost_pico or 0 for row in rows))
     count = len({row.request_id for row in rows})
     head = f"last {minutes} min: {count:,} requests, {total}; errors: {failed}"
-    newest = [Text(line(row, zone_of(row.team)), no_wrap=True, overflow="ellipsis") for row in rows[:SHOWN]]
-    return Group(
-        Text(head), _table("team", grouped(rows, "team")), _table("backend", grouped(rows, "backend")), *newest
-    )
+    newest = tables.Table("time", "team", "model", "result", *tables.numbers("tokens", "ms", "cost"), "request")
+    fitting = max(NEWEST, (height - 2 * SHOWN - 4) // 2)  # a request takes two lines on a narrow terminal
+    for row in rows[:fitting]:
+        newest.add_row(*cells(row, zone_of(row.team)))
+    parts = [_table(name, grouped(rows, name)) for name in ("team", "backend")]
+    return Group(Text(head), *parts, *([newest] if rows else []))
 
 
 def _table(title: str, found: dict[str, Figures]) -> tables.Table:
-    table = tables.Table(title, box=None, pad_edge=False)
-    for name in ("requests", "failed", "cache hits", "median ms", "cost"):
-        table.add_column(name, justify="right", no_wrap=True)
+    table = tables.Table(title, *tables.numbers("requests", "failed", "cache hits", "median ms", "cost"))
     for name, one in list(found.items())[:SHOWN]:
         median = "–" if one.median_ms is None else f"{one.median_ms:,.0f}"
         table.add_row(name, f"{len(one.requests):,}", f"{one.failed:,}", f"{one.hits:,}", median, money(one.cost_pico))

@@ -14,6 +14,7 @@ import orjson
 from gateway.cli import tables
 from gateway.cli.echo import echo
 from gateway.cli.options import Context, common
+from gateway.cli.zones import span
 from gateway.settings.running import RunningGateway, running, running_on
 
 PATIENCE_S = 3.0
@@ -90,18 +91,9 @@ def _show(rows: list[Status]) -> None:
     if not rows:
         echo("No gateway of this user is running; `thriftgate serve` starts one.")
         return
-    table = tables.Table(box=None, pad_edge=False)
-    for title in ("gateway", "state", "up", "workers", "pid"):
-        table.add_column(title, no_wrap=title == "gateway")
-    table.add_column("data directory")
+    figures = tables.numbers("up", "workers", "pid")
+    table = tables.Table("gateway", *tables.prose("state"), *figures, "data directory")
     for row in rows:
         troubles = "".join(f"; {part}: {word}" for part, word in row.troubles.items())
-        table.add_row(row.url, row.state + troubles, _span(row.up_s), str(row.workers), str(row.pid), row.data_dir)
+        table.add_row(row.url, row.state + troubles, span(row.up_s), str(row.workers), str(row.pid), row.data_dir)
     tables.console().print(table)
-
-
-def _span(seconds: float) -> str:
-    for unit, name in ((86_400, "d"), (3_600, "h"), (60, "min")):
-        if seconds >= unit:
-            return f"{seconds / unit:.0f} {name}"
-    return f"{seconds:.0f} s"

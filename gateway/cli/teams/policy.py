@@ -55,7 +55,7 @@ def _show(team: str, owner: str, values: list[Value]) -> None:
     if not values:
         echo("No file sets a key; --effective shows the defaults.")
         return
-    table = tables.Table("key", "value", "from", box=None, pad_edge=False)
+    table = tables.Table("key", *tables.prose("value"), "from")
     for each in values:
         table.add_row(each.key, _text(each.key, each.value), each.origin)
     tables.console(highlight=False).print(table)

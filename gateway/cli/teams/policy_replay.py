@@ -93,7 +93,8 @@ def _show(found: list[Replay]) -> None:
     if not found:
         echo("No team of this file has requests in that time.")
         return
-    table = tables.Table("team", "requests", "decided", "moved", "refused", "USD now", "USD then", "change")
+    figures = ("requests", "decided", "moved", "refused", "USD now", "USD then", "change")
+    table = tables.Table("team", *tables.numbers(*figures))
     for one in found:
         then = cents(one.low_pico)
         if one.high_pico != one.low_pico:
@@ -106,9 +107,8 @@ def _show(found: list[Replay]) -> None:
     tables.console().print(table)
     for one in found:
         for line in _lines(one):
-            echo(f"{one.team}: {line}")
-    for sentence in as_object(())["method"]:
-        echo(sentence)
+            tables.sentences(f"{one.team}: {line}")
+    tables.sentences(*as_object(())["method"])
 
 
 def _lines(one: Replay) -> list[str]:

@@ -150,14 +150,7 @@ class Redecider:
         first = route.backends[0]
         if first.name == request.rows[0].backend:
             return first.name, request.cost_pico, request.cost_pico
-        usage = request.served.usage
-        low, high = elsewhere(self._prices.price(first), usage)
-        if route.escalate_to is None:
-            return first.name, low, high
-        adequacy = next((one.adequacy for one in route.considered if one.backend == first.name), None)
-        share = 1.0 if adequacy is None else 1 - adequacy
-        then_low, then_high = elsewhere(self._prices.price(route.escalate_to), usage)
-        return first.name, _plus(low, then_low, share), _plus(high, then_high, share)
+        return first.name, *expected(route, request.served.usage, self._prices)
 
 
 def possible(difficulty: float | None) -> tuple[Grade, ...]:
@@ -167,6 +160,19 @@ def possible(difficulty: float | None) -> tuple[Grade, ...]:
         return (Grade(OUTSIDE, abstained=True),)
     known = 0.0 if difficulty is None else difficulty
     return Grade(known), Grade(known, abstained=True)
+
+
+def expected(route: Route, usage: Usage, prices: ModelPrices) -> tuple[int | None, int | None]:
+    """The lowest and highest cost in pico-dollars of the same tokens on `route`. If the route may escalate, the cost of
+    the second call counts with its probability."""
+    first = route.backends[0]
+    low, high = elsewhere(prices.price(first), usage)
+    if route.escalate_to is None:
+        return low, high
+    adequacy = next((one.adequacy for one in route.considered if one.backend == first.name), None)
+    share = 1.0 if adequacy is None else 1 - adequacy
+    then_low, then_high = elsewhere(prices.price(route.escalate_to), usage)
+    return _plus(low, then_low, share), _plus(high, then_high, share)
 
 
 def elsewhere(price: Price | None, usage: Usage) -> tuple[int | None, int | None]:

@@ -14,6 +14,7 @@ from gateway.dialects.openai_chat import usage as chat_usage
 from gateway.dialects.openai_responses import usage as responses_usage
 from gateway.dialects.translate.chat_to_converse import reply as converse_reply
 from gateway.dialects.translate.chat_to_gemini import reply as gemini_reply
+from gateway.dialects.translate.chat_to_ollama import reply as ollama_reply
 from gateway.domain.money.usage import Usage
 from gateway.domain.request import DialectName
 
@@ -47,6 +48,8 @@ def reported_in(body: bytes, dialect: DialectName) -> Usage | None:
             return messages_usage(converse_reply.usage(parsed.get("usage")))
         case "gemini_generate":
             return gemini_reply.usage(parsed.get("usageMetadata"))
+        case "ollama_chat":
+            return ollama_reply.usage(parsed)
         case "openai_responses":
             return responses_usage.reported(parsed)
         case "openai_chat" | "openai_completions":

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from gateway.dialects.client import Client, Shown, View
 from gateway.dialects.ollama_chat import dialect, models
 from gateway.dialects.ollama_chat.answer import OllamaWriter, reply
+from gateway.dialects.ollama_chat.native import OllamaToOllama
+from gateway.dialects.ollama_chat.request import EXTRAS
 from gateway.dialects.parsed_as_chat import ParsedAsChat
+from gateway.domain.request import CompletionRequest
+from gateway.domain.routing.route import ContextPlan
 
 PATH = "/api/chat"
 _NAMED = {"type": "object", "properties": {"model": {"type": "string", "minLength": 1}}, "required": ["model"]}
@@ -19,11 +25,22 @@ _CHAT = {
     },
 }
 
+
+class _AsChat(ParsedAsChat):
+    """Leaves out the fields that only Ollama's servers know."""
+
+    def chat(self, request: CompletionRequest, plan: ContextPlan | None) -> dict[str, Any]:
+        found = super().chat(request, plan)
+        found.pop(EXTRAS, None)
+        return found
+
+
 CLIENT = Client(
     dialect,
     {PATH: dialect},
     shapes=lambda path: dialect if path.startswith("/api/") else None,
-    translation=ParsedAsChat(
+    native=OllamaToOllama(),
+    translation=_AsChat(
         "ollama_chat",
         {
             "max_completion_tokens": "options.num_predict",

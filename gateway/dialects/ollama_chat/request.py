@@ -15,6 +15,11 @@ from gateway.errors import BadRequest
 
 THINKS = "think"
 """A key in `CompletionRequest.echoed`. Its value is whether the client wants to see the model's thinking."""
+OWN = "ollama"
+"""A key in `CompletionRequest.echoed`. Its value is the request as the client sent it."""
+EXTRAS = "ollama"
+"""A key in `CompletionRequest.body`. Its value has the fields and options that chat does not have and that may change
+the answer of an Ollama server, so that they are part of the cache's key."""
 
 _WANTED = {
     "stream": Wanted((bool,), "true or false"),
@@ -34,6 +39,8 @@ _WANTED_OPTIONS = {
     "stop": Wanted((list, str), "an array of strings"),
     "num_predict": Wanted((int,), "a whole number"),
 }
+_IN_CHAT = frozenset({*_WANTED, "model", "keep_alive"})
+"""Fields that chat has too, and those that do not change an answer."""
 _ROLES = frozenset({"system", "user", "assistant", "tool"})
 _EFFORT = "medium"
 """The reasoning effort for `think: true`."""
@@ -54,7 +61,15 @@ def parse(body: bytes, request_id: str, controls: Controls, headers: Mapping[byt
     if fields.get("stream") is not False:
         chat |= {"stream": True, "stream_options": {"include_usage": True}}
     parsed = chat_request.parse(orjson.dumps(chat), request_id, controls, headers)
-    return replace(parsed, dialect="ollama_chat", echoed={THINKS: bool(fields.get("think"))})
+    known = {**parsed.body, EXTRAS: extras} if (extras := _extras(fields)) else parsed.body
+    return replace(parsed, dialect="ollama_chat", body=known, echoed={THINKS: bool(fields.get("think")), OWN: fields})
+
+
+def _extras(fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields and options that chat does not have."""
+    beside = {name: value for name, value in fields.items() if name not in _IN_CHAT and value is not None}
+    options = {name: value for name, value in (fields.get("options") or {}).items() if name not in _WANTED_OPTIONS}
+    return {**beside, "options": options} if options else beside
 
 
 def plain_name(model: str) -> str:

@@ -157,14 +157,14 @@ class Pairs:
     async def compare(self, prompt: Prompt, a: Backend, b: Backend, judge: Judge, most_output: int) -> Pair:
         """Call both backends and have their answers judged. Errors of backends are in the returned pair. Raises
         BudgetExhausted, LedgerUnavailable."""
-        one, other = await _both(self._response(prompt, a, most_output), self._response(prompt, b, most_output))
+        one, other = await _both(self.response(prompt, a, most_output), self.response(prompt, b, most_output))
         agreed = None
-        right: tuple[float | None, float | None] = (None, None)
+        correct: tuple[float | None, float | None] = (None, None)
         if not one.error and not other.error:
             request = prompt.request(b.model)
             agreed = await judge.compare(request, other.choices, one.choices, other.finish)
-            right = await _right(prompt, request, one), await _right(prompt, request, other)
-        return Pair(prompt, one, other, agreed, right)
+            correct = await right(prompt, request, one), await right(prompt, request, other)
+        return Pair(prompt, one, other, agreed, correct)
 
     async def ask(self, backend: Backend, request: CompletionRequest, most_output: int) -> Response:
         """Make one call and record it in the ledger. Raises BudgetExhausted, LedgerUnavailable and the backend's
@@ -195,7 +195,9 @@ class Pairs:
         took = (attempt.ended_at or attempt.started_at) - attempt.started_at
         return Response(choices, answer.finish, "", took, usage.all_input, usage.all_output, attempt.cost_pico)
 
-    async def _response(self, prompt: Prompt, backend: Backend, most_output: int) -> Response:
+    async def response(self, prompt: Prompt, backend: Backend, most_output: int) -> Response:
+        """Like `ask`, but an error of the backend is in the returned response. Raises BudgetExhausted,
+        LedgerUnavailable."""
         try:
             return await self.ask(backend, prompt.request(backend.model), most_output)
         except (BudgetExhausted, LedgerUnavailable):
@@ -226,7 +228,9 @@ async def _both(one: Awaitable[Response], other: Awaitable[Response]) -> tuple[R
     return first, second
 
 
-async def _right(prompt: Prompt, request: CompletionRequest, response: Response) -> float | None:
+async def right(prompt: Prompt, request: CompletionRequest, response: Response) -> float | None:
+    """How right the answer is, 0..1. None if the prompt has no expected answer, or if the answers cannot be
+    compared."""
     if prompt.expected is None:
         return None
     expected = [{"message": {"role": "assistant", "content": prompt.expected}}]

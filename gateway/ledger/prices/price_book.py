@@ -45,6 +45,7 @@ class PriceBook:
         self._day: date | None = None
         self._measured: dict[str, Decimal] = {}
         self._by_name: dict[str, Price | None] = {}
+        self._prepaid: frozenset[str] = frozenset()
 
     @classmethod
     def load(cls, path: Path = PACKAGED) -> PriceBook:
@@ -93,6 +94,14 @@ class PriceBook:
             if self._measured.get(name) != rate:
                 self._measured[name] = rate
                 self._known.pop(name, None)
+
+    def prepay(self, backends: frozenset[str]) -> None:
+        """Store the names of the backends whose calls are paid already by a commitment (see `commitments.py`)."""
+        self._prepaid = backends
+
+    def prepaid(self, backend: Backend) -> bool:
+        """Whether calls of `backend` are paid already by a commitment that is not used up."""
+        return backend.name in self._prepaid
 
     def provider(self, backend: Backend) -> str:
         """The provider of `backend`; empty if unknown."""

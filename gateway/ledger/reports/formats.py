@@ -1,4 +1,4 @@
-"""Writes usage reports as table, JSON or CSV. Money is exact decimal text."""
+"""Writes usage reports as JSON or CSV, and the notes below their tables. Money is exact decimal text."""
 
 from __future__ import annotations
 
@@ -6,16 +6,10 @@ import csv
 import io
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from gateway.domain.text.visible import visible
 from gateway.domain.units import pico_to_usd
 from gateway.ledger.reports.report import COUNTS, Line, Report, Simulated
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from gateway.settings.prices import Currency
 
 MONEY = {
     "cost_pico": "cost_usd",
@@ -45,8 +39,8 @@ def as_object(report: Report) -> dict[str, Any]:
         "until": _when(report.until),
         "by": report.by,
         "currency": "USD",
-        "rows": [_object(line, report.by) for line in report.rows],
-        "total": _object(report.total, ()),
+        "rows": [line_object(line, report.by) for line in report.rows],
+        "total": line_object(report.total, ()),
         "simulated": [simulated_values(line) for line in report.simulated],
     }
 
@@ -59,48 +53,6 @@ def as_csv(report: Report) -> str:
     for line in report.rows:
         writer.writerow([*map(cell, line.group), *("" if value is None else value for value in figures(line))])
     return out.getvalue()
-
-
-def as_table(report: Report, currency: Currency | None = None) -> RenderableType:
-    """A table for the terminal, with notes below it. `currency`: a second currency in which costs are shown, too."""
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Group
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(show_footer=True, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    columns = _columns(report.total, currency)
-    total = _object(report.total, ())
-    for number, name in enumerate(report.by):
-        table.add_column(name, footer="" if number else "total", overflow="fold", min_width=6)
-    for name, title in columns.items():
-        table.add_column(title, footer=_shown(name, total, currency), justify="right", no_wrap=True)
-    for line in report.rows:
-        row = _object(line, report.by)
-        table.add_row(*(Text(visible(name)) for name in line.group), *(_shown(name, row, currency) for name in columns))
-    return Group(table, *map(Text, [*notes(report), *([_rate(currency)] if currency else [])]))
-
-
-def _columns(total: Line, currency: Currency | None) -> dict[str, str]:
-    """Name → title of the columns to show. Some columns are not shown if their total is 0."""
-    wanted = {
-        "requests": "requests",
-        "cache_answers": "cached",
-        "input_tokens": "input",
-        "output_tokens": "output",
-        "cost_usd": "cost USD",
-        "cost_display": f"cost {currency.code}" if currency else "",
-        "idle_usd": "idle USD",
-        "saved_usd": "saved USD",
-        "unpriced": "no price",
-    }
-    seldom = {"cache_answers": total.cache_answers, "saved_usd": total.saved_pico, "idle_usd": total.idle_pico}
-    seldom |= {"unpriced": total.unpriced, "cost_display": currency is not None}
-    return {name: title for name, title in wanted.items() if seldom.get(name, 1)}
-
-
-def _rate(currency: Currency) -> str:
-    return f"1 USD = {currency.per_usd:f} {currency.code}, a fixed rate of {currency.as_of}."
 
 
 def notes(report: Report) -> list[str]:
@@ -134,13 +86,6 @@ def _less(pico: int) -> str:
     return f"{cents(pico)} USD less" if pico >= 0 else f"{cents(-pico)} USD more"
 
 
-def _shown(name: str, row: dict[str, Any], currency: Currency | None) -> str:
-    if name == "cost_display" and currency is not None:
-        return cents(int(Decimal(row["cost_usd"]) * currency.per_usd * 10**12))
-    value = row[name]
-    return cents(int(Decimal(value) * 10**12)) if name.endswith("_usd") else f"{value:,}"
-
-
 def cents(pico: int | None) -> str:
     """US dollars for display: with two decimals from 1 USD on, and with three significant digits below 1 USD."""
     usd = pico_to_usd(abs(pico or 0))
@@ -151,7 +96,13 @@ def cents(pico: int | None) -> str:
     return f"{sign}{whole}.{part.rstrip('0').ljust(2, '0')}"
 
 
-def _object(line: Line, by: tuple[str, ...]) -> dict[str, Any]:
+def cents_of(usd: str | float | Decimal) -> str:
+    """Like `cents`, for an amount in US dollars."""
+    return cents(int(Decimal(usd) * 10**12))
+
+
+def line_object(line: Line, by: tuple[str, ...]) -> dict[str, Any]:
+    """The values of one line, as in JSON."""
     return {**dict(zip(by, line.group, strict=True)), **dict(zip(NAMES, figures(line), strict=True))}
 
 

@@ -42,10 +42,12 @@ class Affinity:
         replicas get the cost of the first one."""
         if prefix is None or not self._groups:
             return candidates
-        together: dict[tuple[str, str, str], list[int]] = {}
+        together: dict[tuple[str, str, str, bool], list[int]] = {}
         for place, each in enumerate(candidates):
             if not each.excluded and (group := self._groups.get(each.backend.name)) is not None:
-                together.setdefault(group, []).append(place)
+                # a replica that is paid already is preferred to the others
+                prepaid = each.ledger_pico is not None
+                together.setdefault((*group, prepaid), []).append(place)
         arranged = list(candidates)
         for places in together.values():
             if len(places) < 2:

@@ -123,16 +123,3 @@ def _report(name: str, outcomes: list[Outcome], grader: Grader) -> SetReport:
     return SetReport(
         name, len(outcomes), float(weak.mean()), float(strong.mean()), apgr(scores, weak, strong), low, high, abstained
     )
-
-
-def table(reports: Iterable[SetReport]) -> str:
-    """The reports as aligned text, one line each."""
-    lines = [
-        f"{'set':<24} {'prompts':>7} {'weak':>6} {'strong':>6} {'APGR':>6}  {'95 % interval':<15} {'abstained':>9}"
-    ]
-    lines += [
-        f"{each.name:<24} {each.prompts:>7} {each.weak:>6.3f} {each.strong:>6.3f} {each.apgr:>6.3f}"
-        f"  {f'{each.low:.3f} – {each.high:.3f}':<15} {each.abstained:>9.1%}"
-        for each in reports
-    ]
-    return "\n".join(lines)

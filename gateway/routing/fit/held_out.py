@@ -3,7 +3,6 @@ best quality that one model, or a mix of two models, reaches at each cost)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -73,25 +72,3 @@ def _kept(wanted: float, plan: Plan, outcomes: Outcomes, quality: Array, usd: Ar
         float(less),
         float(more),
     )
-
-
-def table(found: Sequence[Kept]) -> str:
-    """The results as aligned text, in US dollars per 1,000 requests."""
-    lines = [
-        f"{'wanted':>8} {'reached':>8}  {'95 % interval':<15} {'calls':>6} "
-        f"{'plan':>10} {'hull':>10} {'saving':>8}  95 % interval",
-        f"{'':>41} {'USD per 1,000 requests':>21}",
-    ]
-    lines += list(_lines(found))
-    short = [each for each in found if each.reached_high < each.wanted]
-    lines.append(f"reached or within its interval at {len(found) - len(short)} of {len(found)} qualities")
-    return "\n".join(lines)
-
-
-def _lines(found: Iterable[Kept]) -> Iterable[str]:
-    for each in found:
-        interval = f"{each.reached_low:.4f} – {each.reached_high:.4f}"
-        yield (
-            f"{each.wanted:>8.4f} {each.reached:>8.4f}  {interval:<15} {each.calls:>6.2f} {each.usd * 1000:>10.4f} "
-            f"{each.hull_usd * 1000:>10.4f} {each.saving:>+8.1%}  {each.saving_low:+.0%} – {each.saving_high:+.0%}"
-        )

@@ -149,23 +149,6 @@ def _oracle(outcomes: Outcomes) -> list[tuple[float, float]]:
     return [found[place] for place in kept]
 
 
-def table(shown: Report) -> str:
-    """The report as aligned text, in US dollars per 1,000 requests."""
-    lines = [
-        f"{'quality':>8} {'strategy':>10} {'hull':>10} {'oracle':>10} {'saving':>8}  {'95 % interval':<18} who",
-        f"{'':>8} {'USD per 1,000 requests':^32}",
-    ]
-    for each in shown.targets:
-        oracle = "–" if each.oracle_usd is None else f"{each.oracle_usd * 1000:.4f}"
-        interval = f"{each.low:+.0%} – {each.high:+.0%}"
-        lines.append(
-            f"{each.quality:>8.4f} {each.usd * 1000:>10.4f} {each.hull_usd * 1000:>10.4f} {oracle:>10} "
-            f"{each.saving:>+8.1%}  {interval:<18} {each.strategy}"
-        )
-    lines.append(f"any model, each as likely: quality {shown.random[0]:.4f} for {shown.random[1] * 1000:.4f}")
-    return "\n".join(lines)
-
-
 def plot(shown: Report, path: str) -> None:
     """Draw the report as a PNG or SVG file; the suffix of `path` decides. Raises ImportError without matplotlib,
     ValueError for another suffix."""

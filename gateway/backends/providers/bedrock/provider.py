@@ -57,6 +57,10 @@ class Bedrock(OverHttp):
         """Seconds by which AWS's clock is ahead of this machine's clock. 0 until a difference of more than `_SKEW_S` is
         found."""
 
+    async def aclose(self) -> None:
+        await self._credentials.aclose()
+        await super().aclose()
+
     def url(self, request: CompletionRequest, wire: Translator) -> str:
         return f"/model/{self._model}/{_OPERATIONS[wire.backend, request.stream]}"
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from urllib.parse import quote
 
 from gateway.backends.providers.base import Call, Upstream
+from gateway.backends.providers.by_token import ByToken
 from gateway.backends.providers.cloud_claude import asked_betas, claude_body
 from gateway.backends.providers.gemini import operation
-from gateway.backends.providers.over_http import OverHttp
-from gateway.backends.providers.vertex.tokens import Token, Tokens
+from gateway.backends.providers.vertex.tokens import Tokens
 from gateway.dialects.base import Translator
 from gateway.domain.backend import Backend
 from gateway.domain.request import CompletionRequest
@@ -16,7 +17,7 @@ from gateway.domain.request import CompletionRequest
 _VERSION = "vertex-2023-10-16"
 
 
-class Vertex(OverHttp):
+class Vertex(ByToken):
     """A Vertex AI backend. Calls are addressed by project, location and model, and authenticated with an access token
     that is renewed."""
 
@@ -26,8 +27,9 @@ class Vertex(OverHttp):
         super().__init__(backend)
         self.dialect = backend.spoken[0]
         file = backend.google_credentials
-        self._tokens = tokens or Tokens(backend.name, file.removeprefix("file:") if file else None)
         self._by_key = bool(self.secret)
+        if not self._by_key:
+            self.tokens = tokens or Tokens(backend.name, file.removeprefix("file:") if file else None)
         model = quote(backend.sent_model, safe="@")
         place = f"/v1/projects/{backend.project}/locations/{backend.region}/publishers"
         self._google, self._anthropic = f"{place}/google/models/{model}", f"{place}/anthropic/models/{model}"
@@ -48,24 +50,7 @@ class Vertex(OverHttp):
         betas = asked_betas(request, wire)
         return [*found, (b"anthropic-beta", ",".join(betas).encode())] if betas else found
 
-    async def send(self, call: Call) -> Upstream:
-        """Send the call. If Google refuses the access token, and another token can be fetched, send the call again."""
+    def send(self, call: Call) -> Awaitable[Upstream]:
         if call.wire.backend == "anthropic_messages":
             call.body = claude_body(call.body, _VERSION, streams_by_path=False)
-        if self._by_key:
-            return await super().send(call)
-        token = await self._authorise(call)
-        upstream = await super().send(call)
-        if upstream.status != 401 or not await self._tokens.replaced(token):
-            return upstream
-        await upstream.aclose()
-        await self._authorise(call)
-        return await super().send(call)
-
-    async def _authorise(self, call: Call) -> Token:
-        token = await self._tokens.current()
-        if token.value != self.secret:
-            self.secret = token.value
-            self.forget_heads()
-        call.secret = token.value
-        return token
+        return super().send(call)

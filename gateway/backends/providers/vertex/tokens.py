@@ -6,14 +6,13 @@ import asyncio
 import time
 from base64 import urlsafe_b64encode
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 import orjson
 
-from gateway.backends.providers.renewal import Headers, Renewed, ask
+from gateway.backends.providers.renewal import Headers, Renewed, Token, ask
 from gateway.backends.providers.vertex.rsa import PrivateKey
 from gateway.settings.environment import variable
 
@@ -27,13 +26,6 @@ _EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
 _ACCESS = "urn:ietf:params:oauth:token-type:access_token"
 _LIFE_S = 3600
 _WAIT_S = 10.0
-
-
-@dataclass(frozen=True, slots=True)
-class Token:
-    value: str = field(repr=False)
-    expires_at: float = field(compare=False)
-    """Unix seconds."""
 
 
 class Tokens(Renewed[Token]):

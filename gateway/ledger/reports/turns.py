@@ -1,4 +1,4 @@
-"""Limits how many of the page's queries run at once, so that no team delays other teams or the worker's other work."""
+"""Limits how many queries of the ledger run at once, so that no team delays other teams or the worker's other work."""
 
 from __future__ import annotations
 

@@ -10,11 +10,14 @@ import asyncio
 import logging
 from urllib.parse import quote
 
+from gateway.backends.providers.azure.tokens import EntraTokens
 from gateway.backends.providers.base import PATHS
+from gateway.backends.providers.by_token import ByToken
 from gateway.backends.providers.openai import OpenAI
 from gateway.dialects.base import Translator
 from gateway.domain.backend import Backend
 from gateway.domain.request import CompletionRequest
+from gateway.errors import BackendFailed
 from gateway.runtime.tasks import Tasks, repeat
 from gateway.settings.environment import secret
 from gateway.settings.files import ConfigError
@@ -28,12 +31,16 @@ _BESIDE_DEPLOYMENTS = frozenset({"openai_responses"})
 """
 
 
-class Azure(OpenAI):
-    """Addresses calls by deployment. Authenticates with `api-key`, or with a bearer token that may change at
-    runtime."""
+class Azure(ByToken, OpenAI):
+    """Addresses calls by deployment. Authenticates with `api-key`, with a bearer token that may change at runtime, or
+    with a token that the gateway requests from Microsoft Entra."""
 
-    def __init__(self, backend: Backend, *, read_again_s: float = READ_AGAIN_S) -> None:
+    def __init__(
+        self, backend: Backend, *, read_again_s: float = READ_AGAIN_S, tokens: EntraTokens | None = None
+    ) -> None:
         super().__init__(backend)
+        if backend.auth == "entra":
+            self.tokens = tokens or EntraTokens(backend)
         self._name, self._deployment = backend.name, quote(backend.sent_model, safe="")
         self._version = backend.api_version
         self.models_path = f"/openai/models?api-version={self._version}" if self._version else "/openai/v1/models"
@@ -41,7 +48,9 @@ class Azure(OpenAI):
         self._tasks = Tasks()
 
     async def open(self) -> None:
-        """Read the bearer token. Raises ConfigError if it cannot be read."""
+        """Read the bearer token, or begin to request one. Raises ConfigError if it cannot be read."""
+        if self.tokens is not None:
+            self.tokens.prepare()
         if self._token is None:
             return
         self.secret = await asyncio.to_thread(self._read, self._token)
@@ -52,6 +61,15 @@ class Azure(OpenAI):
         await self._tasks.aclose()
         await super().aclose()
 
+    async def look(self, within_s: float) -> tuple[int, bytes]:
+        """Read the list of models. Raises BackendError, also if Entra gives no token: then with Entra's reason."""
+        if self.tokens is not None:
+            try:
+                self.authorise(await self.tokens.current())
+            except BackendFailed as error:
+                raise BackendFailed(f"gets no token of Microsoft Entra: {self.tokens.trouble}").of_operator() from error
+        return await super().look(within_s)
+
     def url(self, request: CompletionRequest, wire: Translator) -> str:
         path = PATHS.get(wire.backend) or request.path
         if self._version is None:
@@ -61,7 +79,7 @@ class Azure(OpenAI):
 
     def sign(self, headers: list[tuple[bytes, bytes]], body: bytes) -> list[tuple[bytes, bytes]]:
         """`headers` with the key added in `api-key`, or with the bearer token added."""
-        if self._token is None:
+        if self._token is None and self.tokens is None:
             return [*headers, (b"api-key", self.secret.encode())]
         return super().sign(headers, body)
 

@@ -1,0 +1,1 @@
+"""Kind `azure`: Azure OpenAI and Azure AI Foundry."""

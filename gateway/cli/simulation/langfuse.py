@@ -1,0 +1,70 @@
+"""Reads exports of Langfuse: observations of type GENERATION, from the page's export or from its public API."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gateway.cli.simulation.call import LoggedCall, Object, decoded, moment, pico, tokens
+from gateway.domain.money.usage import Usage
+
+_PARAMETERS = ("temperature", "max_tokens", "n")
+_CACHED = ("input_cached_tokens", "input_cache_read", "cache_read_input_tokens")
+_WRITTEN = ("input_cache_creation", "cache_creation_input_tokens")
+
+
+def is_row(row: Object) -> bool:
+    return "startTime" in row and ("traceId" in row or "trace_id" in row)
+
+
+def read(row: Object) -> LoggedCall | None:
+    """The call of an observation; None for one that is no call of a model. Raises LogError."""
+    if row.get("type", "GENERATION") != "GENERATION" or not row.get("model") or row.get("level") == "ERROR":
+        return None
+    body = _body(decoded(row.get("input")))
+    messages = body.pop("messages", [])
+    parameters = decoded(row.get("modelParameters"))
+    known = parameters if isinstance(parameters, dict) else {}
+    asked = {
+        name: known[name] for name in ("temperature", "max_tokens", "n") if isinstance(known.get(name), int | float)
+    }
+    costs = decoded(row.get("costDetails"))
+    cost = costs.get("total") if isinstance(costs, dict) else None
+    return LoggedCall(
+        str(row.get("id") or ""),
+        moment(row["startTime"]),
+        str(row["model"]),
+        _usage(row),
+        pico(cost if cost is not None else row.get("calculatedTotalCost") or row.get("totalCost")),
+        str(row.get("sessionId") or row.get("traceId") or row.get("trace_id")),
+        messages=messages,
+        count=len(messages),
+        fields={**asked, **body},
+    )
+
+
+def _body(given: Any) -> dict[str, Any]:
+    """The request's fields. Applications log the messages, an object with messages and tools, or only the prompt."""
+    if isinstance(given, str) and given:
+        return {"messages": [{"role": "user", "content": given}]}
+    if isinstance(given, list):
+        return {"messages": given}
+    if isinstance(given, dict) and isinstance(given.get("messages"), list):
+        return {name: given[name] for name in ("messages", "tools", "response_format") if given.get(name)}
+    return {}
+
+
+def _usage(row: Object) -> Usage:
+    """Langfuse counts cached tokens apart from `input` where it knows them."""
+    details = decoded(row.get("usageDetails"))
+    if isinstance(details, dict) and "input" in details:
+        return Usage(
+            tokens(details["input"]),
+            sum(tokens(details.get(name)) for name in _CACHED),
+            sum(tokens(details.get(name)) for name in _WRITTEN),
+            output_tokens=tokens(details.get("output")),
+        )
+    sums = decoded(row.get("usage"))
+    if not isinstance(sums, dict):
+        sums = {"input": row.get("inputUsage", row.get("promptTokens")), "output": row.get("outputUsage")}
+        sums["output"] = sums["output"] if sums["output"] is not None else row.get("completionTokens")
+    return Usage(tokens(sums.get("input")), output_tokens=tokens(sums.get("output")))

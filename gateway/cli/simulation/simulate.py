@@ -1,0 +1,107 @@
+"""`thriftgate simulate`: what the calls in a log of other software would have cost here."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+from rich.progress import Progress
+
+from gateway.backends.fleet import Fleet
+from gateway.cli import tables
+from gateway.cli.diagnosis.backends import known
+from gateway.cli.echo import echo
+from gateway.cli.options import Context, common
+from gateway.cli.simulation import simulated
+from gateway.cli.simulation.call import LogError
+from gateway.cli.simulation.reading import KINDS, read_calls
+from gateway.cli.simulation.simulated import Simulation, Sums, saved_percent
+from gateway.domain.tenant import Key, Tenant
+from gateway.errors import GatewayError
+from gateway.ledger.prices.price_book import PriceBook
+from gateway.ledger.reports.formats import cents
+from gateway.policy.load import load_policies
+from gateway.routing.loading import followed, packaged
+from gateway.routing.router import Router
+
+_WORDS = {
+    "repeat": "answered from cache",
+    "moved": "at another model",
+    "kept": "at the same model",
+    "refused": "refused",
+    "unknown": "not decided",
+}
+_MOST_MOVES = 8
+
+
+@click.command(short_help="Price another product's log under this gateway's rules.")
+@common
+@click.argument("log", metavar="LOG", type=click.Path(path_type=Path))
+@click.option("--team", default="default", show_default=True, help="The team whose policy applies.")
+@click.option("--model", default="auto", show_default=True, help="The model name that the apps would send.")
+@click.option("--format", "kind", type=click.Choice(KINDS), help="Kind of log; default: found from its first row.")
+def simulate(context: Context, log: Path, team: str, model: str, kind: str | None) -> None:
+    """Show what the calls in LOG would have cost through this gateway. No backend is called.
+
+    LOG is an export of LiteLLM's spend logs or of Langfuse's observations (JSON, JSON lines or CSV), a folder or file
+    with Claude Code's transcripts, or one JSON object per call with the chat request and its `usage`. The backends and
+    prices are those of gateway.yaml.
+
+    \b
+    thriftgate simulate spend-logs.json --team search
+    thriftgate simulate ~/.claude/projects
+    """
+    settings = context.of_running()
+    try:
+        kind, calls = read_calls(log, kind)
+        policy, epoch = load_policies(settings.policies, settings.config.ceilings).find(team)
+        backends = asyncio.run(known(settings))
+    except OSError as error:
+        raise click.ClickException(f"{error.filename}: cannot be read: {error.strerror}") from error
+    except (LogError, GatewayError) as error:
+        raise click.ClickException(str(error)) from error
+    if not backends:
+        raise click.ClickException("There is no backend to compare with; `thriftgate init` writes a gateway.yaml.")
+    prices = PriceBook.of(settings)
+    fleet = Fleet([prices.complete(backend) for backend in backends])
+    router = Router(packaged, prices, fleet, fleet.backends, plan=followed(settings.config.routing.artefact))
+    tenant = Tenant(Key("simulate", team), policy, epoch, settings.config.closed_to(team))
+    with Progress(console=tables.console(stderr=True), transient=True) as progress:
+        bar = progress.add_task(f"{len(calls)} calls", total=len(calls))
+        run = Simulation(router, prices, prices.listed, tenant, model)
+        simulated.simulate(run, calls, lambda: progress.advance(bar))
+    context.print(run.as_object(kind), lambda: _show(run, kind))
+
+
+def _show(run: Simulation, kind: str) -> None:
+    if not run.total.calls and not run.unpriced:
+        echo("The log has no answered call of a chat model.")
+        return
+    table = tables.Table("calls", *tables.numbers("number", "USD in the log", "USD here"))
+    for name, sums in run.kinds.items():
+        if sums.calls:
+            table.add_row(_WORDS[name], str(sums.calls), cents(sums.now), _range(sums))
+    total = run.total
+    table.add_row("all", str(total.calls), cents(total.now), _range(total))
+    tables.console().print(table)
+    tables.sentences(*_sentences(run, kind))
+
+
+def _sentences(run: Simulation, kind: str) -> Iterator[str]:
+    if (saved := saved_percent(run.total)) is not None:
+        low, high = saved
+        much = f"{low:.1f}%" if low == high else f"{low:.1f}% to {high:.1f}%"
+        yield f"Saved: {much} of the {kind} log, by the policy of team {run.tenant.team}."
+    for (old, new), calls in run.moves.most_common(_MOST_MOVES):
+        yield f"{calls} call(s) move from {old} to {new}."
+    for why, calls in run.unknown.items():
+        yield f"{calls} call(s) were not decided: {why}. Their cost in the log is used."
+    for name, calls in run.unpriced.items():
+        yield f"{calls} call(s) of {name} are in no sum: neither the log nor the price list has a price."
+    yield from run.method
+
+
+def _range(sums: Sums) -> str:
+    return cents(sums.low) if sums.low == sums.high else f"{cents(sums.low)} to {cents(sums.high)}"

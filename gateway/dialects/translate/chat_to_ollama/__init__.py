@@ -1,0 +1,1 @@
+"""Translates between an OpenAI chat client and Ollama's own API."""

@@ -1,0 +1,95 @@
+"""Translates the lines of Ollama's streams to chat chunks. The provider writes each line as a server-sent event."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from gateway.dialects.answers.upstream_error import broken
+from gateway.dialects.answers.usage import shown
+from gateway.dialects.openai_chat.reader import DONE, ChunkMaker
+from gateway.dialects.streams import sse
+from gateway.dialects.translate.chat_to_messages.reply import chat_usage
+from gateway.dialects.translate.chat_to_ollama.reply import Calls, error_of, finish_of, logprobs, usage
+from gateway.errors import BackendGarbage
+
+
+class OllamaStream(ChunkMaker):
+    """Implements `StreamReader` from Ollama to OpenAI chat. The line with `done` ends the stream."""
+
+    def __init__(
+        self,
+        *,
+        wants_usage: bool,
+        wants_logprobs: bool,
+        created: int,
+        name: str,
+        model: str,
+        forced: str = "",
+    ) -> None:
+        """`name`: a text from which ids are made. `forced`: the function that the request forces; empty if it forces
+        none."""
+        shared = {"id": f"chatcmpl-{name}", "object": "chat.completion.chunk", "created": created, "model": model}
+        super().__init__(shared, wants_usage=wants_usage)
+        self._wants_logprobs, self._forced = wants_logprobs, forced
+        self._calls = Calls(name)
+        self._forces = False
+        """Whether the call of the forced function has begun."""
+
+    def feed(self, data: bytes) -> bytes:
+        return self._feed(data)
+
+    @property
+    def confidence(self) -> float | None:
+        return self._transcript.read().confidence if self._wants_logprobs else None
+
+    def _read(self, event: bytes) -> bytes:
+        data = sse.payload(event)
+        if not data or self.ended or self._failure:
+            return b""
+        try:
+            parsed = orjson.loads(data)
+            if error := error_of(parsed):
+                self._failure = broken(error, data)
+                return b""
+            return self._written(parsed)
+        except (ValueError, AttributeError, TypeError, LookupError):
+            self._failure = BackendGarbage("The backend sent a line that is not one of Ollama's stream.")
+            return b""
+
+    def _written(self, parsed: dict[str, Any]) -> bytes:
+        message: dict[str, Any] = parsed.get("message") or {}
+        beside: dict[str, Any] = {"logprobs": found} if (found := logprobs(parsed)) else {}
+        written = b""
+        if thought := message.get("thinking"):
+            written += self._chunk({"reasoning_content": _text(thought)})
+        if text := message.get("content"):
+            written += self._chunk(self._delta(_text(text)), **beside)
+        for call in message.get("tool_calls") or ():
+            index = len(self._calls)
+            written += self._chunk({"tool_calls": [{"index": index, **self._calls.made(call)}]})
+        return written + self._end(parsed) if parsed.get("done") is True else written
+
+    def _delta(self, text: str) -> dict[str, Any]:
+        """The delta for a piece of text. The text of a forced call consists of the call's arguments."""
+        if not self._forced:
+            return {"content": text}
+        if self._forces:
+            return {"tool_calls": [{"index": 0, "function": {"arguments": text}}]}
+        self._forces = True
+        return {"tool_calls": [{"index": 0, **self._calls.forced(self._forced, text)}]}
+
+    def _end(self, parsed: dict[str, Any]) -> bytes:
+        self.finish = finish_of(parsed, called=len(self._calls) > 0)
+        self.usage, self.ended = usage(parsed), True
+        self._transcript.silent += 1
+        self._chat_usage = chat_usage(counted) if (counted := shown(self.usage)) else None
+        self.ending = self._usage_chunk() + DONE
+        return self._chunk({}, self.finish)
+
+
+def _text(value: Any) -> str:
+    if type(value) is not str:
+        raise TypeError("not a text")
+    return value

@@ -1,0 +1,71 @@
+"""Finds the backends whose calls are paid already by a commitment or prepaid credit.
+
+The money of a commitment is spent whether it is used or not, until it is used up or its period ends. So a further call
+costs nothing more, and routing prefers these backends (`gateway/routing/occupancy.py`). The ledger, budgets and reports
+still count each call at its price: the balance of the commitment is computed from these rows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from functools import partial
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import SQLAlchemyError
+
+from gateway.domain.backend import Backend
+from gateway.domain.protocols import Clock
+from gateway.ledger.prices.discounts import drawn
+from gateway.ledger.prices.price_book import PriceBook
+from gateway.settings.prices import Credit
+from gateway.state.sql.database import Database
+
+log = logging.getLogger(__name__)
+
+EVERY_S = 5.0
+"""Seconds between two readings of the balances. More than a balance can be spent only by calls of this time, and of the
+second until the rows of these calls are in the database."""
+_LEAST_PAUSE = 100
+"""The pause is at least this number of times as long as the reading, so that a large ledger does not keep the database
+busy."""
+
+
+async def follow(
+    database: Database, credits: Sequence[Credit], backends: Sequence[Backend], prices: PriceBook, clock: Clock
+) -> None:
+    """Read the balances forever and store in `prices` which backends are paid already. While the database does not
+    answer, no backend counts as paid."""
+    providers = {backend.name: prices.provider(backend) for backend in backends}
+    failing = False
+    while True:
+        began = time.monotonic()
+        try:
+            read = partial(prepaid, credits=credits, providers=providers, now=clock.time())
+            prices.prepay(await database.run(read, writes=False))
+            failing = False
+        except SQLAlchemyError as error:
+            prices.prepay(frozenset())
+            if not failing:
+                log.warning("the balances of commitments cannot be read: %s", error)
+            failing = True
+        await asyncio.sleep(max(EVERY_S, _LEAST_PAUSE * (time.monotonic() - began)))
+
+
+def prepaid(
+    connection: Connection, credits: Sequence[Credit], providers: Mapping[str, str], now: float
+) -> frozenset[str]:
+    """Names of the backends of credits that routing prefers, that are valid at `now` (Unix seconds) and not used up.
+    `providers`: backend → provider."""
+    today = datetime.fromtimestamp(now, UTC).date()
+    valid = [credit for credit in credits if credit.preferred and credit.holds(today)]
+    left = [each.credit for each in drawn(connection, valid, providers) if each.left_pico > 0]
+    return frozenset(
+        name
+        for credit in left
+        for name, provider in providers.items()
+        if name == credit.backend or (provider and provider == credit.provider)
+    )
