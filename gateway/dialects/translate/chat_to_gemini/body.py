@@ -33,8 +33,8 @@ _BUDGETS = {"none": 0, "minimal": 1024, "low": 1024, "medium": 8192, "high": 245
 """Reasoning effort → thinking budget in tokens for Gemini 2.5. Google's OpenAI endpoint uses the same numbers."""
 _LEVELS = {"none": "minimal", "minimal": "minimal", "low": "low", "medium": "medium"}
 """Reasoning effort → thinking level for Gemini 3 and later. Any other effort means the level `high`."""
-_LEVELLED = re.compile(r"gemini-(?:[3-9]|\d\d)")
-_UNSIGNED = "skip_thought_signature_validator"
+LEVELLED = re.compile(r"gemini-(?:[3-9]|\d\d)")
+UNSIGNED = "skip_thought_signature_validator"
 """Google's placeholder for the signature of a call, used if the signature is unknown. Needed when another model began
 the conversation."""
 _MODES = {"auto": "AUTO", "any": "ANY", "tool": "ANY", "none": "NONE"}
@@ -55,7 +55,7 @@ def generate(body: dict[str, Any], messages: list[Numbered], model: str, limit: 
 def _generate(
     body: dict[str, Any], message: dict[str, Any], messages: list[Numbered], model: str, limit: int | None
 ) -> dict[str, Any]:
-    contents = _Contents(_signatures(messages), signs=bool(_LEVELLED.search(model)))
+    contents = _Contents(_signatures(messages), signs=bool(LEVELLED.search(model)))
     found: dict[str, Any] = {"contents": [contents.turn(turn, at) for at, turn in enumerate(message["messages"])]}
     if system := message.get("system"):
         texts = [system] if type(system) is str else [block["text"] for block in system]
@@ -96,7 +96,7 @@ class _Contents:
         shown = [block for block in blocks if block["type"] not in _THOUGHTS]  # thinking blocks are Anthropic's
         parts = [part for block in shown for part in self._parts(block, f"messages[{index}].content")]
         if self._signs and (first := next((part for part in parts if "functionCall" in part), None)):
-            first.setdefault("thoughtSignature", _UNSIGNED)
+            first.setdefault("thoughtSignature", UNSIGNED)
         return {"role": role, "parts": parts or [{"text": ""}]}
 
     def _parts(self, block: Block, where: str) -> list[Block]:
@@ -184,7 +184,7 @@ def _thinking(effort: Any, model: str) -> dict[str, Any]:
         return {}
     if effort not in _BUDGETS:
         raise BadRequest(f"reasoning_effort must be one of {', '.join(_BUDGETS)}.", param="reasoning_effort")
-    if _LEVELLED.search(model):
+    if LEVELLED.search(model):
         config: dict[str, Any] = {"thinkingLevel": _LEVELS.get(effort, "high")}
     else:
         config = {"thinkingBudget": _BUDGETS[effort]}
