@@ -34,6 +34,7 @@ from gateway.backends.providers.base import Kind
 from gateway.backends.providers.discover import backends_of, found_text
 from gateway.backends.providers.litellm.process import OwnProcess, Supervised
 from gateway.backends.providers.litellm.provider import ViaLitellm
+from gateway.backends.providers.litellm_proxy import LitellmProxy
 from gateway.backends.providers.thriftgate import Thriftgate
 from gateway.backends.resilience.drain import BackendDrains
 from gateway.batches.files import Files
@@ -229,6 +230,7 @@ class Wiring:
             **KINDS,
             "litellm": partial(ViaLitellm, process=litellm),
             "thriftgate": partial(Thriftgate, instance=self.instance),
+            "litellm_proxy": partial(LitellmProxy, instance=self.instance),
         }
         drains = BackendDrains(self.state)
         self.fleet = await self._enter(Fleet(backends, kinds=kinds, drains=drains, off_loop=self.off_loop))

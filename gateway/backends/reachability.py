@@ -30,7 +30,9 @@ class Reached:
     trouble: str = ""
     """The reason why calls would fail, and the remedy; empty if the backend answered."""
     note: str = ""
-    """A part that was not tested, or a fact that looks wrong; empty if there is none."""
+    """A part that was not tested, or what the backend is; empty if there is none."""
+    doubt: str = ""
+    """A fact that looks wrong, although calls may work; empty if there is none."""
     took_ms: float | None = None
     """Milliseconds that the answer took; None if the backend was not called."""
 
@@ -82,7 +84,7 @@ def _judged(backend: Backend, status: int, body: bytes, took_ms: float) -> Reach
         return Reached(name, f"fails (status {status})", took_ms=took_ms)
     known = _models(body)
     if known and not {backend.model, backend.sent_model, f"models/{backend.sent_model}"} & known:
-        return Reached(name, note=f"its list of models does not have {backend.sent_model}", took_ms=took_ms)
+        return Reached(name, doubt=f"its list of models does not have {backend.sent_model}", took_ms=took_ms)
     return Reached(name, took_ms=took_ms)
 
 

@@ -57,7 +57,7 @@ def scope(tenant: Tenant) -> str:
 def asker(request: CompletionRequest, tenant: Tenant) -> str:
     """A hash of the API key and the request's end user, or else its session. Empty if the request names neither. A
     sender who asks the same again must get another answer."""
-    who = named(request.body) or request.controls.session
+    who = named(request.body, request.controls.end_user) or request.controls.session
     return blake2b(f"{tenant.key.lineage}/{who}".encode(errors="replace"), digest_size=8).hexdigest() if who else ""
 
 

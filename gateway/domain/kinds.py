@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 Own = Literal[
     "openai", "anthropic", "azure", "local", "litellm", "simulated", "bedrock", "gemini", "vertex", "thriftgate",
-    "ollama",
+    "litellm_proxy", "ollama",
 ]  # fmt: skip
 """Kinds that have a module in `backends/providers/`."""
 Preset = Literal["openrouter", "mistral", "groq", "deepseek", "xai", "together", "cohere", "gemini_openai"]
@@ -93,8 +93,12 @@ class KindFacts:
     """The header of the API key. Empty: the key is sent as a bearer token."""
     settings: tuple[str, ...] = ()
     """The settings of a backend that only backends of this kind have."""
-    tells_cost: bool = False
-    """Whether answers name their cost or their prices, which replace this gateway's own prices in the ledger."""
+    tells_cost: str = ""
+    """The header of answers that has their cost, which replaces this gateway's own prices in the ledger. Empty: answers
+    have no such header."""
+    no_quota: str = ""
+    """The type of an error which says that the gateway's account at the server has no money left, whatever the status
+    is."""
     of_claude: KindFacts | None = None
     """The facts for models of Anthropic, if these facts differ. Otherwise None."""
     at_v1: KindFacts | None = None
@@ -187,7 +191,17 @@ KINDS: Mapping[str, KindFacts] = {
         limits_per_answer=("max_completion_tokens",),
         provider="thriftgate",
         calls_others=True,
-        tells_cost=True,
+        tells_cost="x-thriftgate-cost-usd",
+    ),
+    "litellm_proxy": KindFacts(
+        (*_OPENAIS, "anthropic_messages"),
+        needs_base_url=True,
+        limits_per_answer=("max_completion_tokens",),
+        provider="litellm",
+        calls_others=True,
+        tells_cost="x-litellm-response-cost",
+        no_quota="budget_exceeded",
+        settings=("litellm_headers",),
     ),
     "openrouter": _preset(
         "https://openrouter.ai/api/v1",

@@ -388,6 +388,14 @@ def test_a_client_of_ollama_gets_the_servers_lines() -> None:
     assert wire("ollama_chat", "ollama_chat").plain(ollama_asked(stream=False), answer).body == answer
 
 
+def test_log_probabilities_that_only_the_gateway_asked_for_are_not_shown_to_a_client_of_ollama() -> None:
+    plain = wire("ollama_chat", "ollama_chat").plain(
+        ollama_asked(stream=False), orjson.dumps({**whole("ok"), "logprobs": LOGPROBS})
+    )
+    assert plain.confidence == pytest.approx(0.9048, abs=1e-4)
+    assert orjson.loads(plain.body) == whole("ok")
+
+
 @pytest.mark.parametrize("given", ["one", ["one", "three"]])
 def test_embeddings(given: Any) -> None:
     request = request_in("openai_embeddings", given, dimensions=2)

@@ -92,14 +92,14 @@ def team() -> None:
 @budget_option
 @receiver_options
 def add(context: Context, name: str, budget: str | None, **addresses: str | None) -> None:
-    """Write policies/NAME.yaml for a new team.
+    """Write policies/NAME.yaml for a new team: here if there is a folder of policies, else for the running gateway.
 
     A running gateway uses it within a second.
 
     \b
     thriftgate team add search --budget 200 --slack env:SEARCH_SLACK_URL
     """
-    folder = context.policies[0] if context.policies else Path("policies")
+    folder = (*context.files()[1], Path("policies"))[0]
     path = folder / f"{name}.yaml"
     receivers = _receivers(name, budget, addresses)
     try:

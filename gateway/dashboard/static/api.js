@@ -65,14 +65,31 @@ export async function save(path, query, name) {
 
 export const words = (error) => (error instanceof Refused ? error.message : t("The gateway does not answer."));
 
-export async function ask(question, headers, signal) {
+/** Ask as a stream. `heard(text)` gets the answer so far. Times are in milliseconds, from sending on. */
+export async function ask(question, headers, signal, heard) {
+  const began = performance.now();
   try {
     const response = await call("v1/chat/completions", {
-      method: "POST", body: JSON.stringify(question), headers: { "content-type": "application/json", ...headers },
+      method: "POST", body: JSON.stringify({ ...question, stream: true }), headers: { "content-type": "application/json", ...headers },
       signal: timed(signal, ANSWER_MS),
     });
-    const body = await response.json();
-    return { id: response.headers.get("x-request-id"), answer: body?.choices?.[0]?.message?.content ?? t("(no text)") };
+    const found = { id: response.headers.get("x-request-id"), answer: "", first: null };
+    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+    let rest = "";
+    for (let part = await reader.read(); !part.done; part = await reader.read()) {
+      const lines = (rest + part.value).split("\n");
+      rest = lines.pop();
+      for (const line of lines.filter((one) => one.startsWith("data: {"))) {
+        const event = JSON.parse(line.slice(6));
+        if (event.error) throw new Refused(0, event.error.message, found.id);
+        const text = event.choices?.[0]?.delta?.content;
+        if (!text) continue;
+        found.first ??= performance.now() - began;
+        found.answer += text;
+        heard(found.answer);
+      }
+    }
+    return { ...found, took: performance.now() - began, answer: found.answer || t("(no text)") };
   } catch (error) {
     throw error instanceof Refused ? error : new Error(words(error));
   }

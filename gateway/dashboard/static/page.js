@@ -28,7 +28,10 @@ const PARTS = {
 };
 const charts = { plot: new Stack($("plot")), plot2: new Stack($("plot2")), plot3: new Stack($("plot3")) };
 const log = new Log($("filters"), $("log"));
-const playground = new Playground($("playground"), { ask, fetchFlight, asked: () => viewer && refresh() });
+const playground = new Playground($("playground"), {
+  ask, fetchFlight, asked: () => viewer && refresh(),
+  names: async () => ["auto", ...(await get("dashboard/backends")).backends.map((one) => one.backend)],
+});
 let courses = [];
 let viewer = null;
 let figures = {};

@@ -8,6 +8,7 @@ import orjson
 
 from gateway.dialects.gemini_generate.request import SHOWS_THOUGHTS
 from gateway.dialects.openai_chat.message import objects
+from gateway.dialects.streams.text_run import events_with
 from gateway.domain.money.usage import Usage
 from gateway.domain.request import CompletionRequest
 
@@ -106,6 +107,11 @@ class GeminiWriter:
         if begins and not out:
             out.append(event({"candidates": [_candidate(0, [{"text": ""}])], **self._beside(None)}))
         return b"".join(out)
+
+    def more(self, texts: list[str]) -> bytes | None:
+        template = event({"candidates": [_candidate(0, [{"text": ""}])], **self._beside(None)})
+        before, key, after = template.partition(b'"text":"')  # its first occurrence, never inside a string
+        return events_with(before + key, texts, after)
 
     def _keep(self, calls: dict[int, dict[str, Any]], piece: dict[str, Any]) -> None:
         call = calls.setdefault(piece.get("index", len(calls)), {"name": "", "arguments": ""})

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 from zlib import crc32
 
 from gateway.errors import BackendGarbage
@@ -26,8 +26,7 @@ _SIZED = frozenset({6, 7})
 """Type numbers of the values that begin with their length: bytes and strings."""
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(NamedTuple):
     """One message of the stream."""
 
     headers: Mapping[str, bytes]

@@ -33,15 +33,30 @@ class ConverseStream(MessagesStream):
         if not data or self.ended or self._failure:
             return b""
         try:
-            parsed = orjson.loads(data)
+            return self._take(orjson.loads(data))
+        except orjson.JSONDecodeError:
+            return self._misread()
+
+    def _read_many(self, block: bytes, at: int) -> tuple[int, bytes]:
+        values = None if at else sse.objects(block)
+        return (at, b"") if values is None else (len(block), b"".join(map(self._take, values)))
+
+    def _take(self, parsed: Any) -> bytes:
+        """Convert an event. `parsed`: its data."""
+        if self.ended or self._failure:
+            return b""
+        try:
             if "type" in parsed:  # an exception, already converted to Anthropic's error event
-                return super()._read(event)
+                return super()._read(_event(parsed))
             ((kind, value),) = parsed.items()
             if kind == "contentBlockDelta" and type(text := value["delta"].get("text")) is str:
-                return self._chunk({"content": text}) if text else b""
+                return self._content(text) if text else b""
             return b"".join([super(ConverseStream, self)._read(_event(each)) for each in self._events(kind, value)])
         except (ValueError, AttributeError, TypeError, LookupError):
-            return self._fail(BackendGarbage("The backend sent an event that is not one of Converse's."))
+            return self._misread()
+
+    def _misread(self) -> bytes:
+        return self._fail(BackendGarbage("The backend sent an event that is not one of Converse's."))
 
     def _events(self, kind: str, value: dict[str, Any]) -> list[dict[str, Any]]:
         """Anthropic's events for one event of Converse. `kind`, `value`: type and contents of the event. Empty for an

@@ -42,16 +42,31 @@ class GeminiStream(ChunkMaker):
         if not data or self.ended or self._failure:
             return b""
         try:
-            parsed = orjson.loads(data)
+            return self._take(orjson.loads(data))
+        except orjson.JSONDecodeError:
+            return self._misread()
+
+    def _read_many(self, block: bytes, at: int) -> tuple[int, bytes]:
+        values = None if at else sse.objects(block)
+        return (at, b"") if values is None else (len(block), b"".join(map(self._take, values)))
+
+    def _take(self, parsed: Any) -> bytes:
+        """Convert an event. `parsed`: its data."""
+        if self.ended or self._failure:
+            return b""
+        try:
             if type(parsed) is list or "error" in parsed:
-                return self._fail(broken(_error(parsed), data))
+                return self._fail(broken(_error(parsed), orjson.dumps(parsed)))
             self._counts = parsed.get("usageMetadata") or self._counts
             written = self._written(parsed)
             if self.finish:
                 self.usage = usage(self._counts) or self.usage
             return written
         except (ValueError, AttributeError, TypeError, LookupError):
-            return self._fail(BackendGarbage("The backend sent an event that is not one of Gemini's."))
+            return self._misread()
+
+    def _misread(self) -> bytes:
+        return self._fail(BackendGarbage("The backend sent an event that is not one of Gemini's."))
 
     def _fail(self, failure: BackendError) -> bytes:
         self._failure = failure
@@ -75,7 +90,7 @@ class GeminiStream(ChunkMaker):
             return self._chunk({"tool_calls": [{"index": number, **call(part, f"call_{self._name}{number}")}]})
         if type(text := part.get("text")) is not str or not text:
             return b""
-        return self._chunk({"reasoning_content" if part.get("thought") else "content": text})
+        return self._chunk({"reasoning_content": text}) if part.get("thought") else self._content(text)
 
     def eof(self) -> None:
         """Called at the end of the stream. Raises the failure of the stream, or StreamBroken if the answer has no

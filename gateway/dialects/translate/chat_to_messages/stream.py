@@ -75,6 +75,9 @@ class MessagesStream(ChunkMaker):
         except (ValueError, AttributeError, TypeError, KeyError):
             return self._fail(BackendGarbage("The backend sent an event that is not one of Anthropic's."))
 
+    def _read_many(self, block: bytes, at: int) -> tuple[int, bytes]:
+        return (at, b"") if self._run is None else self._run.chunks_for(block, at)
+
     def _fail(self, failure: BackendError) -> bytes:
         self._failure, self._run = failure, None
         return b""
@@ -82,6 +85,7 @@ class MessagesStream(ChunkMaker):
     def _message_start(self, parsed: dict[str, Any], event: bytes) -> bytes:
         message = parsed["message"]
         self._shared |= {"id": message.get("id") or "", "model": message.get("model") or ""}
+        self._around = None
         self._count(message.get("usage"))
         return self._chunk({"content": None, "refusal": None})  # the answer may consist only of calls
 

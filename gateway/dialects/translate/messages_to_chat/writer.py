@@ -52,6 +52,18 @@ class MessagesWriter:
             self._sequence = choice.get("stop_reason") or self._sequence
         return b"".join(out)
 
+    def more(self, texts: list[str]) -> bytes | None:
+        index = self.text_block(len(texts))
+        return None if index is None else events.text_deltas(index, texts)
+
+    def text_block(self, pieces: int) -> int | None:
+        """Count `pieces` more pieces of text. Returns the index of the block that they belong to; None if no text block
+        is open, and then they are not counted."""
+        if self._open != "text":
+            return None
+        self._pieces += pieces
+        return self._index
+
     def _delta(self, delta: dict[str, Any], out: list[bytes]) -> None:
         if self._open == "tool_use" and _says_text(delta) and not self._calls.whole:
             self._late.append({**delta, "tool_calls": None})

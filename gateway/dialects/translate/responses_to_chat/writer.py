@@ -55,6 +55,9 @@ class ResponsesWriter:
                 written += self._delta(delta, choice)
         return written
 
+    def more(self, texts: list[str]) -> bytes | None:
+        return None if self._message is None else self._message.more(texts)
+
     def end(self, finish: str, usage: Usage | None) -> bytes:
         written = b"" if self._begun else self._begin({})
         status = "incomplete" if finish in INCOMPLETE else "completed"
