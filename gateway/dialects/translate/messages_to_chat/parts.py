@@ -88,6 +88,8 @@ def _assistant(content: list[Part], where: str) -> Message:
         message["thinking_blocks"] = signed
     if unsigned := [block for block in thoughts if block.get("signature") == UNSIGNED]:
         message["reasoning_content"] = "".join([str(block.get("thinking", "")) for block in unsigned])
+    if calls and content[-1]["type"] == "tool_use" and (mark := content[-1].get("cache_control")):
+        message["cache_control"] = mark  # the mark of a message counts for its last block
     return message if calls or parts else {**message, "content": ""}
 
 
