@@ -20,6 +20,8 @@ class ChatRules:
     """Role of a message → the only fields that the API accepts in such messages. Roles that are missing accept all."""
     not_in_messages: frozenset[str] = frozenset()
     """Fields that the API refuses in messages of every role."""
+    keeps_signatures: bool = False
+    """Whether the API needs Google's signatures of calls, in `extra_content`. Other strict APIs refuse the field."""
     call_id: str = ""
     """A pattern that the ids of tool calls must match. Empty: any id is accepted."""
 

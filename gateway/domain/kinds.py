@@ -301,7 +301,7 @@ KINDS: Mapping[str, KindFacts] = {
         limits_per_answer=("max_completion_tokens",),
         strict=True,
         dialects=("openai_chat", "openai_embeddings"),
-        rules=ChatRules(leaves_out=_BOOKKEEPING | {"user"}),
+        rules=ChatRules(leaves_out=_BOOKKEEPING | {"user"}, keeps_signatures=True),
     ),
     "ollama": KindFacts(
         ("ollama_chat", "openai_completions"),

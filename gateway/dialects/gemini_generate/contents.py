@@ -6,6 +6,7 @@ from typing import Any
 
 import orjson
 
+from gateway.dialects.openai_chat.message import signed
 from gateway.errors import BadRequest
 
 Part = dict[str, Any]
@@ -93,7 +94,7 @@ def _call(part: Part, calls: _Calls, where: str) -> dict[str, Any]:
     function = {"name": call["name"], "arguments": orjson.dumps(call.get("args") or {}).decode()}
     found = {"id": calls.made(call), "type": "function", "function": function}
     signature = part.get("thoughtSignature")
-    return {**found, "extra_content": {"google": {"thought_signature": signature}}} if signature else found
+    return signed(found, signature) if signature else found
 
 
 def _user(parts: list[Part], calls: _Calls, where: str) -> list[dict[str, Any]]:

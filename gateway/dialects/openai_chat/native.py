@@ -67,7 +67,8 @@ class ChatToChat:
         messages: list[Any] | None = None
         if self._strict and may_have_foreign_fields(request):
             kept = [message for _, message in kept_messages(request, plan)]
-            plain = plain_chat({"messages": kept, "tools": request.body.get("tools")})
+            given = {"messages": kept, "tools": request.body.get("tools")}
+            plain = plain_chat(given, signatures=self._rules.keeps_signatures)
             changes |= {name: orjson.dumps(value) for name, value in plain.items() if value is not None}
             messages = plain["messages"]
         elif plan is not None and plan.touched:

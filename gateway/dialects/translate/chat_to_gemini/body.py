@@ -13,6 +13,7 @@ from typing import Any
 
 import orjson
 
+from gateway.dialects.openai_chat.message import signature_of
 from gateway.dialects.translate.chat_to_messages import body as messages_body
 from gateway.dialects.translate.chat_to_messages.content import Numbered, plain_id
 from gateway.errors import BadRequest
@@ -72,9 +73,7 @@ def _signatures(messages: list[Numbered]) -> dict[str, str]:
     found = {}
     for _, message in messages:
         for call in message.get("tool_calls") or ():
-            extra = call.get("extra_content")
-            google = extra.get("google") if type(extra) is dict else None
-            if type(google) is dict and type(signature := google.get("thought_signature")) is str:
+            if signature := signature_of(call):
                 found[plain_id(call["id"])] = signature
     return found
 

@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 
 from gateway.dialects.answers.usage import openai_usage
+from gateway.dialects.openai_chat.message import signed
 from gateway.domain.money.usage import Usage
 from gateway.errors import BackendGarbage
 
@@ -85,7 +86,7 @@ def call(part: Block, id: str) -> dict[str, Any]:
     function = {"name": given["name"], "arguments": arguments}
     found = {"id": id, "type": "function", "function": function}
     signature = part.get("thoughtSignature")
-    return {**found, "extra_content": {"google": {"thought_signature": signature}}} if signature else found
+    return signed(found, signature) if signature else found
 
 
 def completion(reply: dict[str, Any], shared: dict[str, Any], name: str) -> dict[str, Any]:
