@@ -65,8 +65,7 @@ class OllamaStream(ChunkMaker):
         if thought := message.get("thinking"):
             written += self._chunk({"reasoning_content": _text(thought)})
         if text := message.get("content"):
-            plain = not (self._forced or beside)
-            written += self._content(_text(text)) if plain else self._chunk(self._delta(_text(text)), **beside)
+            written += self._chunk(self._delta(_text(text)), **beside)
         for call in message.get("tool_calls") or ():
             index = len(self._calls)
             written += self._chunk({"tool_calls": [{"index": index, **self._calls.made(call)}]})
