@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import orjson
+
 from gateway.dialects.answers.upstream_error import broken
 from gateway.dialects.answers.usage import shown
 from gateway.dialects.openai_chat.object_reader import ObjectReader
 from gateway.dialects.openai_chat.reader import DONE
 from gateway.dialects.translate.chat_to_messages.reply import chat_usage
 from gateway.dialects.translate.chat_to_ollama.reply import Calls, error_of, finish_of, logprobs, usage
-from gateway.errors import BackendGarbage
-
-_TEXT_ONLY = frozenset({"role", "content"})
+from gateway.errors import BackendError, BackendGarbage
 
 
 class OllamaStream(ObjectReader):
@@ -46,23 +46,25 @@ class OllamaStream(ObjectReader):
             return b""
         try:
             if error := error_of(parsed):
-                self._failure = broken(error)
-                return b""
+                return self._fail(broken(error, orjson.dumps(parsed)))
             return self._written(parsed)
         except (ValueError, AttributeError, TypeError, LookupError):
             return self._misread()
 
     def _only_text(self, parsed: dict[str, Any]) -> str:
-        try:
-            message = parsed["message"]
-            other = parsed["done"] or "error" in parsed or "logprobs" in parsed or not message.keys() <= _TEXT_ONLY
-            text = message["content"]
-        except (LookupError, TypeError, AttributeError):
+        if self._forced or parsed.get("done") is not False or "error" in parsed or "logprobs" in parsed:
             return ""
-        return "" if other or self._forced or type(text) is not str else text
+        message = parsed.get("message")
+        if type(message) is not dict or message.get("thinking") or message.get("tool_calls"):
+            return ""
+        text = message.get("content")
+        return text if type(text) is str else ""
 
     def _misread(self) -> bytes:
-        self._failure = BackendGarbage("The backend sent a line that is not one of Ollama's stream.")
+        return self._fail(BackendGarbage("The backend sent a line that is not one of Ollama's stream."))
+
+    def _fail(self, failure: BackendError) -> bytes:
+        self._failure = failure
         return b""
 
     def _written(self, parsed: dict[str, Any]) -> bytes:
