@@ -10,7 +10,6 @@ import yaml
 from click.testing import CliRunner, Result
 
 from gateway.cli.main import cli
-from gateway.cli.operation.from_litellm import IN_FILE
 from gateway.domain.backend import Backend
 from gateway.policy.load import load_policies
 from gateway.settings.environment import PROVIDER_KEYS
@@ -111,7 +110,7 @@ def test_a_litellm_config_becomes_backends_and_aliases_and_the_rest_is_listed(
     assert done.exit_code == 0, done.output
     told = orjson.loads(done.stdout)
     assert told["problems"] == []
-    found = backends(monkeypatch, AZURE_KEY="a", **{IN_FILE: "b"})
+    found = backends(monkeypatch, AZURE_KEY="a", KEY_OF_GPT_4O_2="b")
     assert set(found) == {"gpt-4o", "gpt-4o-2", "claude", "cheap", "far"}
     azure = found["gpt-4o"]
     assert (azure.kind, azure.deployment, azure.api_version, azure.model) == (
@@ -192,3 +191,13 @@ def test_names_that_yaml_would_read_as_something_else_stay_names(name: str) -> N
     assert orjson.loads(done.stdout)["problems"] == []
     policy, _ = load_policies([Path("policies")], Ceilings()).find("default")
     assert policy.rule(name) is not None
+
+
+def test_a_litellm_config_without_a_usable_model_is_refused_with_the_reasons() -> None:
+    Path("config.yaml").write_text("model_list:\n  - 3\n  - {model_name: a, litellm_params: {model: azure/x}}\n")
+    done = run("init", "--from", "config.yaml")
+    assert done.exit_code == 1
+    assert "config.yaml:2" in done.output
+    assert "config.yaml:3" in done.output
+    assert "export a provider's key" not in done.output
+    assert not Path("gateway.yaml").exists()

@@ -50,7 +50,8 @@ def init(context: Context, team: str, budget: str | None, source: Path | None, *
     """Write gateway.yaml and a policy for what this machine has, and validate both.
 
     Backends are found by provider keys in the environment and by model servers on the usual local ports. Existing
-    files are never changed. Settings of a LiteLLM config that have no counterpart are listed with their lines.
+    files are never changed. Each key of a LiteLLM config that is not taken over is listed with its line. A model whose
+    address is not known here is left out, and a key is used at its own vendor only.
 
     \b
     thriftgate init --team search --budget 200
@@ -63,6 +64,8 @@ def init(context: Context, team: str, budget: str | None, source: Path | None, *
             raise click.ClickException(f"{path} exists already and is not changed; move it away first.")
     receivers = _receivers(team, budget, addresses)
     found = from_litellm.read(source) if source else asyncio.run(_discovered())
+    if source and not found.entries:
+        raise click.ClickException("\n  ".join([f"{source}: no model can be taken over.", *found.notes]))
     if not found.entries:
         raise click.ClickException(
             "No backend was found: export a provider's key (OPENAI_API_KEY, ANTHROPIC_API_KEY …) or start a model "
