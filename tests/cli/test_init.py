@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import orjson
@@ -157,6 +158,43 @@ def test_team_add_writes_a_valid_policy() -> None:
     again = run("team", "add", "search")
     assert again.exit_code == 1
     assert "is not changed" in again.output
+
+
+def test_team_add_obeys_the_receivers_of_gateway_yaml() -> None:
+    Path("gateway.yaml").write_text("receivers: {ops: {slack: env:OPS_SLACK}}\n")
+    words = ("team", "add", "search", "--budget", "200")
+    refused = run(*words, "--slack", "env:MY_SLACK")
+    assert refused.exit_code == 1
+    assert "env:MY_SLACK is not allowed in a policy" in refused.output
+    assert "--receiver with one of ops" in refused.output
+    assert not Path("policies").exists()
+    assert run(*words, "--receiver", "ops").exit_code == 0
+    policy, _ = load_policies([Path("policies")], Ceilings()).find("search")
+    assert [each.target for each in policy.budget[0].notify] == ["receiver:ops"]
+
+
+def test_team_add_leaves_no_file_that_would_stop_the_other_policies() -> None:
+    Path("policies").mkdir()
+    Path("policies/bases.yaml").write_text("teams: {alpha: {}}\nbases: {careful: {cache: {enabled: false}}}\n")
+    refused = run("team", "add", "alpha")
+    assert refused.exit_code == 1
+    assert "alpha" in refused.output
+    assert [each.name for each in Path("policies").iterdir()] == ["bases.yaml"]
+    assert run("team", "add", "beta", "--extends", "nosuch").exit_code == 1
+    assert run("team", "add", "beta", "--extends", "careful").exit_code == 0
+    policy, _ = load_policies([Path("policies")], Ceilings()).find("beta")
+    assert not policy.cache.enabled
+
+
+def test_team_add_warns_if_the_running_gateway_does_not_read_the_file(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    facts = {"pid": os.getpid(), "url": "http://127.0.0.1:1", "workers": [], "started_at": 0}
+    (data / "runtime.json").write_bytes(orjson.dumps({**facts, "policies": [str(tmp_path / "theirs")]}))
+    Path("policies").mkdir()
+    done = run("team", "add", "search", "--data-dir", str(data))
+    assert done.exit_code == 0, done.output
+    assert f"does not read policies; it reads {tmp_path / 'theirs'}" in done.stderr
 
 
 @pytest.mark.parametrize(

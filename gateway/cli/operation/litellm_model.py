@@ -236,7 +236,7 @@ class Model:
     def _peek(self, section: str, key: str) -> str:
         value = (self._params if section == "litellm_params" else self._info).get(key)
         if _is_reference(value):
-            return self._variables.get(value.removeprefix(_VARIABLE), "")
+            return self._variables.get(str(value).removeprefix(_VARIABLE), "")
         return str(value) if isinstance(value, str | date) else ""  # YAML reads a version such as 2024-10-21 as a date
 
 
