@@ -90,7 +90,7 @@ def team() -> None:
     """Write policies of teams."""
 
 
-@team.command()
+@team.command(short_help="Write a policy for a new team.")
 @common
 @click.argument("name")
 @budget_option
