@@ -33,6 +33,8 @@ def put(database: Database, now: float) -> None:
     rows += [_row("r_hush2", 1, now - DAY, "gpt", 100, 100, team=CHAT, key_id="key_chat", model_asked="hush")]
     today = max(now - 60, now // DAY * DAY)  # at midnight too somebody has asked, and spent
     rows += [_row("r_today", 1, today, "large", 900, 300, key_id="key_shop", difficulty=0.5)]
+    person = {"key_id": "key_shop", "end_user": "eu_someone", "session": "trip-1", "difficulty": 0.5}
+    rows += [_row("r_trip", 1, now - 2 * DAY, "gpt", 900, 300, **person)]
     hostile = {
         "model_asked": HOSTILE,
         "error": HOSTILE,
