@@ -123,6 +123,7 @@ def _alert(id: str, team: str, at: float) -> list[dict[str, Any]]:
     """An alert and its copy for one receiver, who does not answer."""
     text = f"Team {team} has spent 0.55 USD, 50% or more of its monthly budget of 1 USD."
     payload = {"id": id, "text": text, "threshold": "50%", "window": "month", "kind": "threshold", "severity": "info"}
+    payload |= {"spent_usd": "0.55", "limit_usd": "1"}
     facts = {"team": team, "created_at": at, "payload": orjson.dumps(payload).decode(), "next_try_at": 4e9}
     facts |= {"kind": "threshold", "severity": "info", "tries": 0, "last_error": ""}
     letter = {"target": "env:OPS_HOOK", "delivered_at": None, "tries": 4, "last_error": "answered 503"}

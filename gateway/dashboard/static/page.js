@@ -54,7 +54,7 @@ async function enter() {
   try {
     viewer ??= await get("dashboard/viewer");
   } catch (error) {
-    if (error.status === 401 || error.status === 403) return leave(error.message);
+    if (error.status === 401 || error.status === 403) return leave(words(error));
     say(words(error));
     timer = setTimeout(enter, AWAY_S * 1000);
     return undefined;
@@ -137,7 +137,7 @@ async function refresh() {
   } catch (error) {
     if (mine !== asking) return;
     if (error.status === 401) {
-      leave(error.message);
+      leave(words(error));
       return;
     }
     const final = FINAL.includes(error.status);
@@ -186,7 +186,7 @@ async function showRequest(signal) {
     way(found.request ?? found.flight, found.key_names, found.flight.team);
   } catch (error) {
     if (!(error instanceof Refused)) throw error;
-    paint("one", error.message, () => h("p", { class: "notice bad" }, error.message));
+    paint("one", error.message, () => h("p", { class: "notice bad" }, words(error)));
   } finally {
     $("one").removeAttribute("aria-busy");
   }

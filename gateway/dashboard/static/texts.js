@@ -3,6 +3,9 @@
 export const texts = {
   "The gateway answered {0}.": ["La pasarela respondió {0}.", "O gateway respondeu {0}."],
   "The gateway does not answer.": ["La pasarela no responde.", "O gateway não responde."],
+  "This key is not valid.": ["Esta clave no es válida.", "Esta chave não é válida."],
+  "This key may not see that.": ["Esta clave no puede ver eso.", "Esta chave não pode ver isso."],
+  "There is no such request for this key.": ["No hay tal petición de esta clave.", "Não há tal requisição desta chave."],
   "(no text)": ["(sin texto)", "(sem texto)"],
   "others": ["otros", "outros"],
   "Bar chart of the cost of each of {0} {1}; the most expensive is {2} with {3}. The table below lists all.": ["Gráfico de barras del coste de cada uno de {0} {1}; el más caro es {2} con {3}. La tabla siguiente los muestra todos.", "Gráfico de barras do custo de cada um de {0} {1}; o mais caro é {2} com {3}. A tabela abaixo mostra todos."],
