@@ -243,7 +243,9 @@ def _budget(payload: dict[str, Any]) -> dict[str, Any] | None:
     if unit is None:
         return None
     spent, limit = (str(payload[f"{name}_{unit}"]) for name in ("spent", "limit"))
-    return {"window": payload["window"], "unit": unit, "spent": spent, "limit": limit}
+    per = next((per for per in ("key", "end_user", "session") if per in payload or f"{per}s" in payload), "")
+    who = payload.get(per) or ", ".join(payload.get(f"{per}s", ()))
+    return {"window": payload["window"], "per": per, "who": who, "unit": unit, "spent": spent, "limit": limit}
 
 
 def _receiver(sent: deliveries.DeliveryResult) -> dict[str, Any]:

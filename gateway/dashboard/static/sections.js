@@ -239,8 +239,8 @@ export function alerts(rows, acknowledge) {
 /** What an alert says. Only alerts of budgets have figures to say it in another language. */
 export function sentence({ text, threshold, budget }) {
   if (language === "en" || !budget) return h("span", { lang: "en" }, text);
-  const { window, unit, spent, limit } = budget;
-  return `${t(ADJECTIVES[window])}: ${t("{0} of {1}", inUnit(spent, unit), inUnit(limit, unit))} (${t(threshold)})`;
+  const { who, unit, spent, limit } = budget;
+  return `${`${nameOf(budget)} ${who}`.trim()}: ${t("{0} of {1}", inUnit(spent, unit), inUnit(limit, unit))} (${t(threshold)})`;
 }
 
 const looked = ({ acknowledged }) => acknowledged && t("acknowledged by {0} at {1}", acknowledged.by, time(acknowledged.at));
