@@ -66,7 +66,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "context trim {folder}/request.json --max-tokens 25": ("assistant",),
     "context explain {folder}/request.json": ("assistant",),
     "context doctor": (SESSION, ASKED[3], MODEL),
-    "top --once": (TEAM, MODEL, *ASKED),
+    "top --once": (TEAM, MODEL, ASKED[3]),
     "status": ("{folder}/data",),
 }
 """Command → texts of which each must stand on one line."""
