@@ -78,8 +78,8 @@ DRAWN = {
     *("statement", "status", "top", "usage_table"),
 }
 """Modules whose tables the commands above print."""
-ELSEWHERE = {"cache_held", "compare", "context_bill", "demo", "dev"}
-"""Modules whose commands need a running gateway or recorded sessions. Their tables follow the same rule."""
+ELSEWHERE = {"cache_held", "compare", "context_bill", "demo", "dev", "simulate"}
+"""Modules whose commands need a running gateway, recorded sessions or a log. Their tables follow the same rule."""
 
 
 @pytest.fixture(autouse=True)
