@@ -47,6 +47,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "usage --by agent,session": ("claude_code", SESSION),
     "usage --by team --savings": (TEAM, MODEL, "2.47"),
     "savings": (TEAM, MODEL),
+    "advise": (TEAM,),
     "breakeven": (MODEL, "A100 80GB", "2,160.00"),
     "prices list claude-sonnet": ("anthropic/claude-sonnet-4-6",),
     "prices check": (MODEL, "3.125", "15.25"),
@@ -76,10 +77,11 @@ DRAWN = {
     *("keys", "learning", "policy", "policy_replay", "prices", "reconcile", "repricing", "router_tables", "savings"),
     "simulate",
     *("statement", "status", "top", "usage_table"),
+    "advise",
 }
 """Modules whose tables the commands above print."""
-ELSEWHERE = {"cache_held", "compare", "context_bill", "demo", "dev", "simulate"}
-"""Modules whose commands need a running gateway, recorded sessions or a log. Their tables follow the same rule."""
+ELSEWHERE = {"cache_held", "compare", "context_bill", "context_report", "demo", "dev"}
+"""Modules whose commands need a running gateway or recorded sessions. Their tables follow the same rule."""
 
 
 @pytest.fixture(autouse=True)

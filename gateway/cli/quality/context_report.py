@@ -69,7 +69,7 @@ def _show(values: dict[str, Any], figures: tuple[Figure, ...], pause: CutPause |
         f"{others} others."
     )
     if figures:
-        table = tables.Table("figure", "held out", "others", "change", "95 % interval")
+        table = tables.Table("figure", *tables.numbers("held out", "others", "change", "95 % interval"))
         for figure in figures:
             table.add_row(_WORDS[figure.name], f"{figure.held:.4g}", f"{figure.cut:.4g}", *_change(figure))
         tables.console(highlight=False).print(table)
