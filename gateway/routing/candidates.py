@@ -88,7 +88,8 @@ def examine(
         if not cause:
             state = fleet.state(backend)
             if not state.available:
-                cause, excluded = "health", state.reason or "unavailable after failures"
+                cause = "busy" if state.limited else "health"
+                excluded = state.reason or "unavailable after failures"
             elif state.headroom == 0.0:
                 cause, excluded = "busy", "its provider's rate limit is used up for the moment"
             elif state.wait_s > backend.spill_after:
