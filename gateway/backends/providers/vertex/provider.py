@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from urllib.parse import quote
 
 from gateway.backends.providers.base import Call, Upstream
 from gateway.backends.providers.by_token import ByToken
 from gateway.backends.providers.cloud_claude import asked_betas, claude_body
-from gateway.backends.providers.gemini import operation
+from gateway.backends.providers.gemini import operation, with_delay
 from gateway.backends.providers.vertex.tokens import Tokens
 from gateway.dialects.base import Translator
 from gateway.domain.backend import Backend
@@ -50,7 +49,7 @@ class Vertex(ByToken):
         betas = asked_betas(request, wire)
         return [*found, (b"anthropic-beta", ",".join(betas).encode())] if betas else found
 
-    def send(self, call: Call) -> Awaitable[Upstream]:
+    async def send(self, call: Call) -> Upstream:
         if call.wire.backend == "anthropic_messages":
             call.body = claude_body(call.body, _VERSION, streams_by_path=False)
-        return super().send(call)
+        return await with_delay(await super().send(call))
