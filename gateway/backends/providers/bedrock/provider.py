@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from gateway.backends.http.wire import Origin
 from gateway.backends.providers.base import Call, Upstream, error_body
-from gateway.backends.providers.bedrock.answers import Events, anthropics_event, converse_event, refused
+from gateway.backends.providers.bedrock.answers import Events, anthropics_event, converse_event, named_in, refused
 from gateway.backends.providers.bedrock.credentials import CredentialChain
 from gateway.backends.providers.bedrock.event_stream import CONTENT_TYPE
 from gateway.backends.providers.bedrock.signature import Credentials, signed
@@ -145,4 +145,4 @@ async def _refused(upstream: Upstream) -> Upstream:
         body = await error_body(upstream)
     finally:
         await upstream.aclose()
-    return refused(upstream.status, _name(upstream), body, upstream.headers)
+    return refused(upstream.status, _name(upstream) or named_in(body), body, upstream.headers)
