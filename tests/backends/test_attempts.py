@@ -509,3 +509,41 @@ async def test_a_rate_limit_is_told_as_one_and_an_empty_account_as_that(
         await caller_of().call(chat_request())
     error = caught.value
     assert (error.status, error.code, error.kind, error.retryable) == (429, code, kind, again)
+
+
+async def test_a_403_of_a_key_that_works_opens_no_breaker(small: Provider, pair: Caller) -> None:
+    await read(await pair.call(chat_request()))
+    small.script(*[Fail(403, "Your account may not do this")] * 8)
+    for _ in range(8):
+        await read(await pair.call(chat_request()))
+        assert pair.outcomes == [("small", "failed"), ("large", "ok")]
+    await read(await pair.call(chat_request()))
+    assert pair.outcomes == [("small", "ok")]
+
+
+async def test_a_403_of_a_key_that_never_worked_opens_the_breaker(small: Provider, pair: Caller) -> None:
+    small.default = Fail(403, "Your account may not do this")
+    for _ in range(6):
+        await read(await pair.call(chat_request()))
+    assert len(small.exchanges) == 5
+
+
+async def test_an_upper_gateways_deadline_is_no_failure_of_the_backend(small: Provider, caller_of: CallerOf) -> None:
+    caller = caller_of(backend_at(small, "up", kind="thriftgate"))
+    small.script(*[Fail(504, "too late", code="deadline_exceeded")] * 8)
+    for _ in range(8):
+        with pytest.raises(AllBackendsFailed):
+            await caller.call(chat_request())
+        assert [attempt.error for attempt in caller.record.attempts] == ["deadline_exceeded"]
+        assert caller.books.still_open == []
+    await read(await caller.call(chat_request()))
+    assert caller.outcomes == [("up", "ok")]
+
+
+async def test_a_rate_limit_inside_a_200_moves_the_call_to_the_next_backend(small: Provider, pair: Caller) -> None:
+    body = b'{"error":{"code":429,"message":"slow down"}}'
+    small.script(Raw((b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body),)))
+    await read(await pair.call(chat_request()))
+    assert pair.outcomes == [("small", "failed"), ("large", "ok")]
+    assert pair.record.attempts[0].error == "backend_rate_limited"
+    assert pair.fleet.state(pair.fleet.backends[0]).limited

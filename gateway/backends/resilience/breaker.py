@@ -23,6 +23,7 @@ _SAMPLES, _LEAST_SAMPLES = 128, 20
 
 SHORT_PAUSE_S = 2.0
 """Maximum seconds of a short pause. A request waits for the end of a short pause if no other backend can serve it."""
+_LATELY_S = 60.0
 _GUESSED_S = 0.5
 """Seconds of the first pause after a 429 without `retry-after`. The pause doubles with each further such 429, up to
 `SHORT_PAUSE_S`, until a call succeeds."""
@@ -174,6 +175,8 @@ class Health:
     ) -> None:
         self.name = name
         self.first_byte_ms: float | None = None
+        self.answered_at = float("-inf")
+        """Monotonic time of the last complete answer."""
         self.measured_at = 0.0
         """Monotonic time of the last measurement of `first_byte_ms`."""
         self.whole_s: float | None = None
@@ -222,6 +225,11 @@ class Health:
     def pause_s(self) -> float:
         """Seconds of a pause after a 429 that remain; 0 if there is none."""
         return self.breaker.limited_for(self.monotonic())
+
+    @property
+    def answered_lately(self) -> bool:
+        """Whether the backend has answered a request in the last minute."""
+        return self.monotonic() - self.answered_at < _LATELY_S
 
     def guess_pause(self) -> None:
         """Pause the backend for a short time, because it has answered 429 and not said for how long."""
@@ -335,6 +343,7 @@ class Slot:
             if health.trouble:
                 health.note_success()
             if answered:
+                health.answered_at = now
                 took, before = now - self._started, health.whole_s
                 health.whole_s = took if before is None else before + (took - before) * _NEWEST
 
