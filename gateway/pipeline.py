@@ -73,7 +73,7 @@ class Pipeline:
         answer."""
         reply = Reply(self, record, deadline)  # closed here on failure, otherwise by the caller's `async with`
         try:
-            self.end_users.note(request.body, record)
+            self.end_users.note(request.body, record, request.controls.end_user)
             if len(request.raw) > LARGE_BYTES:
                 estimate = await self.off_loop.run(self.contexts.estimate, request)
             else:

@@ -10,7 +10,7 @@ import orjson
 
 from gateway.backends.plausible import MOST_PER_TOKEN, checked_usage, usage_without_answer
 from gateway.backends.providers.base import Call, Kind, Upstream, error_body
-from gateway.backends.providers.hosted import limit_fields, refuses_foreign_fields, vendor
+from gateway.backends.providers.hosted import chat_rules, limit_fields, refuses_foreign_fields
 from gateway.backends.relay import MISREAD, Relayed, Whole, misread
 from gateway.backends.resilience.breaker import SHORT_PAUSE_S, Health, Slot
 from gateway.backends.resilience.drain import BackendDrains
@@ -101,7 +101,7 @@ class BackendCall:
         self.paces = Pace(plain=True), Pace(hides=self._thinks)
         """The generation speed: first for plain answers, then for streams."""
         self._limits, self._strict = limit_fields(backend), refuses_foreign_fields(backend)
-        self._leaves_out = vendor(backend).leaves_out
+        self._rules = chat_rules(backend)
         chosen = "first_byte_timeout" in backend.model_fields_set
         self._begin_s = (backend.first_byte_timeout if chosen else backend.timeout, backend.first_byte_timeout)
         """Seconds to wait for the first byte: first for a plain answer, then for a stream.
@@ -223,7 +223,7 @@ class BackendCall:
             thinks=self._thinks,
             limits=self._limits,
             strict=self._strict,
-            leaves_out=self._leaves_out,
+            rules=self._rules,
         )
 
     async def ask(self, call: Call, attempt: Attempt, slot: Slot) -> Relayed | Whole:
@@ -337,12 +337,10 @@ class BackendCall:
         if wait_s is not None:
             wait_s = min(wait_s, _MOST_RETRY_AFTER_S)
         if status == 429:
-            limited = BackendRateLimited(f"{name} is rate-limited", backend=name, retry_after_s=wait_s)
             error = upstream_error.error_in(await error_body(upstream))
-            limited.no_quota = error is not None and BudgetExhausted.code in (error.code, error.kind)
-            if limited.no_quota:
-                limited.message = f"{name} has no quota left; its operator must check the account behind its `api_key`"
-            return limited
+            if error is not None and (BudgetExhausted.code in (error.code, error.kind) or self._unpaid(error)):
+                return self._no_quota(wait_s)
+            return BackendRateLimited(f"{name} is rate-limited", backend=name, retry_after_s=wait_s)
         if status in _NO_ENDPOINT:
             error = upstream_error.error_in(await error_body(upstream))
             if self._lacks(call.wire, error):
@@ -372,4 +370,18 @@ class BackendCall:
             return BackendOverloaded(f"{name} is overloaded (status {status})", backend=name, retry_after_s=wait_s)
         if status >= 500 or status in _TEMPORARY:
             return BackendFailed(f"{name} failed (status {status})", backend=name, retry_after_s=wait_s)
-        return call.wire.refusal(status, await error_body(upstream), name)
+        body = await error_body(upstream)
+        if self.backend.facts.no_quota and self._unpaid(upstream_error.error_in(body)):
+            return self._no_quota(wait_s)
+        return call.wire.refusal(status, body, name)
+
+    def _unpaid(self, error: UpstreamError | None) -> bool:
+        """Whether the error says, in the way of this kind of backend, that the gateway's account has no money left."""
+        return error is not None and error.kind != "" and error.kind == self.backend.facts.no_quota
+
+    def _no_quota(self, wait_s: float | None) -> BackendRateLimited:
+        name = self.backend.name
+        problem = f"{name} has no quota left; its operator must check the account behind its `api_key`"
+        limited = BackendRateLimited(problem, backend=name, retry_after_s=wait_s)
+        limited.no_quota = True
+        return limited

@@ -18,6 +18,7 @@ from gateway.backends.providers.base import Kind
 from gateway.backends.providers.bedrock.provider import Bedrock
 from gateway.backends.providers.gemini import Gemini
 from gateway.backends.providers.litellm.provider import ViaLitellm
+from gateway.backends.providers.litellm_proxy import LitellmProxy
 from gateway.backends.providers.ollama import Ollama
 from gateway.backends.providers.openai import Local, OpenAI
 from gateway.backends.providers.simulated import Simulated
@@ -45,6 +46,7 @@ KINDS: Mapping[str, Callable[[Backend], Kind]] = {
     "gemini": Gemini,
     "vertex": Vertex,
     "thriftgate": Thriftgate,
+    "litellm_proxy": LitellmProxy,
     "ollama": Ollama,
 }
 

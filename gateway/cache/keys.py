@@ -57,7 +57,7 @@ def scope(tenant: Tenant) -> str:
 def asker(request: CompletionRequest, tenant: Tenant) -> str:
     """A hash of the API key and the request's end user, or else its session. Empty if the request names neither. A
     sender who asks the same again must get another answer."""
-    who = named(request.body) or request.controls.session
+    who = named(request.body, request.controls.end_user) or request.controls.session
     return blake2b(f"{tenant.key.lineage}/{who}".encode(errors="replace"), digest_size=8).hexdigest() if who else ""
 
 
@@ -67,7 +67,7 @@ def epoch(tenant: Tenant) -> str:
     if tenant.policy.cache.scope in ("key", "team"):
         return tenant.epoch
     shaping = tenant.policy.model_dump(
-        mode="json", include=set(_SHAPING), exclude={"context": {"prompt_cache", "old_outputs"}}
+        mode="json", include=set(_SHAPING), exclude={"context": {"prompt_cache", "old_outputs", "holdout"}}
     )
     return blake2b(orjson.dumps(shaping, option=orjson.OPT_SORT_KEYS), digest_size=8).hexdigest()
 

@@ -17,6 +17,8 @@ from gateway.settings.environment import default_data_dir, names_data_dir
 from gateway.settings.gateway import Paths, Settings, load_settings
 from gateway.settings.running import RunningGateway, running, running_on
 
+CONFIG, POLICIES = Path("gateway.yaml"), Path("policies")
+
 
 @dataclass(frozen=True, slots=True)
 class Context:
@@ -33,15 +35,13 @@ class Context:
         return load_settings(self.config, self.data_dir, self.policies, keys=keys)
 
     def of_running(self, *, keys: bool = False, writes: bool = False) -> Settings:
-        """Like `settings`, for commands about a running gateway. Without a data directory, this user's only running
-        gateway is used. `writes`: warn if other gateways run. Raises ConfigError."""
+        """Like `settings`, for commands about a running gateway: its files are used, whatever the working directory is.
+        Without a data directory, this user's only running gateway is used. `writes`: warn if other gateways run. Raises
+        ConfigError."""
+        if (gateway := self.gateway()) is not None:
+            return self._files_of(gateway, keys)
         directory = self.data_dir or default_data_dir()
-        gateways = [] if running_on(directory.absolute()) else running()
-        if not gateways:
-            return self.settings(keys=keys)
-        if len(gateways) == 1 and self.data_dir is None and not names_data_dir():
-            return self._adopted(gateways[0], keys)
-        for gateway in gateways if writes else ():
+        for gateway in running() if writes else ():
             echo(
                 f"Warning: no gateway runs on {directory}, but one on {gateway.url} uses {gateway.data}. For that one, "
                 f"add --data-dir {gateway.data}",
@@ -49,14 +49,33 @@ class Context:
             )
         return self.settings(keys=keys)
 
+    def gateway(self) -> RunningGateway | None:
+        """The running gateway that the command is about, if there is one."""
+        directory = self.data_dir or default_data_dir()
+        if (found := running_on(directory.absolute())) is not None:
+            return found
+        gateways = running()
+        alone = len(gateways) == 1 and self.data_dir is None and not names_data_dir()
+        return gateways[0] if alone else None
+
+    def files(self) -> tuple[Path | None, tuple[Path, ...]]:
+        """gateway.yaml and the folders of policies to check, write or add to: those on the command line, or else those
+        of the working directory, or else those of the running gateway."""
+        config = self.config or (CONFIG if CONFIG.is_file() else None)
+        policies = self.policies or ((POLICIES,) if POLICIES.is_dir() else ())
+        if config is None and not policies and (gateway := self.gateway()) is not None:
+            return gateway.config, gateway.policies
+        return config, policies
+
     def policy_folders(self, settings: Settings) -> Sequence[Path]:
         """The folders of the policies in force: those on the command line, or else those of the gateway that runs on
         the data directory, or else those of the settings."""
         gateway = running_on(settings.paths.data)
         return settings.policies if self.policies or gateway is None else gateway.policies
 
-    def _adopted(self, gateway: RunningGateway, keys: bool) -> Settings:
-        echo(f"Using {gateway.data}, the data directory of the gateway on {gateway.url}.", err=True)
+    def _files_of(self, gateway: RunningGateway, keys: bool) -> Settings:
+        if gateway.data != (self.data_dir or default_data_dir()).absolute():
+            echo(f"Using {gateway.data}, the data directory of the gateway on {gateway.url}.", err=True)
         paths = Paths(gateway.data)
         config = self.config or (paths.accepted if paths.accepted.is_file() else None)
         policies = self.policies or ((paths.policies,) if paths.policies.is_dir() else ())

@@ -1,9 +1,10 @@
-"""Parses the `x-thriftgate-*` request headers."""
+"""Parses the `x-thriftgate-*` request headers, and those headers of a LiteLLM proxy that have the same meaning."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from decimal import Decimal
 from typing import cast
 
@@ -18,6 +19,9 @@ MAX_DEADLINE_S = 86400.0
 MAX_HOPS = 8
 
 _PREFIX = b"x-thriftgate-"
+_LITELLM = b"x-litellm-"
+_PAIR = re.compile("[=:]")
+"""Separates name and value in a tag of LiteLLM. A tag without a separator gets the value `true`."""
 _TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,63}")
 _VALUE = re.compile(r"[ -~]{1,128}")
 _SESSION = re.compile(r"[!-~]{1,256}")
@@ -28,12 +32,16 @@ _NONE = Controls()
 def parse_controls(headers: Mapping[bytes, bytes]) -> Controls:
     """Parse the control headers. `headers`: the names are in lower case. Raises BadRequest with the name of an invalid
     header. Unknown headers are ignored."""
-    if _PREFIX not in b"\n".join(headers):  # most requests have no such header; the search is fast
-        return _NONE
+    names = b"\n".join(headers)
+    if _PREFIX not in names:  # most requests have no such header; the search is fast
+        return _NONE if _LITELLM not in names else of_litellm(headers, _NONE)
     found = {name[len(_PREFIX) :]: _text(name, value) for name, value in headers.items() if name.startswith(_PREFIX)}
     found = {name: value for name, value in found.items() if value}
-    if not found:
-        return _NONE
+    controls = _controls(found) if found else _NONE
+    return controls if _LITELLM not in names else of_litellm(headers, controls)
+
+
+def _controls(found: Mapping[bytes, str]) -> Controls:
     return Controls(
         cache=cast(CacheControl, _one_of(found, b"cache", ("bypass", "refresh", "only"))),
         cache_tags=_cache_tags(found.get(b"cache-tags", "")),
@@ -47,6 +55,30 @@ def parse_controls(headers: Mapping[bytes, bytes]) -> Controls:
         cache_scope=_cache_scope(found.get(b"cache-scope", "")),
         priority="batch" if _one_of(found, b"priority", ("batch", "interactive")) == "batch" else "",
     )
+
+
+def of_litellm(headers: Mapping[bytes, bytes], controls: Controls) -> Controls:
+    """`controls` with the session, the tags and the end user that a LiteLLM proxy names in its own headers, where
+    `controls` has none. The proxy passes on what its clients wrote, so an invalid value is ignored. None of the headers
+    names the team, which only the key does."""
+    session = _first(headers, b"x-litellm-session-id")
+    tags = dict(controls.tags)
+    for item in _list(_first(headers, b"x-litellm-tags")):
+        name, value, *_ = *_PAIR.split(item, 1), "true"
+        if len(tags) < MAX_TAGS and _TAG.fullmatch(name) and _VALUE.fullmatch(value):
+            tags.setdefault(name, value)
+    return replace(
+        controls,
+        session=controls.session or (session if _SESSION.fullmatch(session) else ""),
+        tags=tags,
+        end_user=_first(headers, b"x-litellm-end-user-id", b"x-litellm-customer-id"),
+    )
+
+
+def _first(headers: Mapping[bytes, bytes], *names: bytes) -> str:
+    """The value of the first of these headers that is present; empty if it is not ASCII."""
+    value = next((headers[name] for name in names if headers.get(name)), b"")
+    return value.decode("ascii").strip() if value.isascii() else ""
 
 
 def check_overrides(controls: Controls, policy: Policy) -> None:

@@ -33,6 +33,11 @@ class Writer(Protocol):
         return nothing."""
         ...
 
+    def more(self, texts: list[str]) -> bytes | None:
+        """The events for chunks that differ from the chunk written last only in their content. `texts`: at least one
+        content, none of them empty. None if the chunks must be written one by one; then nothing has changed."""
+        ...
+
     def end(self, finish: str, usage: Usage | None) -> bytes:
         """The last events of a complete answer, including the terminating event. `finish`: the finish reason in
         OpenAI's terms."""
@@ -216,13 +221,28 @@ class Translated:
     def _written(self, events: bytes) -> bytes:
         """Convert the chunks in `events`. If an event is not a chunk, the event is stored as the failure of the
         stream."""
-        written = b""
+        written: list[bytes] = []
+        at, returns = 0, b"\r" in events
         try:
-            for event in sse.events(events):
-                if chunk := self._chunks.read(event):
-                    written += self._writer.write(chunk)
+            while at < len(events):
+                end, texts = self._chunks.texts(events, at)
+                if texts:
+                    written.append(self._more(texts))
+                else:
+                    end = sse.next_boundary(events, at, returns)
+                    if chunk := self._chunks.read(events[at:end]):
+                        written.append(self._writer.write(chunk))
+                at = end
         except (ValueError, TypeError, LookupError, AttributeError):
             self._failure = BackendGarbage("The backend sent an event that is not a chunk of its answer.")
+        return b"".join(written)
+
+    def _more(self, texts: list[str]) -> bytes:
+        """Convert chunks that differ from the previous chunk only in their content."""
+        writer, said = self._writer, [text for text in texts if text]
+        written = writer.more(said) if said else b""
+        if written is None:
+            return b"".join([writer.write(self._chunks.with_text(text)) for text in said])
         return written
 
     def eof(self) -> None:

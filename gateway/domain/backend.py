@@ -23,6 +23,7 @@ Strength = Literal["small", "large"]
 TierName = Literal["small", "large", "hosted"]
 """A tier. Policies and `x-thriftgate-tier` select backends by tier. `small` and `large` are local backends by strength;
 `hosted` are all backends outside the operator's machines."""
+LitellmHeader = Literal["call_id", "session", "tags", "end_user"]
 Capability = Literal["tools", "vision", "json_schema", "reasoning", "logprobs"]
 
 Billing = Literal["on_demand", "spot", "reserved"]
@@ -162,6 +163,11 @@ class Backend(Section):
         pattern="^file:.+",
         description="Vertex AI: file:PATH of a service account's key or another credential file of Google's; null: "
         "GOOGLE_APPLICATION_CREDENTIALS, else the metadata server.",
+    )
+    litellm_headers: tuple[LitellmHeader, ...] = Field(
+        (),
+        description="litellm_proxy: facts about a request that the proxy gets in its own headers: call_id, session, "
+        "tags (team and ledger row), end_user. Session and end user are pseudonyms.",
     )
     strength: Strength | None = Field(
         None,

@@ -13,15 +13,19 @@ PREFIX = "eu_"
 _DIGEST_BYTES = 14
 
 
-def named(body: dict[str, Any]) -> str:
+def named(body: dict[str, Any], header: str = "") -> str:
     """The name of the end user in a request; empty if there is none. Claude Code's suffix `_session_…` is removed,
-    because each session would count as another user."""
+    because each session would count as another user. `header`: a name in the headers, used if the body has none."""
     name = body.get("safety_identifier") or body.get("user")
     if name is None and type(metadata := body.get("metadata")) is dict:
         name = metadata.get("user_id")
         if type(name) is str:
             name = name.partition("_session_")[0]
-    return cut_apart(name, MOST_CHARACTERS) if type(name) is str else ""
+    return (
+        cut_apart(name, MOST_CHARACTERS)
+        if type(name) is str and name
+        else header and cut_apart(header, MOST_CHARACTERS)
+    )
 
 
 class Pseudonyms:

@@ -205,8 +205,8 @@ class SpentReader:
 class EndUsers(Protocol):
     """Replaces the names of end users by pseudonyms."""
 
-    def note(self, body: dict[str, Any], record: Record) -> None:
-        """Set `record.end_user` from the request's `body`."""
+    def note(self, body: dict[str, Any], record: Record, header: str = "") -> None:
+        """Set `record.end_user` from the request's `body`, else from the name in its headers (`header`)."""
         ...
 
 

@@ -47,7 +47,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Controls:
-    """The `x-thriftgate-*` request headers."""
+    """The `x-thriftgate-*` request headers, and those of a LiteLLM proxy."""
 
     cache: CacheControl = ""
     cache_tags: tuple[str, ...] = ()
@@ -65,6 +65,8 @@ class Controls:
     """`x-thriftgate-max-usd`: maximum cost of the request."""
     cache_scope: str = ""
     """`x-thriftgate-cache-scope`: only requests with the same value share answers."""
+    end_user: str = ""
+    """The end user that a LiteLLM proxy names in a header. A name in the body has priority."""
 
 
 @dataclass(slots=True)

@@ -24,6 +24,8 @@ class RunningGateway:
     workers: tuple[int, ...] = ()
     policies: tuple[Path, ...] = ()
     """Its folders of policy files."""
+    config: Path | None = None
+    """Its gateway.yaml; None if it has none."""
 
 
 def _folder() -> Path:
@@ -62,7 +64,8 @@ def running_on(data: Path) -> RunningGateway | None:
         facts = orjson.loads((data / "runtime.json").read_bytes())
         policies = tuple(map(Path, facts.get("policies", ())))
         workers = tuple(facts["workers"])
-        gateway = RunningGateway(facts["pid"], facts["url"], data, facts["started_at"], workers, policies)
+        config = Path(facts["config"]) if facts.get("config") else None
+        gateway = RunningGateway(facts["pid"], facts["url"], data, facts["started_at"], workers, policies, config)
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return gateway if _alive(gateway.pid) else None

@@ -66,6 +66,7 @@ class Supervisor:
         worker; None: fork. `announce`: shows the user a line. `on_ready`: called when the first worker answers."""
         self._settings, self._count = settings, workers
         self._accepted = Accepted(settings, config)
+        self._config = config
         self._host = host or settings.config.listen.host
         self._port = settings.config.listen.port if port is None else port
         self._simulate, self._announce, self._on_ready = simulate, announce, on_ready
@@ -283,6 +284,7 @@ class Supervisor:
                 "port": self._port,
                 "url": self._url,
                 "started_at": self._started_at,
+                "config": str(self._config.absolute()) if self._config else None,
                 "policies": [str(folder.absolute()) for folder in self._settings.policies],
                 "workers": self._workers.pids,
                 "troubles": self._workers.troubles,

@@ -12,6 +12,7 @@ from gateway.errors import GatewayError
 from gateway.ledger.reports.report import usage
 from tests.api.conftest import Api
 from tests.fakes.client import Client
+from tests.fakes.litellm_proxy import FORWARDED
 from tests.fakes.provider import Fail, Raw, Reply
 from tests.support.requests import small_body
 from tests.support.waiting import until
@@ -299,6 +300,18 @@ async def test_a_header_that_the_policy_denies_is_refused_before_anything_is_bou
     assert (client.status, client.error["code"]) == (429, "insufficient_quota")
     assert "max_usd_per_request" in client.error["message"]
     assert not api.gateway.provider.exchanges
+
+
+async def test_a_litellm_proxys_client_is_on_the_ledger_of_the_keys_own_team(api: Api) -> None:
+    forged = {"x-litellm-user_api_key_team_id": "chat", "x-litellm-team-id": "chat"}
+    await answered(api.client(small_body(), headers={**FORWARDED, **forged}))
+    await answered(api.client(small_body(user="eu-1")))
+    by_header, by_body = await api.gateway.rows()
+    assert (by_header["team"], by_header["session"]) == ("search", "s-1")
+    assert orjson.loads(by_header["tags"]) == {"a": "true", "b": "true"}
+    assert by_header["end_user"].startswith("eu_")
+    assert by_header["end_user"] == by_body["end_user"]
+    assert not any(name.startswith(b"x-litellm-") for name, _ in api.gateway.provider.last.headers)
 
 
 async def test_an_agent_and_its_own_session_are_on_the_ledger(api: Api) -> None:

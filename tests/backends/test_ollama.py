@@ -104,6 +104,15 @@ async def test_a_prompt_that_does_not_fit_is_refused_and_not_cut(server: Ollama,
     assert refused.value.code == ContextTooLong.code
 
 
+async def test_a_prompt_that_does_not_fit_goes_to_a_backend_with_a_larger_window(
+    server: Ollama, small: Provider, caller_of: CallerOf
+) -> None:
+    server.window = 2000
+    caller = caller_of(backend(server, window_tokens=512), backend_at(small, "small", window_tokens=100_000))
+    assert b"You said" in await read(await caller.call(chat_request("long " * 1000)))
+    assert caller.outcomes[-1] == ("small", "ok")
+
+
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_prompt_that_an_old_server_has_cut_is_logged(
     stream: bool, server: Ollama, caller_of: CallerOf, caplog: pytest.LogCaptureFixture
@@ -222,8 +231,10 @@ async def test_several_requests_at_once_do_not_mix(server: Ollama, caller: Calle
 
 
 async def test_the_server_is_tested_by_its_own_list_of_models(server: Ollama) -> None:
-    assert not (await reach(backend(server))).note
-    assert "does not have other" in (await reach(backend(server, model="other"))).note
+    assert not (await reach(backend(server))).doubt
+    server.models = ("llama3.2:latest",)
+    assert not (await reach(backend(server, model="llama3.2"))).doubt
+    assert "does not have other" in (await reach(backend(server, model="other"))).doubt
 
 
 async def test_an_address_with_v1_is_ollamas_openai_api_as_before(small: Provider, caller_of: CallerOf) -> None:

@@ -23,7 +23,7 @@ async def test_a_backend_that_answers_is_asked_for_its_models_and_for_nothing_el
         assert found.took_ms is not None
         assert [(each.method, each.path) for each in provider.exchanges] == [("GET", "/v1/models")]
         assert provider.exchanges[0].header(b"authorization") == b"Bearer sk-good"
-        assert (await reach(backend(provider.url, model="other"))).note == "its list of models does not have other"
+        assert (await reach(backend(provider.url, model="other"))).doubt == "its list of models does not have other"
 
 
 async def test_a_connection_that_is_refused_and_an_address_that_is_none_are_told_with_a_remedy() -> None:

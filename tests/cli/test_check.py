@@ -212,9 +212,9 @@ def test_what_deserves_a_look_is_noted(folder: Path) -> None:
     result = check(folder, "")
     assert result.exit_code == 0
     assert [each.removeprefix(f"{folder}/") for each in orjson.loads(result.stdout)["notes"]] == [
+        "policies/other.yaml:3: budget.notify.0: env:NOT_SET_ANYWHERE is not set here; export it for the gateway",
         "policies/other.yaml:2: cache.ttl: 24 means 24 seconds; write 24s, or 24h for hours",
         "gateway.yaml:4: requests.deadline: 600 means 600 seconds; write 600s, or 600h for hours",
-        "policies/other.yaml:3: budget.notify.0: env:NOT_SET_ANYWHERE is not set here; export it for the gateway",
     ]
 
 
@@ -250,6 +250,31 @@ def test_doctor_finds_what_check_finds_and_a_directory_that_cannot_be_written(fo
     assert wrong[0].startswith(f"{folder}/policies/search.yaml:3: nonsense: unknown key")
     assert f"the data directory {folder}/data cannot be written" in wrong
     assert next(each["what"] for each in findings if each["note"]).endswith("write 24s, or 24h for hours")
+
+
+def test_check_and_doctor_report_the_same_faults_of_files_in_the_same_words(folder: Path) -> None:
+    (folder / "policies" / "a.yaml").write_text("team: a\nnonsense: 1\n")
+    budget = "budget: {limit_usd: 5, notify: [{slack: env:NOT_SET_ANYWHERE}]}\n"
+    (folder / "policies" / "b.yaml").write_text(f"team: b\n{budget}")
+    words = ["--config", str(folder / "gateway.yaml"), "--policies", str(folder / "policies")]
+    marked = [
+        {line for line in CliRunner().invoke(cli, [*command, *words]).output.splitlines() if ".yaml:" in line}
+        for command in (["check"], ["doctor", "--data-dir", str(folder / "data")])
+    ]
+    assert marked[0] == marked[1]
+    assert {line[0] for line in marked[0]} == {"✗", "!"}
+
+
+def test_check_names_the_files_that_it_has_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ["--config", str(folder / "gateway.yaml"), "--policies", str(folder / "policies")]
+    text = CliRunner().invoke(cli, ["check", *words]).output
+    assert f"no mistakes in {folder}/gateway.yaml and {folder}/policies: policies for default" in text
+    empty = folder / "empty"
+    empty.mkdir()
+    monkeypatch.chdir(empty)
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
+    text = CliRunner().invoke(cli, ["check", "--data-dir", str(folder / "data")]).output
+    assert "the built-in defaults (no gateway.yaml and no policies here)" in text
 
 
 def test_a_port_that_is_none_is_refused(folder: Path) -> None:

@@ -161,6 +161,29 @@ async def test_connect_says_what_a_wrong_key_is_answered(gateway: GatewayProcess
     assert "the gateway answered 401" in done.stderr
 
 
+async def test_connect_leaves_nothing_behind_where_its_request_failed(
+    gateway: GatewayProcess, provider: Provider, user: Path
+) -> None:
+    done = await call(user, "connect", "claude-code", "--team", "nosuch", "--model", "no-such-model", "--write")
+    assert done.returncode == 1
+    assert "team nosuch has no policy of its own" in done.stderr
+    assert "No settings were written, and the new key" in done.stderr
+    assert not list((user / ".claude").glob("*"))
+    (key,) = [row for row in gateway.json("keys", "list") if row["team"] == "nosuch"]
+    assert key["id"] in done.stderr
+    assert key["revoked_at"] is not None
+
+
+async def test_commands_use_the_running_gateways_files_from_any_folder(gateway: GatewayProcess, user: Path) -> None:
+    checked = await call(user, "check")
+    assert f"no mistakes in {gateway.home / 'gateway.yaml'}" in checked.stdout
+    added = await call(user, "team", "add", "fresh", "--json")
+    assert Path(orjson.loads(added.stdout)["policy"]).parent == gateway.home / "policies"
+    assert not (user / "policies").exists()
+    listed = await call(user, "backends", "list", "--data-dir", str(gateway.home / "data"), "--json")
+    assert [row["name"] for row in orjson.loads(listed.stdout)] == ["only"]
+
+
 async def test_connect_needs_a_running_gateway_or_an_address(tmp_path: Path) -> None:
     done = await call(tmp_path, "connect", "env", "--key", "tg-" + "x" * 40)
     assert done.returncode == 1
@@ -304,7 +327,7 @@ async def test_up_shows_people_what_they_need_and_keeps_the_logs_in_files(
         await until(lambda: "Ctrl-C ends" in (tmp_path / "shown").read_text(), 45)
         text = (tmp_path / "shown").read_text()
         assert f"Listening on http://127.0.0.1:{address}/v1" in text
-        assert "✓ only: answers" in text or "✓ only: its list of models" in text
+        assert "✓ only: answers" in text or "! only: its list of models" in text
         async with httpx.AsyncClient() as http:
             await http.get(f"http://127.0.0.1:{address}/v1/models", headers={"authorization": "Bearer tg-unknown"})
             refused = await http.post(f"http://127.0.0.1:{address}/v1/chat/completions", json={})

@@ -47,18 +47,21 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "usage --by agent,session": ("claude_code", SESSION),
     "usage --by team --savings": (TEAM, MODEL, "2.47"),
     "savings": (TEAM, MODEL),
+    "advise": (TEAM,),
     "breakeven": (MODEL, "A100 80GB", "2,160.00"),
     "prices list claude-sonnet": ("anthropic/claude-sonnet-4-6",),
     "prices check": (MODEL, "3.125", "15.25"),
     "prices diff --from {folder}/map.json": ("anthropic/claude-sonnet-4-6",),
     "prices unpriced": (OTHER, "{day}"),
     "reconcile {folder}/invoice.json --provider generic": (MODEL,),
+    f"context report --team {TEAM}": (),
     "alerts dead-letters": (TEAM, "{day}"),
     "keys list": (TEAM, "key_", "{day}"),
     "backends list": (MODEL, OTHER, "3.125 in, 15.25 out"),
     "backends add": ("openrouter", "anthropic"),
     f"policy show {TEAM}": ("models.auto.candidates",),
     "policy replay {folder}/policies/team.yaml": (TEAM,),
+    f"simulate {{folder}}/log.jsonl --team {TEAM}": ("at another model", f"from gpt-4o to {OTHER}"),
     f"explain hello --team {TEAM}": (MODEL, OTHER),
     "quality learned": (TEAM, OTHER),
     "router plan status --artefact {folder}/plan.json": (MODEL, "0.9000"),
@@ -66,13 +69,15 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "context trim {folder}/request.json --max-tokens 25": ("assistant",),
     "context explain {folder}/request.json": ("assistant",),
     "context doctor": (SESSION, ASKED[3], MODEL),
-    "top --once": (TEAM, MODEL, *ASKED),
+    "top --once": (TEAM, MODEL, ASKED[3]),
     "status": ("{folder}/data",),
 }
 """Command → texts of which each must stand on one line."""
 DRAWN = {
+    *("advise", "context_report"),
     *("alerts", "add_backend", "backends", "breakeven", "context", "context_doctor", "context_explain", "explain"),
     *("keys", "learning", "policy", "policy_replay", "prices", "reconcile", "repricing", "router_tables", "savings"),
+    "simulate",
     *("statement", "status", "top", "usage_table"),
 }
 """Modules whose tables the commands above print."""
@@ -94,6 +99,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "policies" / "team.yaml").write_text(POLICY)
     turns = [{"role": role, "content": "fine, and you"} for role in ("user", "assistant")]
     (folder / "request.json").write_bytes(orjson.dumps({"model": "auto", "messages": turns}))
+    usage = {"prompt_tokens": 10, "completion_tokens": 2, "total_tokens": 12}
+    (folder / "log.jsonl").write_bytes(orjson.dumps({"model": "gpt-4o", "messages": turns[:1], "usage": usage}))
     price = {"litellm_provider": "anthropic", "mode": "chat"}
     price |= {"input_cost_per_token": 3e-06, "output_cost_per_token": 1.6e-05}
     (folder / "map.json").write_bytes(orjson.dumps({"claude-sonnet-4-6": price}))

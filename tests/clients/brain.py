@@ -3,7 +3,8 @@
 A prompt holds a token `tok-…` that the answer repeats, and may hold markers: `[[use weather]]` calls that tool with
 the token as its arguments, `[[write /a/file]]` has a coding agent write the token into a file with whatever tool it
 offers, `[[whole a/file]]` answers with a file listing, `[[think]]` thinks first, `[[fail 429]]` refuses, `[[break]]`
-hangs up in the middle of a stream. Once a tool's result is there, the answer is a text that repeats it.
+hangs up in the middle of a stream, `[[length]]` ends as if the answer were cut at its limit. Once a tool's result is
+there, the answer is a text that repeats it.
 """
 
 from __future__ import annotations
@@ -52,6 +53,8 @@ class Question:
     """This tool must be called."""
     schema: dict[str, Any] | None = None
     """What the text must be an instance of."""
+    thinks: bool = True
+    """Thoughts were asked for, or come unasked."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,8 @@ class Answer:
     calls: tuple[Call, ...] = ()
     broken: bool = False
     """A stream of it ends in the middle."""
+    cut: bool = False
+    """It ended at the limit of its length."""
     input_tokens: int = 1
     number: int = field(default_factory=itertools.count(1).__next__)
     """Makes the answer's ids its own: agents take two messages of one id for the same."""
@@ -98,10 +103,10 @@ class Answer:
 
 
 class Refused(Exception):
-    """The prompt asked for this status."""
+    """The prompt asked for this status, or the request breaks a rule of the vendor."""
 
-    def __init__(self, status: int) -> None:
-        super().__init__(f"Scripted refusal with status {status}.")
+    def __init__(self, status: int, why: str = "") -> None:
+        super().__init__(why or f"Scripted refusal with status {status}.")
         self.status = status
 
 
@@ -117,9 +122,10 @@ def decide(asked: Question) -> Answer:
     calls = _calls(asked, marks, words, bool(results))
     return Answer(
         text="" if calls else _text(asked, marks, prompt, words, results),
-        thought=f"I was asked about {words}, let me think." if "think" in marks else "",
+        thought=f"I was asked about {words}, let me think." if "think" in marks and asked.thinks else "",
         calls=calls,
         broken="break" in marks,
+        cut="length" in marks,
         input_tokens=sum(len(turn.text.split()) for turn in asked.turns) or 1,
     )
 

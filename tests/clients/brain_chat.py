@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from tests.clients.brain import Answer, Question, Tool, Turn
+from tests.clients.brain import Answer, Question, Refused, Tool, Turn
 
 _KINDS = {400: "invalid_request_error", 401: "authentication_error", 404: "invalid_request_error", 429: "requests"}
 _CODES = {400: "invalid_value", 401: "invalid_api_key", 404: "model_not_found", 429: "rate_limit_exceeded"}
@@ -29,6 +29,7 @@ def text_of(content: Any) -> str:
 
 
 def parse(body: dict[str, Any]) -> Question:
+    _check(body["messages"])
     turns = [
         Turn(_ROLES.get(message["role"], message["role"]), text_of(message.get("content")))
         for message in body["messages"]
@@ -44,6 +45,20 @@ def parse(body: dict[str, Any]) -> Question:
         wanted=choice["function"]["name"] if isinstance(choice, dict) and "function" in choice else "",
         schema=schema,
     )
+
+
+def _check(messages: list[dict[str, Any]]) -> None:
+    """OpenAI's rule: the results of calls follow them at once, and there is one for each."""
+    owed: set[str] = set()
+    for message in messages:
+        if message["role"] == "tool":
+            if message["tool_call_id"] not in owed:
+                raise Refused(400, "A message of role tool must follow the call with its id.")
+            owed.discard(message["tool_call_id"])
+        elif owed:
+            raise Refused(400, f"The calls {owed} have no results.")
+        else:
+            owed = {call["id"] for call in message.get("tool_calls") or ()}
 
 
 _STRUCTURED = ("json_schema", "json_object")
@@ -135,7 +150,7 @@ def _call(said: Answer, number: int, name: str, arguments: str) -> dict[str, Any
 
 
 def _finish(said: Answer) -> str:
-    return "tool_calls" if said.calls else "stop"
+    return "length" if said.cut else "tool_calls" if said.calls else "stop"
 
 
 def _usage(said: Answer) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from tests.clients.brain import Answer, Question, Tool, Turn
+from tests.clients.brain import Answer, Question, Refused, Tool, Turn
 from tests.clients.brain_chat import text_of
 
 _KINDS = {
@@ -22,6 +22,7 @@ def error(status: int, message: str, code: str | None = None) -> dict[str, Any]:
 
 
 def parse(body: dict[str, Any]) -> Question:
+    _check(body["messages"])
     turns = [Turn("system", text_of(body.get("system")))]
     for message in body["messages"]:
         turns.extend(_turns(message))
@@ -34,6 +35,16 @@ def parse(body: dict[str, Any]) -> Question:
         wanted=choice.get("name", ""),
         schema=form["schema"] if form else None,
     )
+
+
+def _check(messages: list[dict[str, Any]]) -> None:
+    """Anthropic's rule: the results of the calls in a turn stand in the next one."""
+    owed: set[str] = set()
+    for message in messages:
+        blocks = message["content"] if isinstance(message["content"], list) else []
+        if {block["tool_use_id"] for block in blocks if block["type"] == "tool_result"} != owed:
+            raise Refused(400, f"The turn must have the results of {owed}.")
+        owed = {block["id"] for block in blocks if block["type"] == "tool_use"}
 
 
 def _turns(message: dict[str, Any]) -> Iterator[Turn]:
@@ -119,7 +130,7 @@ def _message(body: dict[str, Any], said: Answer) -> dict[str, Any]:
 
 
 def _stop(said: Answer) -> str:
-    return "tool_use" if said.calls else "end_turn"
+    return "max_tokens" if said.cut else "tool_use" if said.calls else "end_turn"
 
 
 def _event(value: dict[str, Any]) -> bytes:

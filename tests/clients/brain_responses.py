@@ -11,6 +11,7 @@ from tests.clients.brain import Answer, Call, Question, Tool, Turn
 from tests.clients.brain_chat import text_of
 
 _COMPLETED = {"object": "response", "created_at": 1_700_000_000, "status": "completed"}
+_CUT = {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
 _NULLS = ("error", "incomplete_details", "instructions", "temperature", "top_p", "metadata", "previous_response_id")
 
 
@@ -77,7 +78,7 @@ def events(body: dict[str, Any], said: Answer) -> Iterator[bytes]:
                 return
             yield event(kind, item_id=item["id"], output_index=index, **more)
         yield event("response.output_item.done", output_index=index, item=item)
-    yield event("response.completed", response=render(body, said))
+    yield event("response.incomplete" if said.cut else "response.completed", response=render(body, said))
 
 
 def _items(said: Answer) -> list[dict[str, Any]]:
@@ -170,4 +171,5 @@ def _response(body: dict[str, Any], said: Answer, output: list[dict[str, Any]]) 
         "tool_choice": body.get("tool_choice", "auto"),
         "tools": body.get("tools", []),
         "usage": usage,
+        **(_CUT if said.cut else {}),
     }

@@ -23,18 +23,30 @@ class Target:
     """The same, by a name of Anthropic's that policies give this meaning: some clients know their models by name."""
     gpt_model: str
     """The same, by a name of OpenAI's."""
+    lacks: str = ""
+    """What its upstream cannot take, so that the gateway refuses it."""
 
     def __str__(self) -> str:
         return f"{self.team}-{self.model}"
 
 
 CHAT_MODEL, CLAUDE_MODEL, RESPONSES_MODEL, EMBEDDER = "gpt-4.1", "claude-sonnet-4-6", "gpt-4.1-mini", "embedder"
+GEMINI_MODEL, CONVERSE_MODEL, OLLAMA_MODEL = "gemini-3-pro", "amazon.nova-pro-v1:0", "llama3.2:3b"
+_UPSTREAMS = ("chat", "claude", "responses", "gemini", "converse", "ollama")
 OFF = (
     Target("off", CHAT_MODEL, "claude-haiku-4-5-20251001", "gpt-5.6-terra"),
     Target("off", CLAUDE_MODEL, CLAUDE_MODEL, "gpt-5.5"),
     Target("off", RESPONSES_MODEL, "claude-opus-4-5-20251101", "gpt-5.6-sol"),
 )
-"""Each backend dialect, with cache, trimming and routing off."""
+"""Backends of OpenAI's and Anthropic's dialects, with cache, trimming and routing off."""
+CLOUDS = (
+    Target("off", GEMINI_MODEL, "claude-sonnet-4-5-20250929", GEMINI_MODEL),
+    Target("off", CONVERSE_MODEL, "claude-opus-4-1-20250805", CONVERSE_MODEL),
+    Target("off", OLLAMA_MODEL, "claude-haiku-4-5", OLLAMA_MODEL, lacks="pdf"),
+)
+"""Backends of the other dialects, in the same way."""
+UPSTREAMS = dict(zip((each.model for each in (*OFF, *CLOUDS)), _UPSTREAMS, strict=True))
+"""Model → the upstream that has it."""
 TARGETS = (*OFF, Target("on", "auto", "claude-opus-4-6", "gpt-5.6-luna"))
 """And the gateway with all of it on."""
 AGENT_TARGETS = (*OFF, Target("agents", "auto", "claude-opus-4-6", "gpt-5.6-luna"))
@@ -48,6 +60,12 @@ class App:
     file: str
     cases: tuple[str, ...]
     venv: str = ""
+    everywhere: bool = False
+    """Its cases run over the backends of every dialect, not of OpenAI's and Anthropic's only."""
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        return (*TARGETS, *CLOUDS) if self.everywhere else TARGETS
 
     @property
     def command(self) -> list[str]:
@@ -56,8 +74,12 @@ class App:
         return [str(INSTALLED / self.venv / "bin" / "python"), str(HERE / "apps" / self.file)]
 
 
+_EVERYWHERE = ("openai-python", "openai-python-responses", "anthropic-python", "google-genai", "ollama-python", "boto3")
+"""The SDKs of the vendors. The frameworks and Node's clients send what these send."""
+
+
 def _app(name: str, file: str, cases: str, venv: str = "") -> App:
-    return App(name, file, tuple(cases.split()), venv)
+    return App(name, file, tuple(cases.split()), venv, name in _EVERYWHERE)
 
 
 APPS = (
@@ -90,14 +112,16 @@ APPS = (
         "several_at_a_time twice tools_twice system limits contents parts long_conversation chat "
         "chat_streamed image tools tools_streamed tool_with_json_schema tool_forced tool_forbidden "
         "tools_by_themselves schema json_schema thinking thoughts_hidden count_tokens embeds "
-        "embeds_with_a_task wrong_key unknown_model spent refused_above refused_field broken_stream",
+        "embeds_with_a_task two_tools one_tool_twice unicode length thinks_and_calls pdf wrong_key unknown_model spent "
+        "refused_above refused_field broken_stream",
         "google",
     ),
     _app(
         "ollama-python",
         "ollama_python.py",
         "plain plain_async default_tag stream twice stream_twice system options conversation image tools "
-        "tools_streamed schema thinking thoughts_hidden listed shown wrong_key unknown_model spent "
+        "tools_streamed two_tools one_tool_twice unicode length thinks_and_calls schema thinking thoughts_hidden "
+        "listed shown wrong_key unknown_model spent "
         "refused_field broken_stream refused_above",
         "google",
     ),
@@ -106,7 +130,8 @@ APPS = (
         "boto3_python.py",
         "plain invokes invokes_a_stream invokes_with_a_wrong_body streams twice system limits conversation image "
         "document tools tools_streamed "
-        "tool_forced thinking wrong_key unknown_model spent refused_field refused_above broken_stream",
+        "tool_forced two_tools one_tool_twice unicode length thinks_and_calls pdf thinking "
+        "wrong_key unknown_model spent refused_field refused_above broken_stream",
         "others",
     ),
     _app(

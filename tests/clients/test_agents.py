@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.clients.catalogue import AGENT_TARGETS, RESPONSES_MODEL, Target
+from tests.clients.catalogue import AGENT_TARGETS, CLOUDS, RESPONSES_MODEL, Target
 from tests.clients.stage import Stage
 from tests.support.waiting import wait_until
 
@@ -29,6 +29,13 @@ request_max_retries = 0
 stream_max_retries = 0
 supports_websockets = {sockets}
 """
+
+
+NAMED = [
+    *(pytest.param(target, False, id=f"{target}-any-name") for target in (*AGENT_TARGETS, *CLOUDS)),
+    *(pytest.param(target, True, id=f"{target}-known-name") for target in AGENT_TARGETS),
+]
+"""Whom an agent asks, and whether by a name that the agent knows."""
 
 
 def run(work: Path, environment: dict[str, str], *command: str) -> list[dict[str, Any]]:
@@ -71,8 +78,7 @@ def claude_environment(stage: Stage, target: Target, home: Path, model: str) -> 
     }
 
 
-@pytest.mark.parametrize("known", [False, True], ids=["any-name", "known-name"])
-@pytest.mark.parametrize("target", AGENT_TARGETS, ids=str)
+@pytest.mark.parametrize(("target", "known"), NAMED)
 def test_claude_code_writes_a_file(stage: Stage, home: Path, work: Path, target: Target, known: bool) -> None:
     said, file = f"tok-{secrets.token_hex(5)}", work / "hello.txt"
     environment = claude_environment(stage, target, home, target.claude_model if known else target.model)
@@ -101,8 +107,7 @@ def test_claude_code_streams_what_it_hears(stage: Stage, home: Path, work: Path)
 
 
 @pytest.mark.parametrize("sockets", [False, True], ids=["http", "socket"])
-@pytest.mark.parametrize("known", [False, True], ids=["any-name", "known-name"])
-@pytest.mark.parametrize("target", AGENT_TARGETS, ids=str)
+@pytest.mark.parametrize(("target", "known"), NAMED)
 def test_codex_writes_a_file(stage: Stage, home: Path, work: Path, target: Target, known: bool, sockets: bool) -> None:
     said, file = f"tok-{secrets.token_hex(5)}", work / "hello.txt"
     (home / ".codex").mkdir()
@@ -134,7 +139,7 @@ def opencode(target: Target, base: str, package: str, address: str) -> bytes:
 
 
 @pytest.mark.parametrize("package", ["@ai-sdk/openai-compatible", "@ai-sdk/openai", "@ai-sdk/anthropic"])
-@pytest.mark.parametrize("target", AGENT_TARGETS, ids=str)
+@pytest.mark.parametrize("target", [*AGENT_TARGETS, *CLOUDS], ids=str)
 def test_opencode_writes_a_file(stage: Stage, home: Path, work: Path, target: Target, package: str) -> None:
     said, file = f"tok-{secrets.token_hex(5)}", work / "hello.txt"
     (work / "opencode.json").write_bytes(opencode(target, stage.gateway.base, package, "/v1"))
@@ -154,7 +159,7 @@ def test_opencode_writes_a_file(stage: Stage, home: Path, work: Path, target: Ta
     check_sessions(stage, target, "opencode")
 
 
-@pytest.mark.parametrize("target", AGENT_TARGETS, ids=str)
+@pytest.mark.parametrize("target", [*AGENT_TARGETS, *CLOUDS], ids=str)
 def test_qwen_code_writes_a_file(stage: Stage, home: Path, work: Path, target: Target) -> None:
     said, file = f"tok-{secrets.token_hex(5)}", work / "hello.txt"
     environment = {

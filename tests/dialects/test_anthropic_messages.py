@@ -43,6 +43,15 @@ from tests.support.requests import messages_request
 # -- requests ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("thread", [{"type": "create"}, {"type": "continue", "previous_message_id": "msg_1"}])
+def test_a_thread_is_refused_so_that_tool_runners_send_all_messages(thread: dict[str, str]) -> None:
+    with pytest.raises(BadRequest) as refused:
+        messages_request(thread=thread)
+    error = orjson.loads(error_body(refused.value, "req_1"))["error"]
+    assert error["details"]["error_code"] == "thread_unsupported_request"
+    assert messages_request(thread=None)
+
+
 def test_what_the_gateway_acts_on_is_read() -> None:
     raw = orjson.dumps(
         {

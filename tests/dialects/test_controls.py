@@ -10,6 +10,7 @@ from gateway.dialects.controls import check_overrides, parse_controls
 from gateway.domain.policy import Policy
 from gateway.domain.request import Controls
 from gateway.errors import BadRequest, Forbidden
+from tests.fakes.litellm_proxy import FORWARDED
 
 
 def test_without_headers_nothing_is_asked() -> None:
@@ -111,3 +112,44 @@ def test_a_policy_may_deny_overrides_and_the_refusal_names_its_rule(name: str) -
 def test_labels_and_deadlines_override_nothing() -> None:
     headers = {b"x-thriftgate-tags": b"a=b", b"x-thriftgate-session": b"s", b"x-thriftgate-deadline": b"5s"}
     check_overrides(parse_controls(headers), Policy(team="search", overrides="denied"))
+
+
+def litellm(**headers: str) -> Controls:
+    return parse_controls(
+        {f"x-litellm-{name.replace('_', '-')}".encode(): value.encode() for name, value in headers.items()}
+    )
+
+
+def test_what_a_litellm_proxy_forwards_is_understood() -> None:
+    found = parse_controls({name.encode(): value.encode() for name, value in FORWARDED.items()})
+    assert found == Controls(session="s-1", tags={"a": "true", "b": "true"}, end_user="eu-1")
+    assert litellm(tags="job:7,env=live, plain").tags == {"job": "7", "env": "live", "plain": "true"}
+    assert litellm(customer_id="c-1").end_user == "c-1"
+    assert litellm(customer_id="c-1", end_user_id="eu-1").end_user == "eu-1"
+
+
+def test_the_gateways_own_headers_come_before_those_of_litellm() -> None:
+    headers = {b"x-litellm-session-id": b"theirs", b"x-litellm-tags": b"job:theirs,env:live"}
+    found = parse_controls({**headers, b"x-thriftgate-session": b"ours", b"x-thriftgate-tags": b"job=ours"})
+    assert (found.session, found.tags) == ("ours", {"job": "ours", "env": "live"})
+
+
+@pytest.mark.parametrize(
+    "name", ["team-id", "user-id", "user_api_key_team_id", "user_api_key_hash", "api-key", "model"]
+)
+def test_no_header_of_litellm_names_a_team_or_key(name: str) -> None:
+    assert parse_controls({f"x-litellm-{name}".encode(): b"another-team"}) == Controls()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [(b"session-id", b"two words"), (b"session-id", b"x" * 257), (b"session-id", b"\xff"), (b"tags", b"\xff"),
+     (b"tags", b"a b,,=,:x,\x01"), (b"end-user-id", b"\xe9")],
+)  # fmt: skip
+def test_what_a_client_of_litellm_wrote_wrongly_refuses_no_request(name: bytes, value: bytes) -> None:
+    assert parse_controls({b"x-litellm-" + name: value}) == Controls()
+
+
+def test_tags_of_litellm_are_bounded() -> None:
+    headers = {b"x-litellm-tags": b",".join(b"t%d" % n for n in range(50)), b"x-thriftgate-tags": b"a=1,b=2"}
+    assert len(parse_controls(headers).tags) == 16

@@ -45,6 +45,50 @@ def test_a_prompt_is_answered_and_its_decision_shown(visit: Open, dashboard: Das
     assert "bypassed" in ask(page, "How many days are in a week?")["Cache"]
 
 
+def test_two_models_answer_side_by_side_and_neither_from_the_cache(visit: Open) -> None:
+    page = visit().enter("player")
+    page.click("#try")
+    page.wait_for_selector("#names option", state="attached")
+    names = page.eval_on_selector_all("#names option", "(all) => all.map((one) => one.value)")
+    assert names == ["auto", "small", "gpt"]
+    page.fill("#prompt", "How many hours are in a day?")
+    page.fill("dialog input[name=model]", "small")
+    page.fill("dialog input[name=other]", "gpt")
+    for _ in range(2):  # the second time, a cached answer would exist
+        page.click("dialog button[type=submit]")
+        for place in (1, 2):
+            page.wait_for_selector(f"#said section:nth-child({place}) .facts")
+        shown = page.eval_on_selector_all(
+            "#said section",
+            """(all) => all.map((one) => [one.querySelector("h3").textContent, one.querySelector(".answer").textContent,
+              ...[...one.querySelectorAll(".facts > div")].map((fact) => fact.textContent)])""",
+        )
+        for name, (title, answer, *facts) in zip(("small", "gpt"), shown, strict=True):
+            assert title == f"Answer of {name}"
+            assert answer == "You said: How many hours are in a day?"
+            assert facts[0].startswith(f"Served by{name} (")
+            assert any(fact.startswith("Cost") and "$" in fact for fact in facts)
+            assert any("bypassed" in fact for fact in facts)
+            assert any(fact.startswith("First byte") and fact[-1] == "s" for fact in facts)
+    left, right = page.eval_on_selector_all(
+        "#said section", "(all) => all.map((one) => one.getBoundingClientRect().top)"
+    )
+    assert left == right
+
+
+def test_an_answer_can_be_cancelled(visit: Open) -> None:
+    page = visit().enter("player")
+    page.click("#try")
+    page.route("**/v1/chat/completions", lambda route: None)  # never answers
+    page.fill("#prompt", "Wait")
+    assert page.is_hidden("#cancel")
+    page.click("dialog button[type=submit]")
+    page.click("#cancel")
+    page.wait_for_selector("#said .warn")
+    assert page.is_hidden("#cancel")
+    assert "Cancelled" in page.inner_text("#said .warn")
+
+
 def test_a_refusal_is_shown_in_the_gateway_s_words(visit: Open) -> None:
     page = visit().enter("spent")
     page.click("#try")

@@ -32,6 +32,7 @@ REQUEST_HEADERS: Mapping[str, tuple[str, Schema]] = {
     "x-thriftgate-max-usd": ("Most that the request may cost, in USD.", TEXT),
     "x-thriftgate-cache-scope": ("Share answers only with requests that have the same value.", TEXT),
     "x-thriftgate-hops": ("Ids of the gateways that the request has passed.", TEXT),
+    "x-litellm-end-user-id": ("The end user, if the body names none.", TEXT),
 }
 """Name → (effect, schema of its values)."""
 

@@ -40,7 +40,7 @@ class Thriftgate(OpenAI):
             lines.append(f"x-thriftgate-tags: caller_attempt={call.attempt_id},caller_team={record.tenant.team}")
             lines.append(f"x-thriftgate-cache-scope: {_cache_scope(record, controls)}")
             if record.session:
-                lines.append(f"x-thriftgate-session: {_pseudonym(record)}")
+                lines.append(f"x-thriftgate-session: {pseudonym(record)}")
         if call.hold is not None and (left := call.hold.left_nano()) is not None:
             lines.append(f"x-thriftgate-max-usd: {left / NANO_PER_USD:.9f}")
         return "\r\n".join(lines).encode("ascii", "replace") + b"\r\n"
@@ -55,6 +55,6 @@ def _cache_scope(record: Record, controls: Controls) -> str:
     return blake2b(scope.encode(), digest_size=12).hexdigest()
 
 
-def _pseudonym(record: Record) -> str:
+def pseudonym(record: Record) -> str:
     """The session's id for the upstream gateway, where sessions of all teams share one key."""
     return blake2b(f"{record.tenant.team}\0{record.session}".encode(), digest_size=12).hexdigest()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
-from pathlib import Path
 from typing import Any
 
 import click
 
+from gateway.cli.develop.checkout import checkout_module
 from gateway.cli.options import Context, common
 
 
@@ -51,23 +50,9 @@ def chaos(context: Context, quick: bool, matrix: str | None, **options: Any) -> 
         cells = [f"--cells={matrix}"] if matrix != "all" else []
         workers = [f"--workers={options['workers']}"] if options["workers"] else []
         keep = [f"--keep={context.data_dir}"] if context.data_dir else []
-        sys.exit(_module("matrix").main([*cells, *workers, *keep]))
+        sys.exit(checkout_module("matrix", "chaos").main([*cells, *workers, *keep]))
     words = [f"--{name}={value}" for name, value in options.items() if value is not None]
     words += ["--quick"] if quick else []
     words += ["--json"] if context.as_json else []
     words += [f"--keep={context.data_dir}"] if context.data_dir else []
-    sys.exit(_module("chaos").main(words))
-
-
-def _module(name: str) -> Any:
-    checkout = Path(__file__).parents[3]
-    if not (checkout / "loadtests" / "chaos.py").is_file():
-        raise click.ClickException("chaos needs a checkout: the package loadtests is not installed with thriftgate.")
-    if str(checkout) not in sys.path:
-        sys.path.insert(0, str(checkout))
-    try:
-        return importlib.import_module(f"loadtests.{name}")
-    except ModuleNotFoundError as error:
-        raise click.ClickException(
-            f"chaos needs the development packages, and {error.name} is missing; `make test` installs them."
-        ) from error
+    sys.exit(checkout_module("chaos", "chaos").main(words))

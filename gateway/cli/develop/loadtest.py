@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
+from gateway.cli.develop.checkout import checkout_module
 from gateway.cli.options import Context, common
 
 
@@ -62,7 +62,7 @@ def loadtest(context: Context, peers: tuple[str, ...], **options: Any) -> None:
     """
     if context.config or context.policies:
         raise click.UsageError("loadtest writes its own gateway.yaml and policies; leave --config and --policies out.")
-    command = _package()
+    command = checkout_module("command", "loadtest")
     try:
         status = command.run(command.Options(peers=peers, data=context.data_dir, as_json=context.as_json, **options))
     except ValueError as error:
@@ -70,12 +70,3 @@ def loadtest(context: Context, peers: tuple[str, ...], **options: Any) -> None:
     except RuntimeError as error:  # a server that was to be measured did not start
         raise click.ClickException(str(error)) from error
     sys.exit(status)
-
-
-def _package() -> Any:
-    checkout = Path(__file__).parents[3]
-    if not (checkout / "loadtests" / "command.py").is_file():
-        raise click.ClickException("loadtest needs a checkout: the package loadtests is not installed with thriftgate.")
-    if str(checkout) not in sys.path:
-        sys.path.insert(0, str(checkout))
-    return importlib.import_module("loadtests.command")

@@ -12,6 +12,7 @@ import click
 from gateway.backends.providers.discover import backends_of
 from gateway.backends.reachability import Reached, reach_all
 from gateway.cli import tables
+from gateway.cli.diagnosis.reached import mark
 from gateway.cli.echo import echo
 from gateway.cli.operation.add_backend import add
 from gateway.cli.options import Context, common
@@ -83,14 +84,6 @@ def one_model(backends: Sequence[Backend]) -> list[str]:
         "a common `model_group`, or `model_groups: auto`, sends each request to the cheapest of them"
         for model, several in equal(backends).items()
     ]
-
-
-def mark(reached: Reached) -> str:
-    """One line for people that says whether a backend answered."""
-    if reached.trouble:
-        return f"✗ {reached.name}: {reached.trouble}"
-    took = "" if reached.took_ms is None else f" ({reached.took_ms:.0f} ms)"
-    return f"✓ {reached.name}: {reached.note or 'answers'}{took}"
 
 
 def show_reached(reached: Sequence[Reached]) -> None:

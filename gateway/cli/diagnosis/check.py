@@ -8,6 +8,7 @@ import click
 import orjson
 
 from gateway.cli.diagnosis.files import check_files
+from gateway.cli.diagnosis.findings import of_files, show
 from gateway.cli.echo import echo_json
 from gateway.cli.options import Context, common
 from gateway.policy.schema import json_schema
@@ -32,12 +33,9 @@ def check(context: Context, schema: bool, gateway_schema: bool) -> None:
         shown = json_schema() if schema else with_both_names(GatewayConfig.model_json_schema(), GATEWAY)
         echo_json(orjson.dumps(shown, option=orjson.OPT_INDENT_2))
         return
-    found = check_files(context.config, context.policies)
-    notes = [*found.notes, *found.unset]
+    found = check_files(*context.files())
+    known = {"teams": found.teams, "policies": [str(folder) for folder in found.policies]}
+    values = {"ok": False, "problems": found.problems} if found.problems else {"ok": True, **known}
+    context.print({**values, "notes": found.notes}, lambda: show(of_files(found)))
     if found.problems:
-        context.print({"ok": False, "problems": found.problems, "notes": notes}, "\n".join([*found.problems, *notes]))
         sys.exit(2)
-    context.print(
-        {"ok": True, "teams": found.teams, "policies": [str(folder) for folder in found.policies], "notes": notes},
-        "\n".join([f"No mistakes: policies for {', '.join(found.teams)}.", *notes]),
-    )

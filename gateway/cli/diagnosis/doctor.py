@@ -6,19 +6,19 @@ import asyncio
 import os
 import shutil
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from importlib.util import find_spec
 
 import click
 import orjson
-from rich.markup import escape
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from gateway.backends.providers.discover import backends_of, found_text
 from gateway.backends.reachability import Reached, reach_all
 from gateway.cli import tables
 from gateway.cli.diagnosis.backends import known
-from gateway.cli.diagnosis.files import Checked, check_files
+from gateway.cli.diagnosis.files import check_files
+from gateway.cli.diagnosis.findings import Finding, of_files, show
 from gateway.cli.options import Context, common
 from gateway.cli.run.model import FILE
 from gateway.domain.money.windows import iso
@@ -34,15 +34,6 @@ from gateway.supervisor.local_model import find_weights
 LEAST_FREE_BYTES = 500 * 2**20
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    well: bool
-    what: str
-    remedy: str = ""
-    note: bool = False
-    """Whether the finding is only a note: it is not a mistake, but the operator should look at it."""
-
-
 @click.command()
 @common
 def doctor(context: Context) -> None:
@@ -53,7 +44,7 @@ def doctor(context: Context) -> None:
 
     Exit status: 0 when every check passed, 1 otherwise.
     """
-    findings = _files(check_files(context.config, context.policies))
+    findings = of_files(check_files(*context.files()))
     try:
         settings = context.of_running(keys=True)
         with tables.working("examining machine and backends"):
@@ -61,7 +52,7 @@ def doctor(context: Context) -> None:
     except ConfigError as error:
         known = {each.what for each in findings}
         findings += [Finding(False, problem) for problem in error.problems if problem not in known]
-    context.print([asdict(one) for one in findings], lambda: _show(findings))
+    context.print([asdict(one) for one in findings], lambda: show(findings))
     if not all(one.well for one in findings):
         raise SystemExit(1)
 
@@ -79,13 +70,6 @@ def examine(settings: Settings) -> list[Finding]:
         _local_model(settings),
         _providers(),
     ]
-
-
-def _files(checked: Checked) -> list[Finding]:
-    """The findings of `thriftgate check`. A receiver whose environment variable is not set is also a finding."""
-    found = [Finding(False, each) for each in (*checked.problems, *checked.unset)]
-    found += [Finding(True, each, note=True) for each in checked.notes]
-    return found or [Finding(True, f"policies for {', '.join(checked.teams)}")]
 
 
 def _disk(settings: Settings) -> Iterator[Finding]:
@@ -190,7 +174,8 @@ def _of_backend(reached: Reached) -> Finding:
     if reached.trouble:
         return Finding(False, f"backend {reached.name}: {what}", remedy)
     took = "" if reached.took_ms is None else f" ({reached.took_ms:.0f} ms)"
-    return Finding(True, f"backend {reached.name}: {reached.note or 'answers'}{took}")
+    text = f"backend {reached.name}: {reached.doubt or reached.note or 'answers'}{took}"
+    return Finding(True, text, "check its `model`; calls may fail", note=True) if reached.doubt else Finding(True, text)
 
 
 def _local_model(settings: Settings) -> Finding:
@@ -219,11 +204,3 @@ def _servers(settings: Settings) -> list[Finding]:
         return []
     found = asyncio.run(backends_of(settings.config, None))
     return [Finding(True, f"found {text}") for backend in found if (text := found_text(backend))]
-
-
-def _show(findings: list[Finding]) -> None:
-    console = tables.console(highlight=False)
-    for one in findings:
-        mark = "[yellow]![/]" if one.note else "[green]✓[/]" if one.well else "[red]✗[/]"
-        text = one.what + ("" if one.well or not one.remedy else f" — {one.remedy}")
-        console.print(mark, escape(text), markup=True)

@@ -47,20 +47,26 @@ class Checked:
 
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    unset: list[str] = field(default_factory=list)
-    """Receivers whose environment variable is not set here; the gateway may run in another environment."""
     teams: list[str] = field(default_factory=list)
     policies: tuple[Path, ...] = ()
+    config: Path | None = None
+
+    @property
+    def files(self) -> str:
+        """The names of what was checked, for people."""
+        named = [str(path) for path in (self.config, *self.policies) if path is not None]
+        return " and ".join(named) or "the built-in defaults (no gateway.yaml and no policies here)"
 
 
 def check_files(config: Path | None, folders: Sequence[Path]) -> Checked:
-    """All mistakes of all files at once. Without arguments, the files of the working directory."""
+    """All mistakes of all files at once. Notes do not keep the gateway from starting; one is a receiver whose
+    environment variable is not set here, because the gateway may run in another environment."""
     found = Checked()
     if config is None and OVERLOOKED.is_file() and not CONFIG.is_file():
         found.problems.append(f"{OVERLOOKED}:1: is not read; rename it to {CONFIG}, or give --config {OVERLOOKED}")
     config = config or (CONFIG if CONFIG.is_file() else None)
     settings = _settings(config, folders, found)
-    found.policies = settings.policies
+    found.policies, found.config = settings.policies, config
     policies, problems = reload_policies(settings.policies, settings.config.ceilings, PolicySet())
     found.problems += problems
     found.teams = sorted(policies.policies)
@@ -151,7 +157,7 @@ def _check_receivers(settings: Settings, policies: PolicySet, place: Place, foun
                 found.problems.append(f"{place(team, path)}{error}")
                 continue
             if not receiver(reference):
-                found.unset.append(f"{place(team, path)}{reference} is not set here; export it for the gateway")
+                found.notes.append(f"{place(team, path)}{reference} is not set here; export it for the gateway")
 
 
 def _receivers(policy: Policy) -> Iterator[tuple[KeyPath, Notify]]:

@@ -19,6 +19,7 @@ from gateway.backends.providers.discover import backends_of
 from gateway.backends.providers.model_size import size_of
 from gateway.backends.reachability import Reached, reach
 from gateway.cli import tables
+from gateway.cli.diagnosis.reached import mark
 from gateway.cli.echo import echo
 from gateway.cli.operation.recipes import RECIPES, Recipe, credential
 from gateway.cli.operation.starter_files import HEAD, Entry, entry, flow_item, item, write_new
@@ -75,7 +76,7 @@ def add(
         raise click.BadParameter(f"there is no recipe {recipe!r}; {near}", param_hint="RECIPE")
     given = {"model": model, "name": name, "base_url": base_url, "api_key": key, "strength": strength}
     values = _values(recipe, {each: value for each, value in given.items() if value is not None} | _pairs(more))
-    path = context.config or Path("gateway.yaml")
+    path = context.files()[0] or Path("gateway.yaml")
     _refuse_secrets(values)
     before = _existing(path)
     _refuse_name(before, values["name"])
@@ -213,9 +214,7 @@ def _trouble(reached: Reached) -> str:
 
 
 def _show(path: Path, values: Mapping[str, Any], others: list[str], reached: Reached) -> None:
-    mark = "✗" if reached.trouble else "✓"
-    took = "" if reached.took_ms is None else f" ({reached.took_ms:.0f} ms)"
-    echo(f"{mark} {reached.name}: {reached.trouble or reached.note or 'answers'}{took}")
+    echo(mark(reached))
     echo(f"{path} has it now:\n{item(Entry(values))}")
     if others:
         echo(f"Also written, since a list replaces what the gateway finds by itself: {', '.join(others)}")

@@ -14,7 +14,7 @@ import click
 import orjson
 
 from gateway.backends.cascade.weak_signals import Reader
-from gateway.cli.echo import echo
+from gateway.cli import tables
 from gateway.cli.options import Context, common
 from gateway.cli.quality.asking import Caller, asking, each_of, read_prompts
 from gateway.cli.simulation.call import LogError
@@ -247,11 +247,12 @@ def _per_million(caller: Caller, backend: Backend) -> tuple[float, float]:
 
 
 def _show(built: Built, out: Path, spent: str, team: str) -> None:
-    echo(f"{built.written} prompt(s) measured, {built.known} known before: {out}")
+    found = [f"{built.written} prompt(s) measured, {built.known} known before: {out}"]
     if built.undecided:
-        echo(f"{built.undecided} answer(s) could not be compared by the judge; a backend as --judge compares prose.")
-    for why, count in built.skipped.items():
-        echo(f"{count} prompt(s) left out: {why}.")
+        found.append(
+            f"{built.undecided} answer(s) could not be compared by the judge; a backend as --judge compares prose."
+        )
+    found += [f"{count} prompt(s) left out: {why}." for why, count in built.skipped.items()]
     if built.stopped:
-        echo(f"Ended early: {built.stopped} Run the command again to go on.")
-    echo(f"{spent} USD, on the ledger under team {team} (kind shadow).")
+        found.append(f"Ended early: {built.stopped} Run the command again to go on.")
+    tables.sentences(*found, f"{spent} USD, on the ledger under team {team} (kind shadow).")

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 import click
 
 from gateway.backends.reachability import reach_all
-from gateway.cli.diagnosis.backends import NONE, known, mark
+from gateway.cli.diagnosis.backends import NONE, known
+from gateway.cli.diagnosis.reached import mark
 from gateway.cli.options import Context, common
 from gateway.cli.run.start import LOG, listen_options, logs_in, protect_files, run
 from gateway.settings.gateway import Settings

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -78,25 +79,28 @@ def _show(run: Simulation, kind: str) -> None:
     if not run.total.calls and not run.unpriced:
         echo("The log has no answered call of a chat model.")
         return
-    table = tables.Table("calls", "number", "USD in the log", "USD here")
+    table = tables.Table("calls", *tables.numbers("number", "USD in the log", "USD here"))
     for name, sums in run.kinds.items():
         if sums.calls:
             table.add_row(_WORDS[name], str(sums.calls), cents(sums.now), _range(sums))
     total = run.total
     table.add_row("all", str(total.calls), cents(total.now), _range(total))
     tables.console().print(table)
-    if (saved := saved_percent(total)) is not None:
+    tables.sentences(*_sentences(run, kind))
+
+
+def _sentences(run: Simulation, kind: str) -> Iterator[str]:
+    if (saved := saved_percent(run.total)) is not None:
         low, high = saved
         much = f"{low:.1f}%" if low == high else f"{low:.1f}% to {high:.1f}%"
-        echo(f"Saved: {much} of the {kind} log, by the policy of team {run.tenant.team}.")
+        yield f"Saved: {much} of the {kind} log, by the policy of team {run.tenant.team}."
     for (old, new), calls in run.moves.most_common(_MOST_MOVES):
-        echo(f"{calls} call(s) move from {old} to {new}.")
+        yield f"{calls} call(s) move from {old} to {new}."
     for why, calls in run.unknown.items():
-        echo(f"{calls} call(s) were not decided: {why}. Their cost in the log is used.")
+        yield f"{calls} call(s) were not decided: {why}. Their cost in the log is used."
     for name, calls in run.unpriced.items():
-        echo(f"{calls} call(s) of {name} are in no sum: neither the log nor the price list has a price.")
-    for sentence in run.method:
-        echo(sentence)
+        yield f"{calls} call(s) of {name} are in no sum: neither the log nor the price list has a price."
+    yield from run.method
 
 
 def _range(sums: Sums) -> str:

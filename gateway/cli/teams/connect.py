@@ -15,6 +15,8 @@ from gateway.cli.echo import echo
 from gateway.cli.money.storage import open_database
 from gateway.cli.options import Context, common
 from gateway.cli.teams.client_settings import ANTHROPIC, CLIENTS, Client, Connection, write
+from gateway.cli.teams.default_policy import note_default_policy
+from gateway.domain.tenant import Key
 from gateway.domain.units import parse_duration
 from gateway.policy import keys as store
 from gateway.settings.gateway import Settings
@@ -49,8 +51,8 @@ def connect(
 ) -> None:
     """Print the settings with which CLIENT uses the gateway, and test them with one small request.
 
-    The request asks for one word and is charged to the team like any other. If --write changes a settings file, the old
-    file is kept as FILE.before-thriftgate.
+    The request asks for one word and is charged to the team like any other. If it fails, the new key is revoked and
+    nothing is written. If --write changes a settings file, the old file is kept as FILE.before-thriftgate.
 
     \b
     thriftgate connect claude-code --team search
@@ -61,11 +63,20 @@ def connect(
     if writes and CLIENTS[client].merged is None:
         raise click.UsageError(f"{CLIENTS[client].title} has no settings file that can be written; leave out --write.")
     settings = context.of_running()
-    at = Connection(url.rstrip("/").removesuffix("/v1") if url else _url(settings), "", model)
-    at = Connection(at.url, key or _new_key(settings, team or "", client, expires), model)
+    address = url.rstrip("/").removesuffix("/v1") if url else _url(settings)
+    made = None if team is None else _new_key(settings, team, client, expires)
+    if team is not None:
+        note_default_policy(context, settings, team)
+    at = Connection(address, key or (made[0] if made else ""), model)
     chosen = CLIENTS[client]
     checked = None if unchecked else _check(chosen, at)
-    written = _write(chosen, at) if writes else None
+    if checked is not None and checked["status"] != 200:
+        _undo(context, settings, at, checked, made[1].id if made else None)
+        raise SystemExit(1)
+    try:
+        written = _write(chosen, at) if writes else None
+    except click.ClickException as error:
+        raise click.ClickException(f"{error.message} {_revoked(settings, made[1].id if made else None)}") from error
     value: dict[str, Any] = {
         "client": client,
         "url": at.url,
@@ -75,8 +86,30 @@ def connect(
     }
     value |= {"written": str(written) if written else None, "check": checked}
     context.print(value, lambda: _show(chosen, at, written, checked))
-    if checked is not None and checked["status"] != 200:
-        raise SystemExit(1)
+
+
+def _undo(context: Context, settings: Settings, at: Connection, checked: dict[str, Any], key_id: str | None) -> None:
+    """Revoke the key that was made, and print what the test has found. No settings were written."""
+    kept = f"{_revoked(settings, key_id)} To get the settings without a test, add --no-check."
+    value = {"url": at.url, "model": at.model, "check": checked, "revoked": key_id, "written": None}
+    context.print(value, lambda: echo(f"{_tried(at, checked)}\n{kept}", err=True))
+
+
+def _revoked(settings: Settings, key_id: str | None) -> str:
+    """Revoke the key that was made, if there is one. Returns a sentence about what is left."""
+    if key_id is None:
+        return "No settings were written."
+    with open_database(settings) as database:
+        store.revoke(database, key_id)
+    return f"No settings were written, and the new key {key_id} is revoked."
+
+
+def _tried(at: Connection, checked: dict[str, Any]) -> str:
+    if checked["status"] == 200:
+        return f"Tried: {checked['backend']} answered ({checked['cost-usd'] or 'cost unknown'} USD)."
+    if checked["status"]:
+        return f"Tried: the gateway answered {checked['status']}: {checked['error']}"
+    return f"Tried: {at.url} could not be reached: {checked['error']}"
 
 
 def _url(settings: Settings) -> str:
@@ -89,15 +122,15 @@ def _url(settings: Settings) -> str:
     return gateway.url
 
 
-def _new_key(settings: Settings, team: str, client: str, expires: str | None) -> str:
+def _new_key(settings: Settings, team: str, client: str, expires: str | None) -> tuple[str, Key]:
+    """The secret and the key."""
     try:
         store.check_team(team)
         expires_at = time.time() + parse_duration(expires) if expires else None
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     with open_database(settings) as database:
-        secret, _ = store.create(database, team, name=client, scopes=("inference",), expires_at=expires_at)
-    return secret
+        return store.create(database, team, name=client, scopes=("inference",), expires_at=expires_at)
 
 
 def _write(client: Client, at: Connection) -> Path:
@@ -158,11 +191,5 @@ def _show(client: Client, at: Connection, written: Path | None, checked: dict[st
     else:
         echo(f"{written} now has the gateway's address and the key.")
     echo(f"\nThe key is shown only now. Settings of {client.title}; more: docs/how-to/coding-agents.md", err=True)
-    if checked is None:
-        return
-    if checked["status"] == 200:
-        echo(f"Tried: {checked['backend']} answered ({checked['cost-usd'] or 'cost unknown'} USD).", err=True)
-    elif checked["status"]:
-        echo(f"Tried: the gateway answered {checked['status']}: {checked['error']}", err=True)
-    else:
-        echo(f"Tried: {at.url} could not be reached: {checked['error']}", err=True)
+    if checked is not None:
+        echo(_tried(at, checked), err=True)

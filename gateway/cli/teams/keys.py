@@ -11,12 +11,10 @@ from gateway.cli import tables
 from gateway.cli.echo import echo
 from gateway.cli.money.storage import open_database
 from gateway.cli.options import Context, common
+from gateway.cli.teams.default_policy import note_default_policy
 from gateway.cli.zones import ZoneOf, moment, zones
 from gateway.domain.units import parse_duration
 from gateway.policy import keys as store
-from gateway.policy.load import DEFAULT, load_policies
-from gateway.settings.files import ConfigError
-from gateway.settings.gateway import Settings
 
 
 @click.group()
@@ -73,21 +71,12 @@ def create(
             )
         except ValueError as error:
             raise click.BadParameter(str(error), param_hint="--allowed-model") from error
-    if not _has_policy(context, settings, team):
-        echo(f"Note: team {team} has no policy of its own, so the policy of team {DEFAULT} applies.", err=True)
+    note_default_policy(context, settings, team)
     values = {"key": secret, "id": key.id, "team": team, "scopes": sorted(key.scopes), "expires_at": expires_at}
     context.print(
         {**values, "allowed_models": sorted(allowed_models) or None},
         f"{secret}\n\nThis is key {key.id} of team {team}. It is shown only now; keep it with your secrets.",
     )
-
-
-def _has_policy(context: Context, settings: Settings, team: str) -> bool:
-    """Whether a policy file names the team. True if the files have a mistake, so that nothing wrong is said."""
-    try:
-        return team in load_policies(context.policy_folders(settings), settings.config.ceilings).policies
-    except ConfigError:
-        return True
 
 
 @keys.command("list")

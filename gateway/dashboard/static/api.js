@@ -1,6 +1,6 @@
 // Calls the gateway with the user's key, which stays in this tab.
 
-import { t } from "./i18n.js";
+import { language, t } from "./i18n.js";
 
 const KEPT = "thriftgate-key";
 const PATIENCE_MS = 40_000;
@@ -63,16 +63,39 @@ export async function save(path, query, name) {
   setTimeout(() => URL.revokeObjectURL(url), 10_000);
 }
 
-export const words = (error) => (error instanceof Refused ? error.message : t("The gateway does not answer."));
+const REFUSED = { 401: "This key is not valid.", 403: "This key may not see that.", 404: "There is no such request for this key." };
 
-export async function ask(question, headers, signal) {
+/** A problem in the page's language; the server's own words are English. */
+export function words(error) {
+  if (!(error instanceof Refused)) return t("The gateway does not answer.");
+  return language !== "en" && REFUSED[error.status] ? t(REFUSED[error.status]) : error.message;
+}
+
+/** Ask as a stream. `heard(text)` gets the answer so far. Times are in milliseconds, from sending on. */
+export async function ask(question, headers, signal, heard) {
+  const began = performance.now();
   try {
     const response = await call("v1/chat/completions", {
-      method: "POST", body: JSON.stringify(question), headers: { "content-type": "application/json", ...headers },
+      method: "POST", body: JSON.stringify({ ...question, stream: true }), headers: { "content-type": "application/json", ...headers },
       signal: timed(signal, ANSWER_MS),
     });
-    const body = await response.json();
-    return { id: response.headers.get("x-request-id"), answer: body?.choices?.[0]?.message?.content ?? t("(no text)") };
+    const found = { id: response.headers.get("x-request-id"), answer: "", first: null };
+    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+    let rest = "";
+    for (let part = await reader.read(); !part.done; part = await reader.read()) {
+      const lines = (rest + part.value).split("\n");
+      rest = lines.pop();
+      for (const line of lines.filter((one) => one.startsWith("data: {"))) {
+        const event = JSON.parse(line.slice(6));
+        if (event.error) throw new Refused(0, event.error.message, found.id);
+        const text = event.choices?.[0]?.delta?.content;
+        if (!text) continue;
+        found.first ??= performance.now() - began;
+        found.answer += text;
+        heard(found.answer);
+      }
+    }
+    return { ...found, took: performance.now() - began, answer: found.answer || t("(no text)") };
   } catch (error) {
     throw error instanceof Refused ? error : new Error(words(error));
   }

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 from gateway.dialects.anthropic_messages.replay import replayed
-from gateway.dialects.anthropic_messages.request import parse
+from gateway.dialects.anthropic_messages.request import THREAD, parse
 from gateway.dialects.translate.chat_to_messages.reply import chat_completion
 from gateway.errors import ContextTooLong, GatewayError
 
@@ -26,6 +26,8 @@ _KINDS = {
     504: "timeout_error",
     OVERLOADED: "overloaded_error",
 }
+_NO_THREADS = {"error_code": "thread_unsupported_request", "unsupported": [THREAD]}
+"""Details of the error for a request with a thread. Anthropic's tool runners then send all messages and no thread."""
 _TOO_LONG = "prompt is too long"
 """The beginning of Anthropic's error text for a context that is too long. Coding agents that receive this text compact
 their context."""
@@ -41,7 +43,9 @@ def error_body(error: GatewayError, request_id: str) -> bytes:
     error."""
     code = status(error)
     kind = _KINDS.get(code, "invalid_request_error" if code < 500 else "api_error")
-    body = {"type": kind, "message": _message(error)}
+    body: dict[str, Any] = {"type": kind, "message": _message(error)}
+    if error.param == THREAD:
+        body["details"] = _NO_THREADS
     return orjson.dumps({"type": "error", "error": body, "request_id": request_id or None})
 
 

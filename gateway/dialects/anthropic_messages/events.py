@@ -6,6 +6,8 @@ from typing import Any
 
 import orjson
 
+from gateway.dialects.streams.text_run import events_with
+
 PING = b'event: ping\ndata: {"type":"ping"}\n\n'
 STOP = b'event: message_stop\ndata: {"type":"message_stop"}\n\n'
 
@@ -30,6 +32,12 @@ def block_start(index: int, block: dict[str, Any]) -> bytes:
 
 def text_delta(index: int, text: str) -> bytes:
     return _DELTA % (index, b"text_delta", b"text", orjson.dumps(text))
+
+
+def text_deltas(index: int, texts: list[str]) -> bytes:
+    """An event for each of `texts`, of which there is at least one."""
+    before, after = (_DELTA % (index, b"text_delta", b"text", b'""')).split(b'""')
+    return events_with(before + b'"', texts, b'"' + after)
 
 
 def thinking_delta(index: int, text: str) -> bytes:

@@ -17,6 +17,9 @@ _FORWARDED = frozenset({b"anthropic-version", b"anthropic-beta", b"x-client-requ
 """Names of headers that are sent to the backend. Headers with a key, workspace or profile are not sent, because they
 belong to the client's own account."""
 
+THREAD = "thread"
+"""The field with which a client asks Anthropic to store the conversation, so that later requests contain only the new
+messages (beta `message-threads`)."""
 _WANTED = {
     "max_tokens": Wanted((int,), "a whole number of at least 0", least=0),
     "stream": Wanted((bool,), "true or false"),
@@ -45,6 +48,8 @@ def parse_prompt(body: bytes, request_id: str, controls: Controls, headers: Mapp
     does."""
     fields = load_object(body)
     check(fields, _WANTED)
+    if fields.get(THREAD):
+        raise BadRequest(f"{THREAD} is not served: send all messages of the conversation.", param=THREAD)
     model = read_model(fields)
     turns = read_turns(fields.get("system"), fields.get("messages"))
     stream = fields.get("stream") is True

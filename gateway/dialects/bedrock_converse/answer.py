@@ -10,8 +10,9 @@ from typing import Any
 
 import orjson
 
-from gateway.dialects.bedrock_converse.event_stream import event
+from gateway.dialects.bedrock_converse.event_stream import event, events
 from gateway.dialects.bedrock_converse.request import BEGAN, MESSAGES
+from gateway.dialects.streams.text_run import encoded
 from gateway.dialects.translate.messages_to_chat.answer import message
 from gateway.dialects.translate.messages_to_chat.writer import MessagesWriter
 from gateway.domain.money.usage import Usage
@@ -76,6 +77,13 @@ class ConverseWriter:
 
     def write(self, chunk: dict[str, Any]) -> bytes:
         return self._converted(self._inner.write(chunk))
+
+    def more(self, texts: list[str]) -> bytes | None:
+        index = self._inner.text_block(len(texts))
+        if index is None:
+            return None
+        payload = b'{"delta":{"text":"%%b"},"contentBlockIndex":%d}' % index
+        return events("contentBlockDelta", [payload % text for text in encoded(texts)])
 
     def end(self, finish: str, usage: Usage | None) -> bytes:
         return self._converted(self._inner.end(finish, usage))

@@ -7,7 +7,8 @@ from typing import Any
 import orjson
 
 from gateway.dialects.gemini_generate.request import SHOWS_THOUGHTS
-from gateway.dialects.openai_chat.message import objects
+from gateway.dialects.openai_chat.message import objects, signature_of
+from gateway.dialects.streams.text_run import events_with
 from gateway.domain.money.usage import Usage
 from gateway.domain.request import CompletionRequest
 
@@ -70,9 +71,7 @@ def _call(call: dict[str, Any], name: Any, arguments: Any) -> dict[str, Any]:
         given = {}
     made = {"name": name, "args": given if type(given) is dict else {}}
     part: dict[str, Any] = {"functionCall": {"id": call["id"], **made} if call.get("id") else made}
-    extra = call.get("extra_content")
-    google = extra.get("google") if type(extra) is dict else None
-    signature = google.get("thought_signature") if type(google) is dict else None
+    signature = signature_of(call)
     return {**part, "thoughtSignature": signature} if signature else part
 
 
@@ -106,6 +105,11 @@ class GeminiWriter:
         if begins and not out:
             out.append(event({"candidates": [_candidate(0, [{"text": ""}])], **self._beside(None)}))
         return b"".join(out)
+
+    def more(self, texts: list[str]) -> bytes | None:
+        template = event({"candidates": [_candidate(0, [{"text": ""}])], **self._beside(None)})
+        before, key, after = template.partition(b'"text":"')  # its first occurrence, never inside a string
+        return events_with(before + key, texts, after)
 
     def _keep(self, calls: dict[int, dict[str, Any]], piece: dict[str, Any]) -> None:
         call = calls.setdefault(piece.get("index", len(calls)), {"name": "", "arguments": ""})

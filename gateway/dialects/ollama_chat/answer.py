@@ -9,12 +9,27 @@ from typing import Any
 import orjson
 
 from gateway.dialects.ollama_chat.request import THINKS
+from gateway.dialects.streams.text_run import events_with
 from gateway.domain.money.usage import Usage
 from gateway.domain.request import CompletionRequest
 
+_BREAKS = ((b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80\xa9", b"\\u2029"), (b"\xc2\x85", b"\\u0085"))
+"""Characters in UTF-8 that JSON may contain, and at which Python's clients break lines → the escape sequences."""
+
 
 def line(value: dict[str, Any]) -> bytes:
-    return orjson.dumps(value) + b"\n"
+    return on_one_line(orjson.dumps(value))
+
+
+def on_one_line(data: bytes) -> bytes:
+    """`data`, an object in JSON, as one line of a stream for all clients."""
+    return _escaped(data) + b"\n"
+
+
+def _escaped(data: bytes) -> bytes:
+    for character, escaped in _BREAKS:
+        data = data.replace(character, escaped)
+    return data
 
 
 def reply(request: CompletionRequest, completion: dict[str, Any], usage: Usage | None) -> dict[str, Any]:
@@ -105,6 +120,11 @@ class OllamaWriter:
             if begins or said["content"] or "thinking" in said:
                 out += line({**self._head, "message": said, "done": False})
         return out
+
+    def more(self, texts: list[str]) -> bytes | None:
+        template = line({**self._head, "message": {"role": "assistant", "content": ""}, "done": False})
+        before, key, after = template.rpartition(b'"content":"')  # its last occurrence, never inside a string
+        return _escaped(events_with(before + key, texts, after))
 
     def _keep(self, piece: dict[str, Any]) -> None:
         call = self._calls.setdefault(piece.get("index", len(self._calls)), {"function": {"name": "", "arguments": ""}})

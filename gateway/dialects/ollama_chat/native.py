@@ -7,8 +7,9 @@ from typing import Any
 import orjson
 
 from gateway.dialects.answers.plain import Plain
-from gateway.dialects.ollama_chat.answer import line, reply, stop_at
+from gateway.dialects.ollama_chat.answer import line, on_one_line, reply, stop_at
 from gateway.dialects.ollama_chat.request import OWN
+from gateway.dialects.openai_chat.message import mean_probability
 from gateway.dialects.openai_chat.plain import load_reply
 from gateway.dialects.streams import sse
 from gateway.dialects.translate.chat_to_ollama.reply import choice, usage
@@ -42,7 +43,10 @@ class OllamaToOllama(ChatToOllama):
     def plain(self, request: CompletionRequest, body: bytes) -> Plain:
         answer = load_reply(body)
         found = choice(answer, name_of(request), "")
-        return Plain(body, usage(answer), found["finish_reason"], None, [found])
+        confidence = mean_probability([found])
+        if answer.pop("logprobs", None) is not None:  # only the gateway asks for them
+            body = orjson.dumps(answer)
+        return Plain(body, usage(answer), found["finish_reason"], confidence, [found])
 
 
 class OllamaRelay(OllamaStream):
@@ -64,9 +68,9 @@ class OllamaRelay(OllamaStream):
                 break
             data = sse.payload(event)
             if self.ended:
-                self.ending = data + b"\n"
+                self.ending = on_one_line(data)
                 break
-            passed += data + b"\n" if data else b""
+            passed += on_one_line(data) if data else b""
         return passed
 
     def cut(self, delivered: Usage) -> bytes:

@@ -9,7 +9,7 @@ import orjson
 
 from gateway.dialects.openai_chat.content_parts import flattened
 from gateway.dialects.streams import sse
-from gateway.dialects.streams.text_run import TextRun
+from gateway.dialects.streams.text_run import AlikeEvents, TextRun
 
 _TRIES = 4
 """Maximum number of consecutive runs that consist of a single event. After them, no further run is begun, because this
@@ -25,28 +25,47 @@ class ChatChunks:
     """Parses the chunks of one stream. A returned chunk is valid only until the next call of a method."""
 
     def __init__(self) -> None:
-        self._before = self._after = b"\n\n\n"
-        """The bytes before and after the text in events like the last one; at first, bytes that no event has."""
+        self._alike = AlikeEvents(b"\n\n\n", b"\n\n\n")
+        """Events like the last one; at first, bytes that no event has."""
         self._start = self._stop = 0
         self._chunk: Chunk = {}
         self._delta: dict[str, Any] = {}
         self._field = ""
+        self._content = False
+        """Whether these events contain content of the first choice."""
+        self._repeats = False
+        """Whether the previous event was one of these, and contains content of the first choice."""
         self._tries = _TRIES
 
     def again(self, event: bytes) -> Chunk | None:
         """The chunk in `event`, if it differs from the previous chunk at most in its text; otherwise None."""
-        if not (event.startswith(self._before) and event.endswith(self._after)):
+        if not (event.startswith(self._alike.before) and event.endswith(self._alike.after)):
             return None
         try:
             self._delta[self._field] = orjson.loads(event[self._start : self._stop])
         except orjson.JSONDecodeError:
             return None
+        self._repeats = self._content
         self._tries = _TRIES
+        return self._chunk
+
+    def texts(self, block: bytes, at: int) -> tuple[int, list[str]]:
+        """The contents of the events from position `at` that differ from the previous event only in their content, and
+        the position after them. (`at`, []) if there are none, or if one of them must be read by itself."""
+        if not self._repeats:
+            return at, []
+        end, _, texts = self._alike.take(block, at)
+        return end, texts
+
+    def with_text(self, text: str) -> Chunk:
+        """The previous chunk with another content."""
+        self._delta[self._field] = text
         return self._chunk
 
     def read(self, event: bytes) -> Chunk | None:
         """The chunk in `event`; None if the event has no choices. Raises ValueError or AttributeError if the event is
         not a chunk."""
+        self._repeats = False
         if (same := self.again(event)) is not None:
             return same
         data = sse.payload(event)
@@ -67,7 +86,8 @@ class ChatChunks:
         if (run := TextRun.after(event, chunk)) is None:
             return
         self._tries -= 1
-        self._before, self._after = run.head, run.tail
+        self._alike = AlikeEvents(run.head, run.tail)
         self._start, self._stop = len(run.head) - 1, 1 - len(run.tail)
         self._chunk, self._field = chunk, run.field
         self._delta = chunk["choices"][0]["delta"]
+        self._repeats = self._content = run.field == "content" and not run.choice

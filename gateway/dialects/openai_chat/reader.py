@@ -56,10 +56,23 @@ class ChunkMaker(ChatReader):
         """Convert an event to chunks. Returns the bytes of the chunks; empty if the event needs no chunk."""
 
     def _relay(self, block: bytes) -> bytes:
-        relayed = b"".join([self._read(event) for event in sse.events(block)])
-        if relayed:
+        pieces: list[bytes] = []
+        at, returns = 0, b"\r" in block
+        while at < len(block):
+            end, chunks = self._read_many(block, at)
+            if end == at:
+                end = sse.next_boundary(block, at, returns)
+                chunks = self._read(block[at:end])
+            pieces.append(chunks)
+            at = end
+        if relayed := b"".join(pieces):
             self._transcript.keep(relayed)
         return relayed
+
+    def _read_many(self, block: bytes, at: int) -> tuple[int, bytes]:
+        """Convert several events from position `at` at once. Returns (position after them, chunks), and (`at`, b"") if
+        the next event must be read by itself."""
+        return at, b""
 
     def _take_last(self, event: bytes) -> None:
         self.ending = self._relay(event) + self.ending
@@ -85,6 +98,13 @@ class ChunkMaker(ChatReader):
 
     def completion(self) -> bytes | None:
         return self._transcript.read().completion(self._chat_usage) if self.ended else None
+
+
+def around_text(shared: dict[str, Any]) -> tuple[bytes, bytes]:
+    """The bytes before and after the JSON string in a chunk that contains only text."""
+    choice = {"index": 0, "delta": {"content": ""}, "logprobs": None, "finish_reason": None}
+    before, after = event_of({**shared, "choices": [choice]}).rsplit(b'"content":""', 1)
+    return before + b'"content":', after
 
 
 def event_of(chunk: dict[str, Any]) -> bytes:

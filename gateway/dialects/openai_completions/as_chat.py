@@ -89,6 +89,9 @@ class TextWriter:
             return b""
         return self._event(choices, None)
 
+    def more(self, texts: list[str]) -> bytes | None:
+        return None
+
     def end(self, finish: str, usage: Usage | None) -> bytes:
         return (self.usage_chunk(chat_usage(usage)) if usage else b"") + DONE
 

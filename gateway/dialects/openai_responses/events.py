@@ -18,6 +18,7 @@ from gateway.dialects.openai_responses.response_object import (
     text_part,
 )
 from gateway.dialects.openai_responses.tools import Tool
+from gateway.dialects.streams.text_run import encoded
 
 
 class Events:
@@ -37,6 +38,12 @@ class Events:
         """A delta event with `text`. `before`, `after`: its other bytes, equal for many events."""
         number, self._next = self._next, self._next + 1
         return b'%b%b%b,"sequence_number":%d}\n\n' % (before, orjson.dumps(text), after, number)
+
+    def pieces(self, before: bytes, texts: list[str], after: bytes) -> bytes:
+        """As `piece`, for each of `texts`, of which there is at least one."""
+        first, self._next = self._next, self._next + len(texts)
+        event = b'%b"%b"%b,"sequence_number":%d}\n\n'
+        return b"".join([event % (before, text, after, place) for place, text in enumerate(encoded(texts), first)])
 
     def place(self, item: Item) -> int:
         """Add an item to the output; returns its index."""
@@ -83,6 +90,13 @@ class Message:
             return opened + self._events.piece(self._delta, piece, b',"logprobs":[]')
         self._logprobs += logprobs
         return opened + self._events.piece(self._delta, piece, b',"logprobs":' + orjson.dumps(logprobs))
+
+    def more(self, texts: list[str]) -> bytes | None:
+        """A delta event for each of `texts`. None if the part in progress is not text."""
+        if self._kind != "output_text":
+            return None
+        self._texts += texts
+        return self._events.pieces(self._delta, texts, b',"logprobs":[]')
 
     def refuse(self, piece: str) -> bytes:
         opened = self._open_part("refusal") if self._kind != "refusal" else b""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import orjson
 
@@ -114,6 +115,21 @@ def events(block: bytes, at: int = 0) -> Iterator[bytes]:
         end = next_boundary(block, at, returns)
         yield block[at:end]
         at = end
+
+
+def objects(block: bytes) -> list[dict[str, Any]] | None:
+    """The data of all events of `block`, parsed at once. None if an event is not one line of data with an object."""
+    if b"\r" in block:
+        block = block.replace(b"\r\n", b"\n")
+    if not block.startswith(b"data: {"):
+        return None
+    try:
+        found: list[Any] = orjson.loads(b"[%b]" % block[6:].replace(b"\n\ndata: ", b","))
+    except orjson.JSONDecodeError:
+        return None
+    if len(found) != block.count(b"\n\n") or set(map(type, found)) - {dict}:
+        return None
+    return found
 
 
 def payload(event: bytes) -> bytes:

@@ -14,6 +14,10 @@ _SEPARATOR_BYTES = 12
 _WINDOW = 32 * 1024
 """Maximum number of bytes that are processed at once."""
 
+_PAUSE = 64
+"""Number of events that are read one by one after an attempt to read several at once failed, because an attempt may
+search the whole window."""
+
 
 class RunText(NamedTuple):
     """The joined text of several events of a run, as the content of one JSON string."""
@@ -28,12 +32,10 @@ class TextRun:
     others have the same bytes, except for this text."""
 
     def __init__(self, before: bytes, after: bytes, choice: int, field: str) -> None:
-        self._choice, self.field = choice, field
+        self.choice, self.field = choice, field
         self.head, self.tail = before, after
         """The bytes before and after the text in each event of the run. They include the quotes of the text."""
-        self._joint = after + before
         self._separator = after[:_SEPARATOR_BYTES]
-        self._skip = len(self._joint) - len(self._separator)
         self._pieces: list[bytes] = []
 
     @classmethod
@@ -94,15 +96,12 @@ class TextRun:
 
     def _some(self, block: bytes, at: int) -> tuple[int, int]:
         """Process many events at once. Returns as `take`; (`at`, 0) if any of them does not belong to the sequence."""
-        end = block.rfind(self.tail, at, at + _WINDOW) + len(self.tail)
-        texts = block[at + len(self.head) : end].split(self._separator)
-        texts.pop()
-        skip = self._skip
-        texts[1:] = [text[skip:] for text in texts[1:]]
+        try:
+            end, texts = split(block, at, self.head, self.tail)
+        except ValueError:
+            return at, 0
         joined = b"".join(texts)
         if not _inside(joined) or (b"\\" in joined and block.find(b"\\" + self._separator, at, end) >= 0):
-            return at, 0
-        if b"%b%b%b" % (self.head, self._joint.join(texts), self.tail) != block[at:end]:
             return at, 0
         self._pieces.append(joined)
         return end, len(texts)
@@ -110,7 +109,67 @@ class TextRun:
     def take_text(self) -> RunText | None:
         """Remove and return the text stored so far; None if there is none."""
         text, self._pieces = b"".join(self._pieces), []
-        return RunText(self._choice, self.field, text) if text else None
+        return RunText(self.choice, self.field, text) if text else None
+
+
+class AlikeEvents:
+    """Events that consist of `before`, a text and `after`. Several of them are read at once."""
+
+    def __init__(self, before: bytes, after: bytes) -> None:
+        self.before, self.after = before, after
+        self._pause = 0
+        """Number of events that are read one by one before `take` tries again."""
+
+    def take(self, block: bytes, at: int) -> tuple[int, list[bytes], list[str]]:
+        """Read the events from position `at`. Returns (position after them, contents of the JSON strings, decoded
+        texts). The lists are empty if the next event is another one or must be read by itself."""
+        if not block.startswith(self.before, at):
+            return at, [], []
+        if self._pause:
+            self._pause -= 1
+            return at, [], []
+        try:
+            end, contents = split(block, at, self.before, self.after)
+            return end, contents, decoded(contents)
+        except ValueError:
+            self._pause = _PAUSE
+            return at, [], []
+
+
+def split(block: bytes, at: int, before: bytes, after: bytes) -> tuple[int, list[bytes]]:
+    """The texts of the events from position `at`, up to the last event of the window that ends with `after`, and the
+    position after them. The texts are not validated. Raises ValueError if an event does not consist of `before`, a text
+    and `after`."""
+    end = block.rfind(after, at, at + _WINDOW) + len(after)
+    separator = after[:_SEPARATOR_BYTES]
+    skip = len(after) + len(before) - len(separator)
+    texts = block[at + len(before) : end].split(separator)
+    texts.pop()
+    texts[1:] = [text[skip:] for text in texts[1:]]
+    if b"%b%b%b" % (before, (after + before).join(texts), after) != block[at:end]:
+        raise ValueError("the events are not alike")
+    return end, texts
+
+
+def decoded(contents: list[bytes]) -> list[str]:
+    """Decode the contents of JSON strings. Raises ValueError if one of them is not valid."""
+    joined = b'","'.join(contents)
+    if b'\\","' in joined:  # a content may end with a backslash
+        return [orjson.loads(b'"%b"' % content) for content in contents]
+    texts: list[str] = orjson.loads(b'["%b"]' % joined)
+    if len(texts) != len(contents) or set(map(type, texts)) - {str}:
+        raise ValueError("a content has quotes that are not escaped")
+    return texts
+
+
+def encoded(texts: list[str]) -> list[bytes]:
+    """Encode each of `texts`, of which there is at least one, as the content of a JSON string."""
+    return orjson.dumps(texts)[2:-2].split(b'","')  # inside a JSON string, a quote has a backslash before it
+
+
+def events_with(before: bytes, texts: list[str], after: bytes) -> bytes:
+    """An event for each of `texts`. `before`, `after`: the bytes of the event around the content of the text."""
+    return b"%b%b%b" % (before, (after + before).join(encoded(texts)), after)
 
 
 def _inside(text: bytes) -> bool:

@@ -169,7 +169,7 @@ class Journal:
         attempt.usage = usage = rows.usage_of(attempt)
         terms, prices, told = opened.terms, "", None
         if attempt.backend.facts.tells_cost:
-            told, terms = upstream.cost_in(attempt.headers), upstream.terms_in(attempt.headers) or terms
+            told, terms = upstream.told_in(attempt.headers, attempt.backend, terms)
         if usage.estimated and terms is not None and FACTS[record.dialect].opaque:
             attempt.usage = usage = _at_most(terms.price, usage, attempt)
         if terms is not None and (not usage.estimated or _countable(terms.price, usage, attempt, record)):

@@ -3,27 +3,46 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 
-from gateway.domain.units import usd_to_pico
+from gateway.domain.backend import Backend
+from gateway.domain.units import PICO_PER_USD, usd_to_pico
 from gateway.ledger.prices.applied import Terms, price_of
 
-COST, PRICE = b"x-thriftgate-cost-usd", b"x-thriftgate-price"
-"""The cost of a whole answer in US dollars, and pico-dollars per token of each class, as in a row of the ledger."""
+PRICE = b"x-thriftgate-price"
+"""Pico-dollars per token of each class, as in a row of the ledger. Only a Thriftgate sends this header."""
+LITELLM, LITELLM_CACHED = b"x-litellm-response-cost", b"x-litellm-cache-key"
+"""A LiteLLM proxy's cost of a whole answer in US dollars, and the header of answers from its cache."""
 SOURCE = "upstream gateway"
 _USD = re.compile(rb"\d{1,9}(?:\.\d{1,15})?")
+_FLOAT = re.compile(rb"\d{1,9}(?:\.\d{1,20})?(?:e-\d{1,2})?")
+"""Matches numbers as Python writes them, such as 4.5e-05."""
 _PRICE = re.compile(rb"(?:[a-z0-9_]{1,20}=\d{1,18} ?){2,12}")
+Headers = Sequence[tuple[bytes, bytes]]
 
 
-def cost_in(headers: Sequence[tuple[bytes, bytes]]) -> int | None:
-    """The cost of the answer in pico-dollars. None if the upstream gateway has told none, as for a stream."""
-    value = dict(headers).get(COST, b"")
-    return usd_to_pico(Decimal(value.decode())) if _USD.fullmatch(value) else None
+def told_in(headers: Headers, backend: Backend, terms: Terms | None) -> tuple[int | None, Terms | None]:
+    """The cost of the answer in pico-dollars, and the unit prices. The cost is None if the upstream gateway has told
+    none, as for a stream. `terms`: the prices of this gateway, which are used if the upstream gateway has told none."""
+    header = backend.facts.tells_cost.encode()
+    if header == LITELLM:
+        return _litellms_cost(dict(headers)), terms
+    value = dict(headers).get(header, b"")
+    cost = usd_to_pico(Decimal(value.decode())) if _USD.fullmatch(value) else None
+    return cost, terms_in(headers) or terms
 
 
-def terms_in(headers: Sequence[tuple[bytes, bytes]]) -> Terms | None:
+def _litellms_cost(found: Mapping[bytes, bytes]) -> int | None:
+    """The cost that a LiteLLM proxy has told. An answer from its cache costs nothing, and has no cost. For any other
+    answer, 0 is not believed, because the proxy may lack the model's price."""
+    value = found.get(LITELLM, b"")
+    cost = round(Decimal(value.decode()) * PICO_PER_USD) if _FLOAT.fullmatch(value) else 0
+    return 0 if found.get(LITELLM_CACHED) and not cost else cost or None
+
+
+def terms_in(headers: Headers) -> Terms | None:
     """The unit prices that the upstream gateway has told. None if it has told none, or none that can be read."""
     value = dict(headers).get(PRICE, b"")
     if not _PRICE.fullmatch(value):

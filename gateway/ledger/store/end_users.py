@@ -75,9 +75,9 @@ class EndUsers:
         await self._tasks.aclose()
         await self._flush()
 
-    def note(self, body: dict[str, Any], record: Record) -> None:
-        """Set `record.end_user` from the request's `body`."""
-        name = named(body)
+    def note(self, body: dict[str, Any], record: Record, header: str = "") -> None:
+        """Set `record.end_user` from the request's `body`, else from the name in its headers (`header`)."""
+        name = named(body, header)
         if not name or self._pseudonyms is None:
             return
         record.end_user = pseudonym = self._pseudonyms.of(name)

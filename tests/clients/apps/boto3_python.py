@@ -11,7 +11,7 @@ import json
 import boto3
 from botocore.config import Config
 from botocore.exceptions import ClientError, EventStreamError
-from cases import BASE, KEY, MODEL, PIXEL, SPENT_KEY, case, main, raised, token
+from cases import BASE, KEY, LACKS, MODEL, PIXEL, SPENT_KEY, case, main, raised, token
 
 ONCE = Config(retries={"total_max_attempts": 1})
 
@@ -177,6 +177,64 @@ def tools_streamed():
 def tool_forced():
     answer = ask(f"Weather in {token()}", toolConfig={**TOOLS, "toolChoice": {"tool": {"name": "weather"}}})
     assert [block["toolUse"]["name"] for block in answer["output"]["message"]["content"] if "toolUse" in block]
+
+
+def answered(*names: str, **more: object) -> None:
+    """All calls come, and each result is heard, in its order. The model's turn goes back as it came."""
+    said = token()
+    (tool,) = TOOLS["tools"]
+    offered = {"tools": [{"toolSpec": {**tool["toolSpec"], "name": name}} for name in dict.fromkeys(names)]}
+    asked = {"modelId": MODEL, "toolConfig": offered, "inferenceConfig": {"maxTokens": 4000}, **more}
+    question = user(f"For {said} [[use {' '.join(names)}]] [[think]]")
+    message = client.converse(messages=question, **asked)["output"]["message"]
+    calls = [block["toolUse"] for block in message["content"] if "toolUse" in block]
+    assert [call["name"] for call in calls] == list(names)
+    assert len({call["toolUseId"] for call in calls}) == len(names)
+    results = [
+        {"toolResult": {"toolUseId": call["toolUseId"], "content": [{"text": f"{number} {call['name']} {said}"}]}}
+        for number, call in enumerate(calls)
+    ]
+    text = words(client.converse(messages=[*question, message, *user(*results)], **asked))
+    assert " and ".join(f"{number} {name} {said}" for number, name in enumerate(names)) in text
+
+
+@case
+def two_tools():
+    answered("weather", "time")
+
+
+@case
+def one_tool_twice():
+    answered("weather", "weather")
+
+
+@case
+def thinks_and_calls():
+    answered("weather", additionalModelRequestFields={"thinking": {"type": "enabled", "budget_tokens": 1024}})
+
+
+@case
+def unicode():
+    said = f'{token()} grüße 😀 日本語 \u2028 \\ "quoted" </x>'
+    assert said in words(ask(said))
+    assert said in streamed(stream(said))
+
+
+@case
+def length():
+    assert ask(f"Long {token()} [[length]]")["stopReason"] == "max_tokens"
+    (stop,) = [each["messageStop"] for each in stream(f"Long {token()} [[length]]") if "messageStop" in each]
+    assert stop["stopReason"] == "max_tokens"
+
+
+@case
+def pdf():
+    said = token()
+    paper = {"document": {"format": "pdf", "name": "paper", "source": {"bytes": b"%PDF-1.4 a paper"}}}
+    if "pdf" in LACKS:
+        assert raised(ClientError, ask, paper, f"Say {said}").response["Error"]["Code"] == "ValidationException"
+    else:
+        assert said in words(ask(paper, f"Say {said}"))
 
 
 @case

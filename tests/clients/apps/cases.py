@@ -24,6 +24,8 @@ MODEL = os.environ["CLIENT_MODEL"]
 CLAUDE_MODEL = os.environ["CLIENT_CLAUDE_MODEL"]
 """The same under a name of Anthropic's, for clients that know their models by name."""
 EMBEDDER = os.environ["CLIENT_EMBEDDER"]
+LACKS = os.environ["CLIENT_LACKS"].split()
+"""What the upstream of the model cannot take, so that the gateway refuses it."""
 SPENT_KEY = os.environ["CLIENT_SPENT_KEY"]
 """Of a team whose budget is used up: every request is a 429."""
 

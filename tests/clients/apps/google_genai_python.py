@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 
-from cases import BASE, EMBEDDER, KEY, MODEL, PIXEL, SPENT_KEY, case, main, raised, raised_later, token
+from cases import BASE, EMBEDDER, KEY, LACKS, MODEL, PIXEL, SPENT_KEY, case, main, raised, raised_later, token
 from google import genai
 from google.genai import errors, types
 from pydantic import BaseModel
@@ -319,6 +319,84 @@ def thoughts_hidden():
 def count_tokens():
     one = models.count_tokens(model=MODEL, contents="one two three").total_tokens
     assert 0 < one < models.count_tokens(model=MODEL, contents="one two three four five six").total_tokens
+
+
+def asked_for(*names: str) -> tuple[list[types.FunctionCall], types.Content, types.Content, list[types.Tool], str]:
+    """The calls of an answer, the question and the model's turn, the tools, and the token."""
+    said = token()
+    schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+    offered = [
+        types.FunctionDeclaration(name=name, description=f"The {name}", parameters_json_schema=schema)
+        for name in dict.fromkeys(names)
+    ]
+    tools = [types.Tool(function_declarations=offered)]
+    question = types.Content(role="user", parts=[types.Part(text=f"For {said} [[use {' '.join(names)}]]")])
+    first = models.generate_content(model=MODEL, contents=[question], config=manual(tools=tools))
+    return first.function_calls, question, first.candidates[0].content, tools, said
+
+
+def answered(*names: str) -> None:
+    """All calls come, and each result is heard, in its order."""
+    calls, question, turn, tools, said = asked_for(*names)
+    assert [call.name for call in calls] == list(names)
+    results = [
+        types.Part.from_function_response(name=call.name, response={"result": f"{number} {call.name} {said}"})
+        for number, call in enumerate(calls)
+    ]
+    turns = [question, turn, types.Content(role="user", parts=results)]
+    text = models.generate_content(model=MODEL, contents=turns, config=manual(tools=tools)).text
+    assert " and ".join(f"{number} {name} {said}" for number, name in enumerate(names)) in text
+
+
+@case
+def two_tools():
+    answered("weather", "time")
+
+
+@case
+def one_tool_twice():
+    answered("weather", "weather")
+
+
+@case
+def unicode():
+    said = f'{token()} grüße 😀 日本語 \u2028 \\ "quoted" </x>'
+    assert said in models.generate_content(model=MODEL, contents=said).text
+    chunks = models.generate_content_stream(model=MODEL, contents=said)
+    assert said in "".join(chunk.text or "" for chunk in chunks)
+
+
+@case
+def length():
+    asked = {"model": MODEL, "contents": f"Long {token()} [[length]]"}
+    assert models.generate_content(**asked).candidates[0].finish_reason == types.FinishReason.MAX_TOKENS
+    *_, last = models.generate_content_stream(**asked)
+    assert last.candidates[0].finish_reason == types.FinishReason.MAX_TOKENS
+
+
+@case
+def thinks_and_calls():
+    """The model's turn goes back as it came, with its thoughts and signatures."""
+    said = token()
+    thinks = types.ThinkingConfig(include_thoughts=True, thinking_budget=1024)
+    question = types.Content(role="user", parts=[types.Part(text=f"Weather in {said} [[use weather]] [[think]]")])
+    asked = {"model": MODEL, "config": manual(tools=TOOLS, thinking_config=thinks)}
+    first = models.generate_content(contents=[question], **asked)
+    (call,) = first.function_calls
+    result = types.Part.from_function_response(name=call.name, response={"result": f"sunny, says {said}"})
+    turns = [question, first.candidates[0].content, types.Content(role="user", parts=[result])]
+    assert f"sunny, says {said}" in models.generate_content(contents=turns, **asked).text
+
+
+@case
+def pdf():
+    said = token()
+    paper = types.Part.from_bytes(data=b"%PDF-1.4 a paper", mime_type="application/pdf")
+    asked = {"model": MODEL, "contents": [paper, f"Say {said}"]}
+    if "pdf" in LACKS:
+        assert raised(errors.ClientError, models.generate_content, **asked).code == 400
+    else:
+        assert said in models.generate_content(**asked).text
 
 
 @case

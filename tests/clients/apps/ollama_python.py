@@ -128,6 +128,53 @@ def tools_streamed():
     called(streams=True)
 
 
+def answered(*names: str, **more: object) -> None:
+    """All calls come, and each result is heard, in its order."""
+    said = token()
+    offered = [{"type": "function", "function": {**TOOL["function"], "name": name}} for name in dict.fromkeys(names)]
+    messages = user(f"For {said} [[use {' '.join(names)}]] [[think]]")
+    first = client.chat(model=MODEL, messages=messages, tools=offered, **more).message
+    assert [call.function.name for call in first.tool_calls] == list(names)
+    assert bool(first.thinking) == bool(more)
+    results = [
+        {"role": "tool", "content": f"{number} {name} {said}", "tool_name": name} for number, name in enumerate(names)
+    ]
+    text = client.chat(model=MODEL, messages=[*messages, first, *results], tools=offered, **more).message.content
+    assert " and ".join(f"{number} {name} {said}" for number, name in enumerate(names)) in text
+
+
+@case
+def two_tools():
+    answered("weather", "time")
+
+
+@case
+def one_tool_twice():
+    answered("weather", "weather")
+
+
+@case
+def thinks_and_calls():
+    """The model's turn goes back as it came, with its thoughts."""
+    answered("weather", think=True)
+
+
+@case
+def unicode():
+    said = f'{token()} grüße 😀 日本語 \u2028 \\ "quoted" </x>'
+    assert said in client.chat(model=MODEL, messages=user(said)).message.content
+    parts = client.chat(model=MODEL, messages=user(said), stream=True)
+    assert said in "".join(part.message.content for part in parts)
+
+
+@case
+def length():
+    asked = {"model": MODEL, "messages": user(f"Long {token()} [[length]]")}
+    assert client.chat(**asked).done_reason == "length"
+    *_, last = client.chat(**asked, stream=True)
+    assert last.done_reason == "length"
+
+
 @case
 def schema():
     form = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 import orjson
 
@@ -87,13 +88,18 @@ def converse_event(message: Message) -> bytes:
     key is the event's type."""
     if failure := _failure(message):
         return failure
-    name = orjson.dumps(message.header(":event-type"))
-    return b"data: {%b:%b}\n\n" % (name, message.payload or b"{}")
+    return b"data: {%b:%b}\n\n" % (_quoted(message.headers.get(":event-type", b"")), message.payload or b"{}")
+
+
+@lru_cache(maxsize=64)
+def _quoted(name: bytes) -> bytes:
+    """The name of an event's type as JSON. Cached, because a stream has many events of few types."""
+    return orjson.dumps(name.decode("utf-8", "replace"))
 
 
 def _failure(message: Message) -> bytes:
     """The error event for an exception message; empty for other messages."""
-    if message.header(":message-type") not in ("exception", "error"):
+    if message.headers.get(":message-type") not in (b"exception", b"error"):
         return b""
     name = message.header(":exception-type") or message.header(":error-code")
     error = {"type": _kind(name), "message": _text(message.payload) or message.header(":error-message") or name}

@@ -7,6 +7,7 @@ from typing import Self
 import orjson
 
 from gateway.dialects import json_splice
+from gateway.dialects.streams.text_run import AlikeEvents
 
 _QUOTE = b'"'
 
@@ -18,11 +19,11 @@ class DeltaRun:
     def __init__(self, event: tuple[bytes, bytes], chunk: tuple[bytes, bytes], kept: list[bytes] | None) -> None:
         """`event`, `chunk`: bytes before and after the text. `kept`: list to which each text is appended, as content of
         a JSON string."""
-        self._before, self._after = event
+        self._alike = AlikeEvents(*event)
         self._opening, self._closing = chunk
         self._kept = kept
-        self._unpadded = self._after.replace(b" ", b"")
-        self._last = self._after.count(_QUOTE) == 1
+        self._unpadded = self._alike.after.replace(b" ", b"")
+        self._last = self._alike.after.count(_QUOTE) == 1
         """Whether the text is the last string of the event. If so, the end of the text can be found for any number of
         blanks."""
 
@@ -37,12 +38,12 @@ class DeltaRun:
 
     def chunk_for(self, event: bytes) -> bytes | None:
         """The chunk for `event`. None if `event` is not exactly one event of this run, or is not valid JSON."""
-        before = self._before
+        before, after = self._alike.before, self._alike.after
         if not event.startswith(before):
             return None
         start = len(before)
-        if event.endswith(self._after):
-            text = event[start : -len(self._after)]
+        if event.endswith(after):
+            text = event[start : -len(after)]
         else:
             end = event.rfind(_QUOTE, start) if self._last else -1
             if end < 0 or event[end:].replace(b" ", b"") != self._unpadded:
@@ -53,6 +54,16 @@ class DeltaRun:
         if self._kept is not None:
             self._kept.append(text)
         return b"%b%b%b" % (self._opening, text, self._closing)
+
+    def chunks_for(self, block: bytes, at: int) -> tuple[int, bytes]:
+        """The chunks for the events of this run from position `at`, and the position after these events. (`at`, b"") if
+        the next event must be read by itself."""
+        end, contents, _ = self._alike.take(block, at)
+        if not (texts := [content for content in contents if content]):
+            return end, b""
+        if self._kept is not None:
+            self._kept += texts
+        return end, b"%b%b%b" % (self._opening, (self._closing + self._opening).join(texts), self._closing)
 
 
 def _is_string(text: bytes) -> bool:

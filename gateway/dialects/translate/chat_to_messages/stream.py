@@ -75,6 +75,9 @@ class MessagesStream(ChunkMaker):
         except (ValueError, AttributeError, TypeError, KeyError):
             return self._fail(BackendGarbage("The backend sent an event that is not one of Anthropic's."))
 
+    def _read_many(self, block: bytes, at: int) -> tuple[int, bytes]:
+        return (at, b"") if self._run is None else self._run.chunks_for(block, at)
+
     def _fail(self, failure: BackendError) -> bytes:
         self._failure, self._run = failure, None
         return b""

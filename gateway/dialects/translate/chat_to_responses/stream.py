@@ -8,11 +8,12 @@ from typing import Any
 import orjson
 
 from gateway.dialects.answers.usage import shown
-from gateway.dialects.openai_chat.reader import DONE, ChunkMaker, event_of
+from gateway.dialects.openai_chat.reader import DONE, ChunkMaker, around_text
 from gateway.dialects.openai_responses.relay import broken
 from gateway.dialects.openai_responses.transcript import DELTA
 from gateway.dialects.openai_responses.usage import is_charged, reported, so_far
 from gateway.dialects.streams import sse
+from gateway.dialects.streams.text_run import decoded
 from gateway.dialects.translate.chat_to_responses.reply import (
     BETWEEN_THOUGHTS,
     CALL_KINDS,
@@ -27,6 +28,9 @@ from gateway.errors import BackendGarbage
 _TEXT = b"event: response.output_text.delta\n"
 """The first line of most events. A line with the data and an empty line follow."""
 _LINES = 3
+_KEY = b'"delta":'
+_WINDOW = 16 * 1024
+"""Maximum number of bytes that are searched for text events at once."""
 
 
 class ResponsesStream(ChunkMaker):
@@ -52,7 +56,7 @@ class ResponsesStream(ChunkMaker):
             "response.reasoning_summary_part.added": self._part_added,
             "response.reasoning_summary_text.delta": self._reasoning,
             "response.reasoning_text.delta": self._reasoning,
-            "response.output_text.delta": self._content,
+            "response.output_text.delta": self._text,
             "response.refusal.delta": self._refusal,
             "response.output_text.annotation.added": self._annotation,
             "response.function_call_arguments.delta": self._arguments,
@@ -101,9 +105,27 @@ class ResponsesStream(ChunkMaker):
             self._failure = BackendGarbage("The backend sent an event that is not one of Responses'.")
             return b""
 
+    def _read_many(self, block: bytes, at: int) -> tuple[int, bytes]:
+        if not self._before or not block.startswith(_TEXT, at):
+            return at, b""
+        lines = block[at : block.rfind(b"\n\n", at, at + _WINDOW) + 2].split(b"\n")
+        events = next(place for place, name in enumerate(lines[::_LINES]) if name != _TEXT[:-1])
+        data = lines[1 : _LINES * events : _LINES]
+        contents: list[bytes] = DELTA.findall(b"\n".join(data))
+        regular = len(contents) == events and not any(lines[2 : _LINES * events : _LINES])
+        if not regular or {line.count(_KEY) for line in data} != {1}:
+            return at, b""
+        try:
+            decoded(contents)
+        except ValueError:
+            return at, b""
+        end = at + events * (len(_TEXT) + 2) + sum(map(len, data))
+        chunks = [b'%b"%b"%b' % (self._before, content, self._after) for content in contents if content]
+        return end, b"".join(chunks)
+
     def _chunk(self, delta: dict[str, Any], finish: str | None = None, **beside: Any) -> bytes:
         if not self._begun and not self._wants_logprobs:
-            self._before, self._after = _around_text(self._shared)
+            self._before, self._after = around_text(self._shared)
         return super()._chunk(delta, finish, **beside)
 
     def _created(self, parsed: dict[str, Any]) -> bytes:
@@ -150,7 +172,7 @@ class ResponsesStream(ChunkMaker):
     def _reasoning(self, parsed: dict[str, Any]) -> bytes:
         return self._chunk({"reasoning_content": parsed["delta"]}) if parsed["delta"] else b""
 
-    def _content(self, parsed: dict[str, Any]) -> bytes:
+    def _text(self, parsed: dict[str, Any]) -> bytes:
         rows = parsed.get("logprobs")
         logprobs = {"content": rows, "refusal": None} if rows and self._wants_logprobs else None
         return self._chunk({"content": parsed["delta"]}, logprobs=logprobs) if parsed["delta"] else b""
@@ -181,17 +203,9 @@ class _Call:
         self.has_arguments = False
 
 
-def _around_text(shared: dict[str, Any]) -> tuple[bytes, bytes]:
-    """The bytes before and after the text in a chunk that contains only text."""
-    choice = {"index": 0, "delta": {"content": ""}, "logprobs": None, "finish_reason": None}
-    before, after = event_of({**shared, "choices": [choice]}).split(b'"content":""')
-    return before + b'"content":', after
-
-
 def _text_of(event: bytes) -> bytes:
     """The JSON string in a text event. Empty if the event must be parsed."""
-    texts = DELTA.findall(event)
-    if len(texts) != 1 or event.count(b"\n") != _LINES:
+    if event.count(b"\n") != _LINES or len(texts := DELTA.findall(event)) != 1:
         return b""
     try:
         return b'"%b"' % texts[0] if orjson.loads(b'"%b"' % texts[0]) else b""

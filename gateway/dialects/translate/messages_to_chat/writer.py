@@ -52,6 +52,18 @@ class MessagesWriter:
             self._sequence = choice.get("stop_reason") or self._sequence
         return b"".join(out)
 
+    def more(self, texts: list[str]) -> bytes | None:
+        index = self.text_block(len(texts))
+        return None if index is None else events.text_deltas(index, texts)
+
+    def text_block(self, pieces: int) -> int | None:
+        """Count `pieces` more pieces of text. Returns the index of the block that they belong to; None if no text block
+        is open, and then they are not counted."""
+        if self._open != "text":
+            return None
+        self._pieces += pieces
+        return self._index
+
     def _delta(self, delta: dict[str, Any], out: list[bytes]) -> None:
         if self._open == "tool_use" and _says_text(delta) and not self._calls.whole:
             self._late.append({**delta, "tool_calls": None})
@@ -94,7 +106,8 @@ class MessagesWriter:
         by piece."""
         if self._open != "thinking":
             self._begin("thinking", {"type": "thinking", "thinking": "", "signature": ""}, out)
-            out.append(events.thinking_delta(self._index, block.get("thinking") or ""))
+            if text := block.get("thinking"):
+                out.append(events.thinking_delta(self._index, text))
         out += (events.signature_delta(self._index, block["signature"]), events.block_stop(self._index))
         self._open = ""
 
@@ -108,6 +121,8 @@ class MessagesWriter:
                     continue
                 if not call.ready:
                     return
+                if call.signature and thinking.returns(self._request.body):
+                    self._sign(thinking.carrier(call.signature), out)
                 self._begin("tool_use", self._tool_use(call), out)
             for piece in call.take():
                 out.append(events.input_delta(self._index, piece))

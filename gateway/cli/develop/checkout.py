@@ -1,0 +1,28 @@
+"""Loads what exists only in a checkout: the package `loadtests`."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+
+def checkout_module(name: str, command: str) -> Any:
+    """The module `loadtests.NAME`. Raises ClickException, naming `command`, outside a checkout or without a development
+    package."""
+    checkout = Path(__file__).parents[3]
+    if not (checkout / "loadtests" / f"{name}.py").is_file():
+        raise click.ClickException(
+            f"{command} needs a checkout: the package loadtests is not installed with thriftgate."
+        )
+    if str(checkout) not in sys.path:
+        sys.path.insert(0, str(checkout))
+    try:
+        return importlib.import_module(f"loadtests.{name}")
+    except ModuleNotFoundError as error:
+        raise click.ClickException(
+            f"{command} needs the development packages, and {error.name} is missing; `make test` installs them."
+        ) from error

@@ -1,0 +1,20 @@
+"""Tells that a team has no policy of its own, which is mostly a mistyped name."""
+
+from __future__ import annotations
+
+from gateway.cli.echo import echo
+from gateway.cli.options import Context
+from gateway.policy.load import DEFAULT, load_policies
+from gateway.settings.files import ConfigError
+from gateway.settings.gateway import Settings
+
+
+def note_default_policy(context: Context, settings: Settings, team: str) -> None:
+    """Print a note on standard error if no policy names the team. While the files have a mistake, nothing is
+    printed."""
+    try:
+        known = load_policies(context.policy_folders(settings), settings.config.ceilings).policies
+    except ConfigError:
+        return
+    if team not in known:
+        echo(f"Note: team {team} has no policy of its own, so the policy of team {DEFAULT} applies.", err=True)
