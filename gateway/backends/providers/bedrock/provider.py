@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-from datetime import UTC
-from email.utils import parsedate_to_datetime
 from urllib.parse import quote
 
 from gateway.backends.http.wire import Origin
@@ -16,7 +14,7 @@ from gateway.backends.providers.bedrock.event_stream import CONTENT_TYPE
 from gateway.backends.providers.bedrock.signature import Credentials, signed
 from gateway.backends.providers.cloud_claude import asked_betas, claude_body
 from gateway.backends.providers.over_http import OverHttp
-from gateway.backends.providers.renewal import Headers
+from gateway.backends.providers.renewal import Headers, their_time
 from gateway.dialects.base import Translator
 from gateway.domain.backend import Backend
 from gateway.domain.request import CompletionRequest
@@ -133,11 +131,8 @@ def _name(upstream: Upstream) -> str:
 
 
 def _ahead_s(upstream: Upstream) -> float | None:
-    try:
-        theirs = parsedate_to_datetime((upstream.header(b"date") or b"").decode("latin-1"))
-    except (ValueError, OverflowError):
-        return None
-    return theirs.replace(tzinfo=theirs.tzinfo or UTC).timestamp() - time.time()
+    theirs = their_time(upstream.header(b"date"))
+    return None if theirs is None else theirs - time.time()
 
 
 async def _refused(upstream: Upstream) -> Upstream:
