@@ -121,3 +121,9 @@ def test_an_error_inside_a_200_keeps_its_kind(error: dict[str, object], kind: st
     with pytest.raises(BackendError, match="answered 200 with an error: busy") as caught:
         load_reply(orjson.dumps(body))
     assert caught.value.status == status
+
+
+def test_a_refusal_may_have_only_a_message() -> None:
+    refused = ChatToChat().refusal(422, b'{"id":"1","message":"no such tool"}', "cohere")
+    assert (refused.status, refused.message) == (422, "no such tool")
+    assert find_error({"message": "no error"}) is None, "an answer may have a message too"

@@ -88,11 +88,15 @@ def _dump(value: object) -> str:
 
 
 def error_in(body: bytes) -> UpstreamError | None:
-    """Like `find_error`, but reads bytes. None for HTML and other formats."""
+    """The error in the body of a refusal, which may also be `{"message": "…"}`. None for HTML and other formats."""
     try:
-        return find_error(orjson.loads(body))
+        read = orjson.loads(body)
     except orjson.JSONDecodeError:
         return None
+    if error := find_error(read):
+        return error
+    message = read.get("message") if type(read) is dict else None  # Cohere's, and that of many proxies
+    return UpstreamError(message[:MAX_MESSAGE]) if type(message) is str and message else None
 
 
 def broken(error: UpstreamError | None, otherwise: bytes | str = "no reason given") -> StreamBroken:
