@@ -90,7 +90,7 @@ def team() -> None:
     """Write policies of teams."""
 
 
-@team.command()
+@team.command(short_help="Write the policy of a new team, after checking it.")
 @common
 @click.argument("name")
 @budget_option

@@ -11,6 +11,7 @@ import orjson
 
 from gateway.cli.echo import echo, echo_json
 from gateway.cli.money.storage import open_database
+from gateway.cli.money.teams import known_team
 from gateway.cli.options import Context, common
 from gateway.cli.requests.lines import line
 from gateway.cli.zones import zones
@@ -78,7 +79,9 @@ def logs(
         else:
             echo(line(row, zone_of(row.team)))
 
-    with open_database(settings) as database, suppress(KeyboardInterrupt):
+    with open_database(settings, reads=True) as database, suppress(KeyboardInterrupt):
+        if team is not None:
+            known_team(database, settings, team)
         for row in rows(database, wanted, count):
             show(row)
         if follow:
