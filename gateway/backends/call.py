@@ -10,7 +10,7 @@ import orjson
 
 from gateway.backends.plausible import MOST_PER_TOKEN, checked_usage, usage_without_answer
 from gateway.backends.providers.base import Call, Kind, Upstream, error_body
-from gateway.backends.providers.hosted import limit_fields, refuses_foreign_fields, vendor
+from gateway.backends.providers.hosted import chat_rules, limit_fields, refuses_foreign_fields
 from gateway.backends.relay import MISREAD, Relayed, Whole, misread
 from gateway.backends.resilience.breaker import SHORT_PAUSE_S, Health, Slot
 from gateway.backends.resilience.drain import BackendDrains
@@ -99,7 +99,7 @@ class BackendCall:
         self.paces = Pace(plain=True), Pace(hides=self._thinks)
         """The generation speed: first for plain answers, then for streams."""
         self._limits, self._strict = limit_fields(backend), refuses_foreign_fields(backend)
-        self._leaves_out = vendor(backend).leaves_out
+        self._rules = chat_rules(backend)
         chosen = "first_byte_timeout" in backend.model_fields_set
         self._begin_s = (backend.first_byte_timeout if chosen else backend.timeout, backend.first_byte_timeout)
         """Seconds to wait for the first byte: first for a plain answer, then for a stream.
@@ -221,7 +221,7 @@ class BackendCall:
             thinks=self._thinks,
             limits=self._limits,
             strict=self._strict,
-            leaves_out=self._leaves_out,
+            rules=self._rules,
         )
 
     async def ask(self, call: Call, attempt: Attempt, slot: Slot) -> Relayed | Whole:

@@ -42,6 +42,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Money": {
         "usage": ("money.usage", "Show requests, tokens and exact cost, grouped."),
         "savings": ("money.savings", "Show what was saved and how, on one screen."),
+        "advise": ("money.advise", "Show which parts of the input's cost may be avoidable."),
         "prices": ("money.prices", "Show and update the prices of models."),
         "alerts": ("money.alerts", "List, test and acknowledge alerts."),
         "ledger": ("money.ledger", "Check, drain and roll up the ledger; forget an end user."),

@@ -15,6 +15,7 @@ from gateway.dialects.translate.chat_to_ollama.embeddings import EmbeddingsToOll
 from gateway.dialects.translate.chat_to_ollama.translator import ChatToOllama
 from gateway.dialects.translate.chat_to_responses.translator import ChatToResponses
 from gateway.dialects.via_chat import ViaChat
+from gateway.domain.chat_rules import NO_RULES, ChatRules
 from gateway.domain.request import DialectName
 
 LIMITS = ("max_completion_tokens", "max_tokens")
@@ -28,12 +29,12 @@ _ORDER: tuple[DialectName, ...] = (
 are more widely supported come first."""
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=32)
 def _table(
-    thinks: bool, limits: tuple[str, ...], strict: bool, leaves_out: frozenset[str]
+    thinks: bool, limits: tuple[str, ...], strict: bool, rules: ChatRules
 ) -> dict[tuple[DialectName, DialectName], Translator]:
     wires: dict[tuple[DialectName, DialectName], Translator] = {}
-    chat = ChatToChat(limits, strict=strict, leaves_out=leaves_out)
+    chat = ChatToChat(limits, strict=strict, rules=rules)
     from_chat: tuple[Translator, ...] = (
         *(chat, ChatToMessages(), ChatToResponses()),
         *(ChatToConverse(), ChatToGemini(), ChatToOllama()),
@@ -49,7 +50,7 @@ def _table(
 def wire(client: DialectName, backend: DialectName) -> Translator:
     """The translator from `client` to `backend`. Raises KeyError if there is no translator for this pair of
     dialects."""
-    return _table(True, LIMITS, False, frozenset())[client, backend]
+    return _table(True, LIMITS, False, NO_RULES)[client, backend]
 
 
 @lru_cache(maxsize=1024)
@@ -60,11 +61,11 @@ def translators(
     thinks: bool = True,
     limits: tuple[str, ...] = LIMITS,
     strict: bool = False,
-    leaves_out: frozenset[str] = frozenset(),
+    rules: ChatRules = NO_RULES,
 ) -> tuple[Translator, ...]:
     """The translators from `client` to a backend, best first; may be empty. `spoken`: the backend's dialects, hashable.
     `thinks`: whether it accepts a reasoning effort. `limits`: limit fields that it knows. `strict`: whether it rejects
-    Anthropic's fields of messages and tools. `leaves_out`: other fields that it rejects."""
-    wires = _table(thinks, limits, strict, leaves_out)
+    Anthropic's fields of messages and tools. `rules`: other differences between its chat API and OpenAI's."""
+    wires = _table(thinks, limits, strict, rules)
     order = (client, *(dialect for dialect in _ORDER if dialect != client))
     return tuple(wires[client, dialect] for dialect in order if dialect in spoken and (client, dialect) in wires)

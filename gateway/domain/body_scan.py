@@ -10,7 +10,7 @@ WORDS = frozenset(
     {
         *(b"file_id", b'"container', b"server_url", b'"mcp"', b"connector_id", b"vector_store", b"skill_id"),
         *(b"collection_ids", b"image_generation_call", b"cache_control", b"prompt_cache_breakpoint"),
-        *(b'"cache_control"', b'"thinking_blocks"'),
+        *(b'"cache_control"', b'"thinking_blocks"', b'"extra_content"'),
     }
 )
 """The words that a scan looks for."""

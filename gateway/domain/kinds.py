@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, Literal
 
+from gateway.domain.chat_rules import NO_RULES, ChatRules
+
 Own = Literal[
     "openai", "anthropic", "azure", "local", "litellm", "simulated", "bedrock", "gemini", "vertex", "thriftgate",
     "litellm_proxy", "ollama",
@@ -82,8 +84,10 @@ class KindFacts:
     """The provider in the price list, whatever the address is. Empty if address and model determine the provider."""
     provider: str = ""
     """The provider's name in OpenTelemetry's conventions. Empty if the address determines it."""
-    leaves_out: frozenset[str] = frozenset()
-    """The fields of a chat request that the API refuses and that are not needed for the answer. They are not sent."""
+    rules: ChatRules = NO_RULES
+    """The differences between the kind's chat API and OpenAI's."""
+    rules_of_models: tuple[tuple[str, ChatRules], ...] = ()
+    """(Pattern that matches names of models, rules for these models). The first match replaces `rules`."""
     beside_name: str = ""
     """A pattern that matches the additional text in this kind's model names, before or after the public name of a
     model."""
@@ -135,6 +139,33 @@ _VERTEX = KindFacts(
     key_header="x-goog-api-key",
     settings=("project", "google_credentials"),
 )
+_MISTRAL = ChatRules(
+    # streams of this kind always end with their usage
+    leaves_out=_BOOKKEEPING | {"stream_options", "user", "logit_bias", "top_logprobs"},
+    refuses=frozenset({"logprobs"}),
+    renames={"seed": "random_seed"},
+    of_role={
+        "system": frozenset({"role", "content"}),
+        "user": frozenset({"role", "content"}),
+        "assistant": frozenset({"role", "content", "tool_calls", "prefix"}),
+        "tool": frozenset({"role", "content", "tool_call_id", "name"}),
+    },
+    call_id="[a-zA-Z0-9]{9}",
+)
+"""The API accepts only the fields of its reference (https://docs.mistral.ai/api/endpoint/chat). The form of ids is that
+of Mistral's own validator (`mistral_common`)."""
+_GROQ = ChatRules(
+    leaves_out=(_BOOKKEEPING - {"service_tier"}) | {"logit_bias", "top_logprobs"},
+    refuses=frozenset({"logprobs", "n"}),
+    not_in_messages=frozenset({"name"}),
+)
+"""https://console.groq.com/docs/openai#currently-unsupported-openai-features"""
+_GROK_THINKS = r"grok-(?:[4-9]|3-mini|code|build)(?!.*non-reasoning)"
+_GROK = ChatRules(
+    leaves_out=frozenset({"presence_penalty", "frequency_penalty"}),
+    refuses=frozenset({"stop"}),
+)
+"""For xAI's reasoning models. https://docs.x.ai/docs/guides/reasoning"""
 KINDS: Mapping[str, KindFacts] = {
     "openai": KindFacts(_OPENAIS, needs_base_url=True),
     "azure": KindFacts(
@@ -217,7 +248,7 @@ KINDS: Mapping[str, KindFacts] = {
         provider="mistral_ai",
         limits_per_answer=("max_tokens",),
         strict=True,
-        leaves_out=_BOOKKEEPING | {"stream_options", "user"},  # streams of this kind always end with their usage
+        rules=_MISTRAL,
     ),
     "groq": _preset(
         "https://api.groq.com/openai/v1",
@@ -227,7 +258,7 @@ KINDS: Mapping[str, KindFacts] = {
         limits_per_answer=("max_completion_tokens",),
         strict=True,
         dialects=("openai_chat", "openai_responses", "openai_other"),
-        leaves_out=_BOOKKEEPING - {"service_tier"},
+        rules=_GROQ,
     ),
     "deepseek": _preset(
         "https://api.deepseek.com/v1",
@@ -244,6 +275,7 @@ KINDS: Mapping[str, KindFacts] = {
         provider="x_ai",
         limits_per_answer=("max_completion_tokens",),
         dialects=("openai_chat", "openai_responses"),
+        rules_of_models=((_GROK_THINKS, _GROK),),
     ),
     "together": _preset(
         "https://api.together.xyz/v1",
@@ -269,7 +301,7 @@ KINDS: Mapping[str, KindFacts] = {
         limits_per_answer=("max_completion_tokens",),
         strict=True,
         dialects=("openai_chat", "openai_embeddings"),
-        leaves_out=_BOOKKEEPING | {"user"},
+        rules=ChatRules(leaves_out=_BOOKKEEPING | {"user"}, keeps_signatures=True),
     ),
     "ollama": KindFacts(
         ("ollama_chat", "openai_completions"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any, get_args
 
@@ -10,10 +11,12 @@ import pytest
 from pydantic import SecretStr
 
 from gateway.backends.fleet import KINDS as MODULES
-from gateway.backends.providers.hosted import limit_fields, refuses_foreign_fields, vendor
+from gateway.backends.providers.hosted import chat_rules, limit_fields, refuses_foreign_fields, vendor
+from gateway.dialects.registry import translators
 from gateway.domain.backend import Backend
 from gateway.domain.kinds import KINDS, Kind, Preset
 from gateway.domain.routing.whereabouts import providers_own
+from gateway.errors import BadRequest
 from gateway.ledger.prices.catalogue import PACKAGED, Catalogue
 from gateway.settings.environment import PROVIDER_KEYS
 from gateway.settings.files import ConfigError
@@ -94,8 +97,8 @@ async def test_a_vendor_gets_the_key_and_only_fields_that_it_takes(
     await read(answer)
     sent, facts = small.last.json, KINDS[kind]
     assert dict(small.last.headers)[b"authorization"] == b"Bearer " + KEY.encode()
-    assert sent["seed"] == 7
-    assert not facts.leaves_out & sent.keys()
+    assert sent[facts.rules.renames.get("seed", "seed")] == 7
+    assert not (facts.rules.leaves_out | facts.rules.renames.keys()) & sent.keys()
     assert sent[facts.limits_per_answer[0]] == 100
     assert ("max_completion_tokens" in sent) == (kind != "mistral")
     assert ("stream_options" in sent) == (stream and kind != "mistral")
@@ -115,6 +118,74 @@ async def test_numbers_and_texts_keep_their_bytes_where_a_field_is_left_out(
     assert orjson.loads(small.last.body) == small.last.json
 
 
+def sent_by(kind: str, model: str, **fields: Any) -> dict[str, Any]:
+    """The body that a backend of `kind` gets for a chat request."""
+    backend = preset(kind, model=model)
+    (way, *_) = translators(
+        "openai_chat",
+        ("openai_chat",),
+        limits=limit_fields(backend),
+        strict=refuses_foreign_fields(backend),
+        rules=chat_rules(backend),
+    )
+    found: dict[str, Any] = orjson.loads(way.body(chat_request(**fields), model, None))
+    return found
+
+
+def test_mistral_gets_only_the_fields_and_ids_of_its_schema() -> None:
+    call = {"id": "toolu_01AbCdEfGh", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    kept = {**call, "id": "aB3dE6gH9"}
+    own = {"role": "assistant", "content": "x", "tool_calls": [kept]}
+    messages = [
+        {"role": "developer", "content": "brief"},
+        {"role": "user", "name": "bob", "content": "a"},
+        {"role": "assistant", "content": None, "reasoning_content": "hm", "refusal": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": call["id"], "content": "r", "name": "f"},
+        {"role": "assistant", "content": None, "refusal": "no"},
+        own,
+    ]
+    sent = sent_by("mistral", "mistral-large-latest", messages=messages, seed=7, logit_bias={"9": 1}, logprobs=False)
+    system, user, called, result, refused, last = sent["messages"]
+    assert system == {"role": "system", "content": "brief"}
+    assert (user, refused) == ({"role": "user", "content": "a"}, {"role": "assistant", "content": "no"})
+    assert called.keys() == {"role", "content", "tool_calls"}
+    assert re.fullmatch("[a-zA-Z0-9]{9}", called["tool_calls"][0]["id"])
+    assert result == {"role": "tool", "tool_call_id": called["tool_calls"][0]["id"], "content": "r", "name": "f"}
+    assert last == own
+    assert (sent["random_seed"], {"seed", "logit_bias", "logprobs"} & sent.keys()) == (7, set())
+
+
+def test_groq_gets_no_field_that_it_refuses() -> None:
+    messages = [{"role": "user", "name": "bob", "content": "a"}]
+    sent = sent_by("groq", "openai/gpt-oss-120b", messages=messages, logprobs=False, logit_bias={"9": 1}, n=1, seed=7)
+    assert sent == {"model": "openai/gpt-oss-120b", "messages": [{"role": "user", "content": "a"}], "seed": 7}
+
+
+@pytest.mark.parametrize(
+    ("kind", "model", "fields"),
+    [
+        ("groq", "openai/gpt-oss-120b", {"n": 2}),
+        ("groq", "openai/gpt-oss-120b", {"logprobs": True}),
+        ("mistral", "mistral-large-latest", {"logprobs": True}),
+        ("xai", "grok-4.3", {"stop": ["x"]}),
+    ],
+)
+def test_a_field_that_shapes_the_answer_and_is_refused_is_a_400(kind: str, model: str, fields: dict[str, Any]) -> None:
+    with pytest.raises(BadRequest) as refused:
+        sent_by(kind, model, **fields)
+    assert refused.value.param == next(iter(fields))
+
+
+@pytest.mark.parametrize(
+    ("model", "thinks"),
+    [("grok-4", True), ("grok-4.20-reasoning", True), ("grok-4-fast-non-reasoning", False), ("grok-3", False)],
+)
+def test_groks_that_think_get_no_penalties(model: str, thinks: bool) -> None:
+    sent = sent_by("xai", model, presence_penalty=0.5, frequency_penalty=0.5)
+    assert ({"presence_penalty", "frequency_penalty"} <= sent.keys()) != thinks
+    assert thinks or sent_by("xai", model, stop=["x"])["stop"] == ["x"]
+
+
 @pytest.mark.parametrize("kind", [kind for kind in PRESETS if KINDS[kind].key])
 def test_kind_openai_at_a_vendors_address_has_that_vendors_ways(kind: str) -> None:
     backend = Backend(name="b", kind="openai", base_url=KINDS[kind].base_url, model="m")
@@ -129,6 +200,11 @@ def test_the_page_has_a_line_for_each_preset() -> None:
 
     rows = table("presets", ROOT / "docs" / "how-to" / "providers.md")
     assert [tuple(row) for row in rows] == [
-        (f"`{kind}`", f"`{facts.base_url}`", code([facts.key] if facts.key else []), code(sorted(facts.leaves_out)))
+        (
+            f"`{kind}`",
+            f"`{facts.base_url}`",
+            code([facts.key] if facts.key else []),
+            code(sorted(facts.rules.leaves_out)),
+        )
         for kind, facts in ((kind, KINDS[kind]) for kind in PRESETS)
     ]

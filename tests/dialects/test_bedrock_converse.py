@@ -11,6 +11,7 @@ import pytest
 from botocore.eventstream import EventStreamBuffer
 
 from gateway.dialects.bedrock_converse.facts import key_in
+from gateway.dialects.canonical import canonical
 from gateway.dialects.clients import DIALECTS, at, of_path
 from gateway.dialects.registry import wire
 from gateway.dialects.replay import Replayed
@@ -54,19 +55,20 @@ def test_other_paths_are_not_converses(path: str) -> None:
 def test_a_request_is_a_chat_request() -> None:
     inference = {"maxTokens": 7, "temperature": 0.5, "topP": 0.9, "stopSequences": ["x"]}
     tools = {"tools": [{"toolSpec": SPEC}, {"cachePoint": {"type": "default"}}], "toolChoice": {"any": {}}}
+    mark = {"cache_control": {"type": "ephemeral"}}
     request = asked(
         system=[{"text": "Be brief"}, {"cachePoint": {"type": "default"}}], inferenceConfig=inference, toolConfig=tools
     )
+    system = [{"type": "text", "text": "Be brief", **mark}]
+    function = {"name": "look", "description": "d", "parameters": {"type": "object"}}
     assert request.body == {
         "model": "auto",
-        "messages": [{"role": "system", "content": "Be brief"}, {"role": "user", "content": "hello"}],
+        "messages": [{"role": "system", "content": system}, {"role": "user", "content": "hello"}],
         "max_completion_tokens": 7,
         "temperature": 0.5,
         "top_p": 0.9,
         "stop": ["x"],
-        "tools": [
-            {"type": "function", "function": {"name": "look", "description": "d", "parameters": {"type": "object"}}}
-        ],
+        "tools": [{"type": "function", "function": function, **mark}],
         "tool_choice": "required",
     }
     assert (request.max_output_tokens, request.needs) == (7, frozenset({"tools"}))
@@ -100,6 +102,43 @@ def test_from_converse_to_converse_a_conversation_stays() -> None:
     sent = orjson.loads(wire("bedrock_converse", "bedrock_converse").body(request, "anthropic.claude-sonnet-4-5", None))
     assert sent["messages"] == CONVERSATION
     assert sent["toolConfig"]["tools"] == [{"toolSpec": SPEC}]
+
+
+POINT, HOUR = {"cachePoint": {"type": "default"}}, {"cachePoint": {"type": "default", "ttl": "1h"}}
+
+
+def test_cache_points_stay_at_their_blocks_over_converse_and_become_marks_over_claude() -> None:
+    call = {"role": "assistant", "content": [{"toolUse": {"toolUseId": "t1", "name": "look", "input": {}}}, POINT]}
+    result = {"role": "user", "content": [{"toolResult": {"toolUseId": "t1", "content": [{"text": "a tree"}]}}, POINT]}
+    given = {
+        "messages": [{"role": "user", "content": [{"text": "hello"}, POINT]}, call, result],
+        "system": [{"text": "Be brief"}, HOUR],
+        "toolConfig": {"tools": [{"toolSpec": SPEC}, POINT]},
+    }
+    request = asked(**given)
+    sent = orjson.loads(wire("bedrock_converse", "bedrock_converse").body(request, "amazon.nova-pro-v1:0", None))
+    assert (sent["messages"], sent["system"]) == (given["messages"], given["system"])
+    assert sent["toolConfig"]["tools"] == given["toolConfig"]["tools"]
+    claude = orjson.loads(
+        wire("bedrock_converse", "anthropic_messages").body(asked(**given), "claude-sonnet-4-5", None)
+    )
+    assert claude["system"] == [
+        {"type": "text", "text": "Be brief", "cache_control": {"type": "ephemeral", "ttl": "1h"}}
+    ]
+    assert claude["tools"][0]["cache_control"] == {"type": "ephemeral"}
+    assert [turn["content"][-1]["cache_control"] for turn in claude["messages"]] == [{"type": "ephemeral"}] * 3
+    plain = wire("bedrock_converse", "openai_chat").body(asked(**given), "m", None)
+    assert b"cache_control" not in plain
+
+
+def test_fields_for_the_model_reach_converse_only_and_separate_answers() -> None:
+    own = {"inferenceConfig": {"topK": 5}, "reasoningConfig": {"type": "enabled"}}
+    request = asked(additionalModelRequestFields={**own, "top_k": 3})
+    sent = orjson.loads(wire("bedrock_converse", "bedrock_converse").body(request, "amazon.nova-pro-v1:0", None))
+    assert sent["additionalModelRequestFields"] == {**own, "top_k": 3}
+    other = wire("bedrock_converse", "openai_chat").body(asked(additionalModelRequestFields=own), "m", None)
+    assert orjson.loads(other) == {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
+    assert canonical(asked(additionalModelRequestFields=own)) != canonical(asked())
 
 
 def test_documents_and_results_with_json() -> None:

@@ -24,7 +24,7 @@ CLIENTS: tuple[DialectName, ...] = (
     *("gemini_generate", "bedrock_converse", "ollama_chat"),
 )
 BACKENDS: tuple[DialectName, ...] = (
-    *("openai_chat", "anthropic_messages", "openai_responses", "bedrock_converse", "gemini_generate"),
+    *("openai_chat", "anthropic_messages", "openai_responses", "bedrock_converse", "gemini_generate", "ollama_chat"),
 )
 PAIRS = [(client, backend) for client, backend in product(CLIENTS, BACKENDS) if client != backend]
 TEXT = st.text(alphabet=st.sampled_from('ab"\\\n\t/ñ🌈,:{}[]') | st.characters(exclude_categories=["Cs"]), max_size=6)
@@ -155,6 +155,18 @@ class Sender:
             yield self.event({"contentBlockStop": where})
         yield self.event({"messageStop": {"stopReason": "end_turn"}})
         yield self.event({"metadata": {"usage": {"inputTokens": 5, "outputTokens": 2, "totalTokens": 7}}})
+
+    def ollama_chat(self, steps: list[Step]) -> Iterator[bytes]:
+        def line(message: dict[str, Any], **more: Any) -> bytes:
+            message = {"role": "assistant", "content": "", **message}
+            return self.event({"model": "m", "created_at": "2026-11-01T10:00:00Z", "message": message, **more})
+
+        for place, (kind, texts) in enumerate(steps):
+            for text in texts:
+                message = {"text": {"content": text}, "think": {"thinking": text}, "ping": {}}.get(kind)
+                call = {"function": {"name": "look", "arguments": {"a": place}}}
+                yield line({"tool_calls": [call]} if message is None else message, done=False)
+        yield line({}, done=True, done_reason="stop", prompt_eval_count=5, eval_count=2)
 
 
 def request(client: DialectName) -> CompletionRequest:

@@ -86,12 +86,14 @@ def test_a_request_is_a_chat_request() -> None:
         "messages": [{"role": "system", "content": "Be brief"}, {"role": "user", "content": "hello"}],
         "temperature": 0.5,
         "top_p": 0.9,
+        "top_k": 5,
         "max_completion_tokens": 7,
         "stop": ["x"],
         "n": 2,
         "seed": 3,
         "presence_penalty": 0.1,
         "reasoning_effort": "medium",
+        "gemini": {"generationConfig": {"thinkingConfig": {"thinkingBudget": 2048}}},
     }
     assert (request.max_output_tokens, request.parallel, request.needs) == (7, 2, frozenset({"reasoning"}))
     assert [(turn.role, turn.text) for turn in request.turns] == [("system", "Be brief"), ("user", "hello")]
@@ -132,7 +134,7 @@ def test_calls_and_results_belong_together_by_name_and_order() -> None:
 def test_from_gemini_to_gemini_signatures_and_calls_stay() -> None:
     sent = orjson.loads(wire("gemini_generate", "gemini_generate").body(asked(CONVERSATION), "gemini-3-pro", None))
     parts = sent["contents"][1]["parts"]
-    assert parts[1] == CALL
+    assert parts[2] == CALL
     assert sent["contents"][2]["parts"][0]["functionResponse"] == {"name": "look", "response": {"result": "a tree"}}
 
 
@@ -224,6 +226,8 @@ def test_a_choice_of_tools(calling: dict[str, Any], choice: str | None, names: l
         ({"contents": [{"parts": [{"fileData": {"fileUri": "gs://x/y"}}]}]}, "contents[0].parts[0]"),
         ({"contents": [{"parts": [{"functionResponse": {"name": "f"}}]}]}, "contents[0].parts[0].functionResponse"),
         ({"cachedContent": "cachedContents/1"}, "cachedContent"),
+        ({"modelArmorConfig": {"promptTemplateName": "x"}}, "modelArmorConfig"),
+        ({"contents": [{"role": "model", "parts": [{"executableCode": {}}]}]}, "contents[0].parts[0]"),
         ({"tools": [{"googleSearch": {}}]}, "tools"),
         ({"generationConfig": {"temperature": "hot"}}, "temperature"),
         ({"generationConfig": {"responseModalities": ["AUDIO"]}}, "responseModalities"),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from gateway.domain.backend import Backend
+from gateway.domain.chat_rules import ChatRules
 from gateway.domain.kinds import KINDS, Kind, KindFacts
 
 
@@ -80,6 +81,12 @@ def vendor(backend: Backend) -> KindFacts:
     return (
         _OF_HOST.get(urlsplit(backend.base_url).hostname, backend.facts) if backend.kind == "openai" else backend.facts
     )
+
+
+def chat_rules(backend: Backend) -> ChatRules:
+    """The differences between the chat API of `backend` and OpenAI's, which may depend on the model."""
+    facts, model = vendor(backend), backend.sent_model.lower()
+    return next((rules for pattern, rules in facts.rules_of_models if re.search(pattern, model)), facts.rules)
 
 
 def refuses_foreign_fields(backend: Backend) -> bool:

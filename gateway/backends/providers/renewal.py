@@ -88,6 +88,17 @@ class Renewed(ABC, Generic[C]):
         if self._found is None:
             self._begin()
 
+    async def within(self, until: float) -> C:
+        """Like `current`, but waits only until the loop time `until`. Raises BackendFailed."""
+        now = time.time()
+        if now < self._look_at and (found := self._found) is not None and self._valid(now):
+            return found
+        try:
+            async with asyncio.timeout_at(until):
+                return await self.current()
+        except TimeoutError:  # BackendTimeout would mean that the backend may have read the prompt
+            raise BackendFailed(f"{self._backend} got no {self._what} in time; see {self._page}") from None
+
     async def current(self) -> C:
         """The current credential. Raises BackendFailed if there is no credential."""
         if (now := time.time()) >= self._look_at:

@@ -90,7 +90,7 @@ def team() -> None:
     """Write policies of teams."""
 
 
-@team.command(short_help="Write the policy of a new team, after checking it.")
+@team.command(short_help="Write a policy for a new team.")
 @common
 @click.argument("name")
 @budget_option

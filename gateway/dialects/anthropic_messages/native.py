@@ -13,7 +13,7 @@ from gateway.dialects import json_splice
 from gateway.dialects.answers.plain import Plain
 from gateway.dialects.anthropic_messages.cache_marks import with_marks
 from gateway.dialects.anthropic_messages.relay import MessagesRelay
-from gateway.dialects.anthropic_messages.thinking import UNSIGNED
+from gateway.dialects.anthropic_messages.thinking import UNSIGNED, is_unsigned
 from gateway.dialects.anthropic_messages.turns import shortened, without_thinking
 from gateway.dialects.anthropic_messages.usage import messages_usage
 from gateway.dialects.openai_chat.native import content_headers, quoted
@@ -174,6 +174,6 @@ def _written(raw: bytes, sent: list[Any], places: list[int], messages: list[Any]
 def _signed(message: dict[str, Any]) -> dict[str, Any]:
     """`message` without those thinking blocks that no Anthropic model has signed."""
     content = message["content"]
-    if type(content) is not list or not any(block.get("signature") == UNSIGNED for block in content):
+    if type(content) is not list or not any(map(is_unsigned, content)):
         return message
-    return {**message, "content": [block for block in content if block.get("signature") != UNSIGNED]}
+    return {**message, "content": [block for block in content if not is_unsigned(block)]}

@@ -9,10 +9,36 @@ UNSIGNED = "thriftgate-unsigned"
 """A signature that marks thinking from a backend that does not sign its thinking. Anthropic would reject a request with
 this signature, so such blocks are removed before a request is sent to Anthropic."""
 
+_CARRIED = f"{UNSIGNED}:"
+"""The beginning of a signature that contains Google's signature of the call after the block."""
+
 _BUDGETS = ((8192, "high"), (2048, "medium"))
 """(Minimum thinking budget in tokens, effort). The smallest budget that Anthropic accepts is 1024."""
 _EFFORTS = {"low": "low", "medium": "medium", "high": "high", "xhigh": "high", "max": "high"}
 """Effort → the nearest effort that all servers with a reasoning effort accept."""
+
+
+def carrier(signature: str) -> dict[str, Any]:
+    """An empty thinking block that carries Google's `signature` of the call after it. The client returns the block with
+    its next request."""
+    return {"type": "thinking", "thinking": "", "signature": _CARRIED + signature}
+
+
+def carried(block: Mapping[str, Any]) -> str:
+    """Google's signature in a block that `carrier` has made; empty for other blocks."""
+    signature = block.get("signature")
+    return signature.removeprefix(_CARRIED) if type(signature) is str and signature.startswith(_CARRIED) else ""
+
+
+def is_unsigned(block: Mapping[str, Any]) -> bool:
+    """Whether no model of Anthropic has signed the block."""
+    signature = block.get("signature")
+    return type(signature) is str and signature.startswith(UNSIGNED)
+
+
+def returns(body: Mapping[str, Any]) -> bool:
+    """Whether the client expects thinking blocks, and so will return them. They may have no text."""
+    return (body.get("thinking") or {}).get("type") not in (None, "disabled")
 
 
 def effort(body: Mapping[str, Any]) -> str | None:
@@ -34,5 +60,4 @@ def effort(body: Mapping[str, Any]) -> str | None:
 def shown(body: Mapping[str, Any]) -> bool:
     """Whether thinking is sent to the client. False if the client did not ask for it, because it would take it for the
     answer."""
-    thinking = body.get("thinking") or {}
-    return thinking.get("type") not in (None, "disabled") and thinking.get("display") != "omitted"
+    return returns(body) and body["thinking"].get("display") != "omitted"

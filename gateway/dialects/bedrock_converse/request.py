@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import time
 from base64 import b64decode
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import orjson
@@ -21,6 +20,10 @@ from gateway.errors import BadRequest
 MESSAGES, BEGAN = "messages", "began"
 """Two keys in `CompletionRequest.echoed`. The values are the body in Anthropic's format, and the time at which the
 request arrived (monotonic seconds)."""
+
+EXTRAS = "converse"
+"""A key in `CompletionRequest.body`. Its value has the fields for the model that chat does not have. They may change
+the answer, so that they are part of the cache's key."""
 
 Block = dict[str, Any]
 
@@ -46,7 +49,7 @@ _INFERENCE = {
 }
 _REFUSED = ("guardrailConfig", "promptVariables")
 _CLAUDES = ("thinking", "top_k")
-"""Names of the fields in `additionalModelRequestFields` that a Claude model reads. Other fields are dropped."""
+"""Names of the fields in `additionalModelRequestFields` that a Claude model reads. Only Converse gets the others."""
 _TEXTS = frozenset({"txt", "md", "html", "csv"})
 """Formats of documents whose content is text."""
 
@@ -69,7 +72,12 @@ def parse(
     if stream:
         chat["stream_options"] = {"include_usage": True}
     parsed = chat_request.parse(orjson.dumps(chat), request_id, controls, headers)
-    return replace(parsed, dialect="bedrock_converse", echoed={MESSAGES: asked.body, BEGAN: time.monotonic()})
+    more = fields.get("additionalModelRequestFields") or {}
+    extras = {name: value for name, value in more.items() if name != "thinking"}
+    if extras:
+        parsed.body = {**parsed.body, EXTRAS: extras}
+    parsed.dialect, parsed.echoed = "bedrock_converse", {MESSAGES: asked.body, BEGAN: time.monotonic()}
+    return parsed
 
 
 def _messages(fields: dict[str, Any]) -> dict[str, Any]:
@@ -77,7 +85,7 @@ def _messages(fields: dict[str, Any]) -> dict[str, Any]:
     inference, more = fields.get("inferenceConfig") or {}, fields.get("additionalModelRequestFields") or {}
     check(inference, _WANTED_INFERENCE)
     found: dict[str, Any] = {"messages": [_turn(*pair) for pair in enumerate(fields.get("messages") or [])]}
-    if system := [_system(*pair) for pair in enumerate(fields.get("system") or []) if "cachePoint" not in pair[1]]:
+    if system := _marked(fields.get("system") or [], _system, "system"):
         found["system"] = system
     found |= {ours: inference[name] for name, ours in _INFERENCE.items() if inference.get(name) is not None}
     found |= {name: more[name] for name in _CLAUDES if more.get(name) is not None}
@@ -85,14 +93,25 @@ def _messages(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _turn(index: int, turn: dict[str, Any]) -> dict[str, Any]:
-    where = f"messages[{index}].content"
-    blocks = [_block(each, f"{where}[{at}]") for at, each in enumerate(turn["content"]) if "cachePoint" not in each]
+    blocks = _marked(turn["content"], _block, f"messages[{index}].content")
     return {"role": turn["role"], "content": blocks}
 
 
-def _system(index: int, block: Block) -> Block:
+def _marked(blocks: list[Block], convert: Callable[[Block, str], Block], where: str) -> list[Block]:
+    """The converted blocks. A cache point becomes `cache_control` of the block before it."""
+    found: list[Block] = []
+    for index, block in enumerate(blocks):
+        if "cachePoint" not in block:
+            found.append(convert(block, f"{where}[{index}]"))
+        elif found:
+            long = block["cachePoint"].get("ttl") == "1h"
+            found[-1]["cache_control"] = {"type": "ephemeral", **({"ttl": "1h"} if long else {})}
+    return found
+
+
+def _system(block: Block, where: str) -> Block:
     if type(block.get("text")) is not str:
-        raise _unknown(block, f"system[{index}]")
+        raise _unknown(block, where)
     return {"type": "text", "text": block["text"]}
 
 
@@ -164,22 +183,21 @@ def _thought(thought: Block) -> Block:
 
 
 def _tools(config: dict[str, Any]) -> dict[str, Any]:
-    tools = []
-    for index, tool in enumerate(config.get("tools") or ()):
-        if "cachePoint" in tool:
-            continue
-        if "toolSpec" not in tool:
-            where = f"toolConfig.tools[{index}]"
-            raise BadRequest(f"{where} must have a toolSpec; others are not translated.", param=where)
-        spec = tool["toolSpec"]
-        about = {name: spec[name] for name in ("description", "strict") if spec.get(name)}
-        tools.append({"name": spec["name"], "input_schema": spec["inputSchema"]["json"], **about})
+    tools = _marked(config.get("tools") or [], _tool, "toolConfig.tools")
     if not tools:
         return {}
     choice = config.get("toolChoice") or {}
     kind = next(iter(choice), "auto")
     named = {"name": choice["tool"]["name"]} if kind == "tool" else {}
     return {"tools": tools, "tool_choice": {"type": kind, **named}}
+
+
+def _tool(tool: Block, where: str) -> Block:
+    if "toolSpec" not in tool:
+        raise BadRequest(f"{where} must have a toolSpec; others are not translated.", param=where)
+    spec = tool["toolSpec"]
+    about = {name: spec[name] for name in ("description", "strict") if spec.get(name)}
+    return {"name": spec["name"], "input_schema": spec["inputSchema"]["json"], **about}
 
 
 def _output(config: dict[str, Any]) -> dict[str, Any]:

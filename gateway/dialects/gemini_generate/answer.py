@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 from gateway.dialects.gemini_generate.request import SHOWS_THOUGHTS
-from gateway.dialects.openai_chat.message import objects
+from gateway.dialects.openai_chat.message import objects, signature_of
 from gateway.dialects.streams.text_run import events_with
 from gateway.domain.money.usage import Usage
 from gateway.domain.request import CompletionRequest
@@ -71,9 +71,7 @@ def _call(call: dict[str, Any], name: Any, arguments: Any) -> dict[str, Any]:
         given = {}
     made = {"name": name, "args": given if type(given) is dict else {}}
     part: dict[str, Any] = {"functionCall": {"id": call["id"], **made} if call.get("id") else made}
-    extra = call.get("extra_content")
-    google = extra.get("google") if type(extra) is dict else None
-    signature = google.get("thought_signature") if type(google) is dict else None
+    signature = signature_of(call)
     return {**part, "thoughtSignature": signature} if signature else part
 
 

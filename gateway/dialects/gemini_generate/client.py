@@ -2,19 +2,42 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from gateway.dialects.client import Client, Count, Shown
 from gateway.dialects.gemini_generate.answer import GeminiWriter, reply
 from gateway.dialects.gemini_generate.dialect import Endpoint, at, named_in
-from gateway.dialects.gemini_generate.request import parse_counted
+from gateway.dialects.gemini_generate.native import GeminiToGemini
+from gateway.dialects.gemini_generate.request import EXTRAS, parse_counted
 from gateway.dialects.parsed_as_chat import ParsedAsChat
+from gateway.domain.request import CompletionRequest
+from gateway.domain.routing.route import ContextPlan
+from gateway.errors import BadRequest
 
 _ERROR = {"code": {"type": "integer", "minimum": 400}, "message": {"type": "string"}, "status": {"type": "string"}}
+
+_FORMS = ("text/plain", "application/json")
+
+
+class _AsChat(ParsedAsChat):
+    """Leaves out the fields that only Gemini knows. Refuses those without which the answer would have another form."""
+
+    def chat(self, request: CompletionRequest, plan: ContextPlan | None) -> dict[str, Any]:
+        found = super().chat(request, plan)
+        extras = found.pop(EXTRAS, {})
+        form = extras.get("generationConfig", {}).get("responseMimeType", _FORMS[0])
+        if form not in _FORMS:
+            where = "generationConfig.responseMimeType"
+            raise BadRequest(f"{where} must be one of {', '.join(_FORMS)} for this model.", param=where)
+        return found
+
 
 CLIENT = Client(
     Endpoint("", stream=False),
     at=at,
     shapes=named_in,
-    translation=ParsedAsChat(
+    native=GeminiToGemini(),
+    translation=_AsChat(
         "gemini_generate",
         {
             "messages": "contents",

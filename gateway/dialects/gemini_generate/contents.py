@@ -6,10 +6,13 @@ from typing import Any
 
 import orjson
 
+from gateway.dialects.openai_chat.message import signed
 from gateway.errors import BadRequest
 
 Part = dict[str, Any]
 
+_MODELS = frozenset({"text", "functionCall", "thoughtSignature"})
+"""Fields of a model's parts that are translated."""
 _SOUNDS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mp3": "mp3", "audio/mpeg": "mp3"}
 
 
@@ -74,6 +77,9 @@ def _text(part: Part) -> str:
 def _assistant(parts: list[Part], calls: _Calls, where: str) -> dict[str, Any]:
     texts = [_text(part) for part in parts if not part.get("thought")]
     thoughts = [_text(part) for part in parts if part.get("thought")]
+    for place, part in enumerate(parts):
+        if not _MODELS.intersection(part):
+            raise _unknown(part, f"{where}.parts[{place}]", "text and functionCall")
     made = [_call(part, calls, f"{where}.parts[{place}]") for place, part in enumerate(parts) if "functionCall" in part]
     message: dict[str, Any] = {"role": "assistant", "content": "".join(texts) or None}
     if thoughts:
@@ -88,7 +94,7 @@ def _call(part: Part, calls: _Calls, where: str) -> dict[str, Any]:
     function = {"name": call["name"], "arguments": orjson.dumps(call.get("args") or {}).decode()}
     found = {"id": calls.made(call), "type": "function", "function": function}
     signature = part.get("thoughtSignature")
-    return {**found, "extra_content": {"google": {"thought_signature": signature}}} if signature else found
+    return signed(found, signature) if signature else found
 
 
 def _user(parts: list[Part], calls: _Calls, where: str) -> list[dict[str, Any]]:
@@ -98,7 +104,9 @@ def _user(parts: list[Part], calls: _Calls, where: str) -> list[dict[str, Any]]:
     for place, part in enumerate(parts):
         at = f"{where}.parts[{place}]"
         if "functionResponse" in part:
-            results.append(_result(part["functionResponse"], calls, f"{at}.functionResponse"))
+            result, name = part["functionResponse"], f"{at}.functionResponse"
+            results.append(_result(result, calls, name))
+            others += [_chat_part(*pair) for pair in _beside(result, name)]
         else:
             others.append(_chat_part(part, at))
     if not others:
@@ -118,13 +126,24 @@ def _result(result: Any, calls: _Calls, where: str) -> dict[str, Any]:
     return {"role": "tool", "tool_call_id": calls.answered(result, where), "content": text}
 
 
+def _beside(result: Part, where: str) -> list[tuple[Part, str]]:
+    """Files in a function's result, each with its location. Chat allows only texts in a result, so that the files
+    follow it."""
+    given = result.get("parts") or ()
+    return [(part, f"{where}.parts[{place}]") for place, part in enumerate(given)]
+
+
+def _unknown(part: Part, where: str, known: str) -> BadRequest:
+    named = next((name for name in part if name not in ("thought", "thoughtSignature")), "nothing")
+    return BadRequest(f"{where} has {named}; {known} are translated.", param=where)
+
+
 def _chat_part(part: Part, where: str) -> dict[str, Any]:
     if type(part.get("text")) is str:
         return {"type": "text", "text": part["text"]}
     data = part.get("inlineData")
     if type(data) is not dict or type(data.get("data")) is not str or type(data.get("mimeType")) is not str:
-        known = next((name for name in part if name not in ("thought", "thoughtSignature")), "nothing")
-        raise BadRequest(f"{where} has {known}; text, inlineData and functionResponse are translated.", param=where)
+        raise _unknown(part, where, "text, inlineData and functionResponse")
     kind: str = data["mimeType"].lower()
     body = data["data"].replace("-", "+").replace("_", "/")  # Google's SDKs write both alphabets of base64
     if kind.startswith("image/"):

@@ -59,7 +59,8 @@ class Endpoint(PathEndpoint):
     def replayed(self, request: CompletionRequest, body: dict[str, Any], /) -> tuple[bytes, bytes]:
         """Convert a plain body to a stream. Returns two values: the answer as one event, and the end of the stream as
         another event."""
-        begun = [{name: value for name, value in each.items() if name != "finishReason"} for each in body["candidates"]]
-        ended = [{**each, "content": {"role": "model", "parts": [{"text": ""}]}} for each in body["candidates"]]
+        given = body.get("candidates") or ()  # absent if Google blocked the prompt
+        begun = [{name: value for name, value in each.items() if name != "finishReason"} for each in given]
+        ended = [{**each, "content": {"role": "model", "parts": [{"text": ""}]}} for each in given]
         rest = {name: value for name, value in body.items() if name not in ("candidates", "usageMetadata")}
         return event({"candidates": begun, **rest}), event({**body, "candidates": ended})

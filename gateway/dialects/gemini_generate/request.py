@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -17,10 +16,16 @@ from gateway.errors import BadRequest
 
 SHOWS_THOUGHTS = "includeThoughts"
 """A key in `CompletionRequest.echoed`. Its value is whether the client wants to see the model's thinking."""
+OWN = "gemini"
+"""A key in `CompletionRequest.echoed`. Its value is the request as the client sent it, with names in camelCase."""
+EXTRAS = "gemini"
+"""A key in `CompletionRequest.body`. Its value has the fields that chat cannot express exactly. They may change the
+answer of Gemini, so that they are part of the cache's key."""
 
 _CONFIG = {
     "temperature": "temperature",
     "topP": "top_p",
+    "topK": "top_k",
     "maxOutputTokens": "max_completion_tokens",
     "stopSequences": "stop",
     "candidateCount": "n",
@@ -31,6 +36,7 @@ _CONFIG = {
 _WANTED = {
     "temperature": Wanted((int, float), "a number"),
     "topP": Wanted((int, float), "a number"),
+    "topK": Wanted((int, float), "a number"),
     "maxOutputTokens": Wanted((int,), "a whole number of at least 1", 1),
     "stopSequences": Wanted((list,), "an array of strings"),
     "candidateCount": Wanted((int,), "a whole number of at least 1", 1),
@@ -41,10 +47,15 @@ _WANTED = {
     "thinkingConfig": Wanted((dict,), "an object"),
 }
 _REFUSED = ("cachedContent",)
+_KNOWN = frozenset(
+    {"contents", "systemInstruction", "tools", "toolConfig", "generationConfig", "labels", "model", "stream"}
+)
+_SAFETY = "safetySettings"
+_OF_PARTS = frozenset({"text", "thought", "thoughtSignature", "inlineData", "functionCall", "functionResponse"})
 _REFUSED_CONFIG = ("responseLogprobs", "speechConfig", "imageConfig")
 _MODES = {"AUTO": "auto", "ANY": "required", "NONE": "none", "VALIDATED": "auto"}
 _SNAKE = re.compile(r"_([a-z])")
-_FREE = frozenset({"args", "response", "parametersJsonSchema", "responseJsonSchema", "properties", "example"})
+_FREE = frozenset({"args", "response", "parametersJsonSchema", "responseJsonSchema", "properties", "example", "labels"})
 """Names of fields whose keys are chosen by the client. These keys are not renamed."""
 _LEVELS = frozenset({"minimal", "low", "medium", "high", "xhigh"})
 _BUDGETS = ((1024, "low"), (8192, "medium"))
@@ -64,7 +75,25 @@ def parse(
     if stream:
         chat |= {"stream": True, "stream_options": {"include_usage": True}}
     parsed = chat_request.parse(orjson.dumps(chat), request_id, controls, headers)
-    return replace(parsed, dialect="gemini_generate", echoed={SHOWS_THOUGHTS: thinking.get(SHOWS_THOUGHTS) is True})
+    if extras := _extras(fields):
+        parsed.body = {**parsed.body, EXTRAS: extras}
+    parsed.dialect = "gemini_generate"
+    parsed.echoed = {SHOWS_THOUGHTS: thinking.get(SHOWS_THOUGHTS) is True, OWN: fields}
+    return parsed
+
+
+def _extras(fields: dict[str, Any]) -> dict[str, Any]:
+    """The parts of the request that chat does not have, or has in a less exact form. `fields`: checked already."""
+    config = {name: value for name, value in _config(fields).items() if name not in _CONFIG and value is not None}
+    contents = fields["contents"] if type(fields["contents"]) is list else [fields["contents"]]
+    parts = [
+        (at, place, more)
+        for at, content in enumerate(contents)
+        for place, part in enumerate(content["parts"])
+        if (more := {name: value for name, value in part.items() if name not in _OF_PARTS})
+    ]
+    found = {"generationConfig": config, _SAFETY: fields.get(_SAFETY), "toolConfig": fields.get("toolConfig")}
+    return {name: value for name, value in {**found, "parts": parts}.items() if value}
 
 
 def parse_counted(body: bytes, headers: Mapping[bytes, bytes], *, model: str) -> CompletionRequest:
@@ -87,6 +116,8 @@ def _chat(fields: dict[str, Any], model: str) -> dict[str, Any]:
     for name in _REFUSED:
         if fields.get(name):
             raise BadRequest(f"{name} is kept at Google, for one account: send the contents.", param=name)
+    if unknown := next((name for name in fields if name not in _KNOWN and name != _SAFETY and fields[name]), None):
+        raise BadRequest(f"{unknown} is not translated: leave it out.", param=unknown)
     for name in _REFUSED_CONFIG:
         if config.get(name):
             raise BadRequest(f"generationConfig.{name} is not translated: leave it out.", param=name)
@@ -119,7 +150,9 @@ def _tools(fields: dict[str, Any]) -> dict[str, Any]:
         declared = tool.get("functionDeclarations") if type(tool) is dict else None
         if type(declared) is not list or not all(type(each) is dict for each in declared):
             raise BadRequest(
-                f"tools[{index}] must have functionDeclarations; others are not translated.", param="tools"
+                f"tools[{index}] must have functionDeclarations: tools that Google runs have a price of their own, "
+                "which the gateway does not book.",
+                param="tools",
             )
         functions += [_function(each) for each in declared]
     if not functions:
@@ -159,13 +192,17 @@ def json_schema(schema: Any) -> Any:
     if type(schema) is not dict:
         return schema
     found: dict[str, Any] = {}
+    nullable = bool(schema.get("nullable"))
     for name, value in schema.items():
         if name == "type" and type(value) is str:
-            found[name] = [value.lower(), "null"] if schema.get("nullable") else value.lower()
+            found[name] = [value.lower(), "null"] if nullable else value.lower()
+        elif name == "enum" and type(value) is list and nullable:
+            found[name] = [*value, None]
         elif name == "properties" and type(value) is dict:
             found[name] = {each: json_schema(inner) for each, inner in value.items()}
         elif name in ("items", "anyOf"):
-            found[name] = json_schema(value)
+            inner = json_schema(value)
+            found[name] = [*inner, {"type": "null"}] if name == "anyOf" and nullable and "type" not in schema else inner
         elif name not in ("nullable", "propertyOrdering", "example"):
             number = name.startswith(("min", "max")) and type(value) is str and value.isdigit()
             found[name] = int(value) if number else value

@@ -1,5 +1,5 @@
-"""Removes fields of messages and tools that only Anthropic's API reads. Chat clients may send these fields, and
-OpenAI's API rejects them."""
+"""Removes fields of messages and tools that only Anthropic's or Google's API reads. Chat clients may send these fields,
+and OpenAI's API rejects them."""
 
 from __future__ import annotations
 
@@ -8,27 +8,30 @@ from typing import Any
 from gateway.domain.request import CompletionRequest
 
 _NOT_CHAT = frozenset({"cache_control", "thinking_blocks"})
+_SIGNATURES = "extra_content"
 
 
-def plain_chat(body: dict[str, Any]) -> dict[str, Any]:
+def plain_chat(body: dict[str, Any], *, signatures: bool = True) -> dict[str, Any]:
     """`body` without the fields that only Anthropic's API reads. They are removed from the messages, the parts of
-    messages, and the tools."""
+    messages, and the tools. `signatures`: whether Google's signatures of calls are kept."""
     found = dict(body)
+    names = _NOT_CHAT if signatures else _NOT_CHAT | {_SIGNATURES}
     for field in ("messages", "tools"):
         if type(body.get(field)) is list:
-            found[field] = [_without(item) for item in body[field]]
+            found[field] = [_without(item, names) for item in body[field]]
     return found
 
 
-def _without(item: Any) -> Any:
+def _without(item: Any, names: frozenset[str]) -> Any:
     if type(item) is not dict:
         return item
-    kept = {name: value for name, value in item.items() if name not in _NOT_CHAT}
-    if type(content := kept.get("content")) is list:
-        kept["content"] = [_without(part) for part in content]
+    kept = {name: value for name, value in item.items() if name not in names}
+    for field in ("content", "tool_calls"):
+        if type(inner := kept.get(field)) is list:
+            kept[field] = [_without(part, names) for part in inner]
     return kept
 
 
 def may_have_foreign_fields(request: CompletionRequest) -> bool:
-    """Whether the body may contain a field that only Anthropic's API reads."""
-    return request.contains(b'"cache_control"') or request.contains(b'"thinking_blocks"')
+    """Whether the body may contain a field that only Anthropic's or Google's API reads."""
+    return any(map(request.contains, (b'"cache_control"', b'"thinking_blocks"', b'"extra_content"')))

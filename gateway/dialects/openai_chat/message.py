@@ -25,6 +25,19 @@ def objects(value: object) -> list[dict[str, Any]]:
     return [item for item in value if type(item) is dict] if type(value) is list else []
 
 
+def signed(call: dict[str, Any], signature: str) -> dict[str, Any]:
+    """`call` with Google's signature, in the field that Google's OpenAI endpoint uses."""
+    return {**call, "extra_content": {"google": {"thought_signature": signature}}}
+
+
+def signature_of(call: dict[str, Any]) -> str:
+    """Google's signature of a call; empty if there is none."""
+    extra = call.get("extra_content")
+    google = extra.get("google") if type(extra) is dict else None
+    signature = google.get("thought_signature") if type(google) is dict else None
+    return signature if type(signature) is str else ""
+
+
 def overall_finish(reasons: Iterable[object]) -> str:
     """One finish reason for all choices; empty if none is known. It is the first known reason that is not `stop`, or
     else `stop`."""

@@ -13,6 +13,8 @@ from gateway.dialects.answers import upstream_error
 from gateway.dialects.openai_chat import plain as chat_plain
 from gateway.dialects.openai_chat.foreign_fields import may_have_foreign_fields, plain_chat
 from gateway.dialects.openai_chat.stream import ChatStream
+from gateway.dialects.openai_chat.vendor_rules import adapted, refuse_fields
+from gateway.domain.chat_rules import NO_RULES, ChatRules
 from gateway.domain.request import CompletionRequest, DialectName
 from gateway.domain.routing.route import ContextPlan
 from gateway.errors import BackendRefused
@@ -33,12 +35,13 @@ class ChatToChat:
         limits: tuple[str, ...] = ("max_completion_tokens", "max_tokens"),
         *,
         strict: bool = False,
-        leaves_out: frozenset[str] = frozenset(),
+        rules: ChatRules = NO_RULES,
     ) -> None:
-        """`limits`: names of fields for the output limit. `leaves_out`: names of fields that the backend rejects.
+        """`limits`: names of fields for the output limit. `rules`: differences between the backend's API and OpenAI's.
         `strict`: whether it rejects Anthropic's fields of messages and tools, and other limit fields."""
-        self._limits, self._strict = limits, strict
-        self._leaves_out = leaves_out | ({*_LIMITS} - {*limits} if strict and limits == ("max_tokens",) else set())
+        self._limits, self._strict, self._rules = limits, strict, rules
+        others = {*_LIMITS} - {*limits} if strict and limits == ("max_tokens",) else set()
+        self._leaves_out = rules.leaves_out | rules.renames.keys() | rules.refuses | others
 
     def body(
         self,
@@ -49,17 +52,34 @@ class ChatToChat:
         logprobs: bool = False,
         max_output_tokens: int | None = None,
     ) -> bytes:
+        if self._rules.refuses:
+            refuse_fields(request.body, self._rules)
         changes = self._changes(request, model, max_output_tokens)
-        if logprobs and not request.stream and not request.body.get("logprobs"):
+        if logprobs and not request.stream and "logprobs" not in self._leaves_out and not request.body.get("logprobs"):
             changes["logprobs"] = b"true"
-        if self._strict and may_have_foreign_fields(request):
-            messages = [message for _, message in kept_messages(request, plan)]
-            plain = plain_chat({"messages": messages, "tools": request.body.get("tools")})
-            changes |= {name: orjson.dumps(value) for name, value in plain.items() if value is not None}
-        elif plan is not None and plan.touched:
-            changes["messages"] = _messages(request, plan)
+        changes |= self._messages(request, plan)
         body = json_splice.splice(request.raw, request.body, changes, request.known_scan) if changes else request.raw
         return body if self._leaves_out.isdisjoint(request.body) else json_splice.without(body, self._leaves_out)
+
+    def _messages(self, request: CompletionRequest, plan: ContextPlan | None) -> dict[str, bytes]:
+        """The new `messages` and `tools` as JSON, if they change."""
+        changes: dict[str, bytes] = {}
+        messages: list[Any] | None = None
+        if self._strict and may_have_foreign_fields(request):
+            kept = [message for _, message in kept_messages(request, plan)]
+            given = {"messages": kept, "tools": request.body.get("tools")}
+            plain = plain_chat(given, signatures=self._rules.keeps_signatures)
+            changes |= {name: orjson.dumps(value) for name, value in plain.items() if value is not None}
+            messages = plain["messages"]
+        elif plan is not None and plan.touched:
+            changes["messages"] = _messages(request, plan)
+        if self._rules.changes_messages:
+            if messages is None:
+                messages = [message for _, message in kept_messages(request, plan)]
+            fitting = adapted(messages, self._rules)
+            if any(new is not old for new, old in zip(fitting, messages, strict=True)):
+                changes["messages"] = orjson.dumps(fitting)
+        return changes
 
     def _changes(self, request: CompletionRequest, model: str, max_output_tokens: int | None) -> dict[str, bytes]:
         """Top-level key → the key's new value as JSON. Contains only the keys that change."""
@@ -77,6 +97,9 @@ class ChatToChat:
             changes |= dict.fromkeys(fields, b"%d" % max_output_tokens)
         elif _LIMITS[0] in self._leaves_out and type(most := request.body.get(_LIMITS[0])) is int:
             changes["max_tokens"] = b"%d" % most
+        for ours, theirs in self._rules.renames.items():
+            if (renamed := request.body.get(ours)) is not None:
+                changes[theirs] = orjson.dumps(renamed)
         return changes
 
     def headers(self, request: CompletionRequest) -> list[tuple[bytes, bytes]]:

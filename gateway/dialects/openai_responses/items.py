@@ -7,6 +7,8 @@ from typing import Any
 
 import orjson
 
+from gateway.dialects.anthropic_messages.thinking import carried
+from gateway.dialects.openai_chat.message import signed
 from gateway.dialects.openai_responses.request import CALLS, DECLARATIONS, RESULTS, SEARCHES, kind_of
 from gateway.dialects.openai_responses.thinking import unpack
 from gateway.dialects.openai_responses.tools import chat_name, custom_arguments
@@ -51,6 +53,8 @@ class _Conversation:
         """The assistant message to which the next items may be added; None if the next item begins another message."""
         self._thought: Item = {}
         """Reasoning that will be added to the next assistant message."""
+        self._signature = ""
+        """Google's signature of the next call."""
         self._shown: list[Item] = []
         """Parts of tool results that are not text. Chat allows these parts only in user messages, so a user message
         with these parts follows the last tool result."""
@@ -129,7 +133,9 @@ class _Conversation:
         if text := "\n\n".join(text for text in texts if type(text) is str and text):
             before = thought.get("reasoning_content")
             thought["reasoning_content"] = f"{before}\n\n{text}" if before else text
-        if blocks := unpack(item.get("encrypted_content")):
+        blocks = unpack(item.get("encrypted_content"))
+        self._signature = next(filter(None, map(carried, blocks)), self._signature)
+        if blocks := [block for block in blocks if not carried(block)]:
             thought["thinking_blocks"] = [*thought.get("thinking_blocks", ()), *blocks]
 
     def _call(self, item: Item) -> None:
@@ -141,6 +147,8 @@ class _Conversation:
             "type": "function",
             "function": {"name": chat_name(item["name"], item.get("namespace")), "arguments": arguments},
         }
+        if self._signature:
+            call, self._signature = signed(call, self._signature), ""
         self._assistant(anew=bool(self._thought)).setdefault("tool_calls", []).append(call)
 
     def _assistant(self, *, anew: bool) -> Item:

@@ -7,6 +7,8 @@ from typing import Any
 
 import orjson
 
+from gateway.dialects.anthropic_messages.thinking import carrier
+from gateway.dialects.openai_chat.message import signature_of
 from gateway.dialects.openai_responses.thinking import pack
 from gateway.dialects.openai_responses.tools import Tool, custom_input, known_tools
 from gateway.domain.money.usage import Usage
@@ -195,7 +197,11 @@ def output_items(request: CompletionRequest, choice: Item, ids: Ids, status: str
     if parts := _parts(choice, anyway=not (output or calls)):
         output.append(message_item(ids.item("msg", 0), parts, status))
     known = known_tools(request.body)
-    return output + [_called(call, ids, number, known, status) for number, call in enumerate(calls)]
+    for number, call in enumerate(calls):
+        if signature := signature_of(call):
+            output.append(reasoning_item(ids.item("rs", number + 1), "", [carrier(signature)]))
+        output.append(_called(call, ids, number, known, status))
+    return output
 
 
 def thought_in(message: Item) -> str:

@@ -59,7 +59,7 @@ _REPORTS = ("code_execution_output", "tool_use")
 """Suffixes of the types of blocks that report an earlier result. The result is a file that was created, or the
 arguments of a tool call."""
 _ALWAYS = frozenset({b"file_id", b'"container'})
-_NESTED = WORDS - {*CACHE_FIELDS, b'"cache_control"', b'"thinking_blocks"'}
+_NESTED = WORDS - {*CACHE_FIELDS, b'"cache_control"', b'"thinking_blocks"', b'"extra_content"'}
 """The words that are searched for in requests with tools. In requests without tools, only the words in `_ALWAYS` are
 searched for."""
 _REMOVABLE = ("web_search", "web_fetch", "image_generation")

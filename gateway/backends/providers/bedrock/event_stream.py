@@ -54,32 +54,39 @@ class Decoder:
         wrong."""
         data = self._rest + data if self._rest else data
         found, at = [], 0
-        while len(data) - at >= _PRELUDE.size:
-            size, head, checksum = _PRELUDE.unpack_from(data, at)
-            if crc32(data[at : at + 8]) != checksum or not _PRELUDE.size + head + _CHECKSUM <= size <= _MOST_BYTES:
-                raise BackendGarbage("The backend sent something that is no event stream.")
-            if len(data) - at < size:
+        while (begin := at + _PRELUDE.size) <= len(data):
+            size, head = _lengths(data[at:begin])
+            end = at + size - _CHECKSUM
+            if len(data) < end + _CHECKSUM:
                 break
-            found.append(_message(data[at : at + size], head))
-            at += size
+            if crc32(data[at:end]).to_bytes(_CHECKSUM, "big") != data[end : end + _CHECKSUM]:
+                raise BackendGarbage("The backend sent an event whose checksum is wrong.")
+            found.append(Message(_known(data[begin : begin + head]), data[begin + head : end]))
+            at = end + _CHECKSUM
         self._rest = data[at:]
         return found
 
 
-def _message(raw: bytes, head: int) -> Message:
-    if crc32(raw[:-_CHECKSUM]) != int.from_bytes(raw[-_CHECKSUM:], "big"):
-        raise BackendGarbage("The backend sent an event whose checksum is wrong.")
-    begin = _PRELUDE.size + head
+@lru_cache(maxsize=256)
+def _lengths(prelude: bytes) -> tuple[int, int]:
+    """The lengths of a message and of its headers. Cached, because many events of a stream have equal lengths."""
+    size, head, checksum = _PRELUDE.unpack(prelude)
+    if crc32(prelude[:8]) != checksum or not _PRELUDE.size + head + _CHECKSUM <= size <= _MOST_BYTES:
+        raise BackendGarbage("The backend sent something that is no event stream.")
+    return size, head
+
+
+def _known(raw: bytes) -> dict[str, bytes]:
+    """The parsed headers. Raises BackendGarbage if they cannot be read."""
     try:
-        headers = raw[_PRELUDE.size : begin]
-        return Message(_known(headers) if head <= _USUAL_HEAD else _headers(headers), raw[begin:-_CHECKSUM])
+        return _cached(raw) if len(raw) <= _USUAL_HEAD else _headers(raw)
     except (IndexError, KeyError, UnicodeDecodeError) as error:
         raise BackendGarbage("The backend sent an event whose headers cannot be read.") from error
 
 
 @lru_cache(maxsize=64)
-def _known(raw: bytes) -> dict[str, bytes]:
-    """The parsed headers `_headers(raw)`. Cached, because all events of one type have equal headers."""
+def _cached(raw: bytes) -> dict[str, bytes]:
+    """The parsed headers. Cached, because all events of one type have equal headers."""
     return _headers(raw)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import orjson
 
+from gateway.dialects.openai_chat.message import signature_of
 from gateway.dialects.translate.chat_to_messages import body as messages_body
 from gateway.dialects.translate.chat_to_messages.content import Numbered, plain_id
 from gateway.errors import BadRequest
@@ -33,8 +34,8 @@ _BUDGETS = {"none": 0, "minimal": 1024, "low": 1024, "medium": 8192, "high": 245
 """Reasoning effort → thinking budget in tokens for Gemini 2.5. Google's OpenAI endpoint uses the same numbers."""
 _LEVELS = {"none": "minimal", "minimal": "minimal", "low": "low", "medium": "medium"}
 """Reasoning effort → thinking level for Gemini 3 and later. Any other effort means the level `high`."""
-_LEVELLED = re.compile(r"gemini-(?:[3-9]|\d\d)")
-_UNSIGNED = "skip_thought_signature_validator"
+LEVELLED = re.compile(r"gemini-(?:[3-9]|\d\d)")
+UNSIGNED = "skip_thought_signature_validator"
 """Google's placeholder for the signature of a call, used if the signature is unknown. Needed when another model began
 the conversation."""
 _MODES = {"auto": "AUTO", "any": "ANY", "tool": "ANY", "none": "NONE"}
@@ -55,7 +56,7 @@ def generate(body: dict[str, Any], messages: list[Numbered], model: str, limit: 
 def _generate(
     body: dict[str, Any], message: dict[str, Any], messages: list[Numbered], model: str, limit: int | None
 ) -> dict[str, Any]:
-    contents = _Contents(_signatures(messages), signs=bool(_LEVELLED.search(model)))
+    contents = _Contents(_signatures(messages), signs=bool(LEVELLED.search(model)))
     found: dict[str, Any] = {"contents": [contents.turn(turn, at) for at, turn in enumerate(message["messages"])]}
     if system := message.get("system"):
         texts = [system] if type(system) is str else [block["text"] for block in system]
@@ -72,9 +73,7 @@ def _signatures(messages: list[Numbered]) -> dict[str, str]:
     found = {}
     for _, message in messages:
         for call in message.get("tool_calls") or ():
-            extra = call.get("extra_content")
-            google = extra.get("google") if type(extra) is dict else None
-            if type(google) is dict and type(signature := google.get("thought_signature")) is str:
+            if signature := signature_of(call):
                 found[plain_id(call["id"])] = signature
     return found
 
@@ -96,7 +95,7 @@ class _Contents:
         shown = [block for block in blocks if block["type"] not in _THOUGHTS]  # thinking blocks are Anthropic's
         parts = [part for block in shown for part in self._parts(block, f"messages[{index}].content")]
         if self._signs and (first := next((part for part in parts if "functionCall" in part), None)):
-            first.setdefault("thoughtSignature", _UNSIGNED)
+            first.setdefault("thoughtSignature", UNSIGNED)
         return {"role": role, "parts": parts or [{"text": ""}]}
 
     def _parts(self, block: Block, where: str) -> list[Block]:
@@ -184,7 +183,7 @@ def _thinking(effort: Any, model: str) -> dict[str, Any]:
         return {}
     if effort not in _BUDGETS:
         raise BadRequest(f"reasoning_effort must be one of {', '.join(_BUDGETS)}.", param="reasoning_effort")
-    if _LEVELLED.search(model):
+    if LEVELLED.search(model):
         config: dict[str, Any] = {"thinkingLevel": _LEVELS.get(effort, "high")}
     else:
         config = {"thinkingBudget": _BUDGETS[effort]}

@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 
 from gateway.dialects.answers.usage import openai_usage
+from gateway.dialects.openai_chat.message import signed
 from gateway.domain.money.usage import Usage
 from gateway.errors import BackendGarbage
 
@@ -85,7 +86,7 @@ def call(part: Block, id: str) -> dict[str, Any]:
     function = {"name": given["name"], "arguments": arguments}
     found = {"id": id, "type": "function", "function": function}
     signature = part.get("thoughtSignature")
-    return {**found, "extra_content": {"google": {"thought_signature": signature}}} if signature else found
+    return signed(found, signature) if signature else found
 
 
 def completion(reply: dict[str, Any], shared: dict[str, Any], name: str) -> dict[str, Any]:
@@ -95,13 +96,20 @@ def completion(reply: dict[str, Any], shared: dict[str, Any], name: str) -> dict
     if not reason and not reply.get("candidates"):
         raise BackendGarbage("The backend answered with JSON that is not Gemini's answer.")
     try:
-        answer = candidate(reply)
-        message = _message(parts(answer), name)
-        finish = "content_filter" if reason else finish_of(answer.get("finishReason"), called="tool_calls" in message)
+        choices = [
+            _choice(each, reason, f"{name}{index}_" if index else name, index)
+            for index, each in enumerate(reply.get("candidates") or [{}])
+        ]
     except (LookupError, TypeError, AttributeError) as error:
         raise BackendGarbage("The backend answered with a part that is not one of Gemini's.") from error
-    choice = {"index": 0, "message": {**message, "refusal": reason or None}, "logprobs": None}
-    return {**shared, "choices": [{**choice, "finish_reason": finish or None}]}
+    return {**shared, "choices": choices}
+
+
+def _choice(answer: dict[str, Any], reason: str, name: str, index: int) -> dict[str, Any]:
+    message = _message(parts(answer), name)
+    finish = "content_filter" if reason else finish_of(answer.get("finishReason"), called="tool_calls" in message)
+    choice = {"index": index, "message": {**message, "refusal": reason or None}, "logprobs": None}
+    return {**choice, "finish_reason": finish or None}
 
 
 def _message(given: list[Block], name: str) -> dict[str, Any]:

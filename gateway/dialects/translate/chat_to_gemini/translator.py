@@ -58,10 +58,12 @@ class ChatToGemini:
 
     def reader(self, request: CompletionRequest) -> GeminiStream:
         created = int(self._clock())
-        return GeminiStream(wants_usage=request.wants_usage, created=created, name=_name(request), model=request.model)
+        return GeminiStream(
+            wants_usage=request.wants_usage, created=created, name=name_of(request), model=request.model
+        )
 
     def plain(self, request: CompletionRequest, body: bytes) -> Plain:
-        reply, name = load_reply(body), _name(request)
+        reply, name = load_reply(body), name_of(request)
         counted = usage(reply.get("usageMetadata"))
         shared = {
             "id": f"chatcmpl-{name}",
@@ -83,7 +85,7 @@ class ChatToGemini:
         return upstream_error.refusal(status, error, backend)
 
 
-def _name(request: CompletionRequest) -> str:
+def name_of(request: CompletionRequest) -> str:
     """A text from which the ids of the answer and of its calls are made. Needed because some Gemini models send no
     id."""
     return request.id.removeprefix("req_")

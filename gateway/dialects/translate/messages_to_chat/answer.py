@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from gateway.dialects.anthropic_messages import thinking
-from gateway.dialects.openai_chat.message import generated_text, objects
+from gateway.dialects.openai_chat.message import generated_text, objects, signature_of
 from gateway.dialects.translate.messages_to_chat.tools import long_names
 from gateway.domain.money.usage import Usage
 from gateway.domain.request import CompletionRequest
@@ -105,6 +105,8 @@ def _blocks(request: CompletionRequest, reply: dict[str, Any]) -> Iterator[dict[
     for number, call in enumerate(objects(reply.get("tool_calls"))):
         (function,) = objects([call.get("function")]) or [{}]
         name = _text(function.get("name"))
+        if (signature := signature_of(call)) and thinking.returns(request.body):
+            yield thinking.carrier(signature)
         yield {
             "type": "tool_use",
             "id": _text(call.get("id")) or call_id(request, number),

@@ -7,13 +7,15 @@ from typing import Any
 
 import orjson
 
+from gateway.dialects.openai_chat.message import signature_of
+
 
 class Call:
-    """One call: its name, its id, and the pieces of its arguments that `take` has not returned yet."""
+    """One call: name, id, Google's signature, and the pieces of its arguments that `take` has not returned yet."""
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.id = self.name = ""
+        self.id = self.name = self.signature = ""
         self._pieces: list[str] = []
         self._taken: list[str] = []
 
@@ -37,6 +39,7 @@ class Call:
         """Add a piece of the call."""
         if type(value := piece.get("id")) is str and value:
             self.id = self.id or value
+        self.signature = self.signature or signature_of(piece)
         function = piece.get("function")
         if type(function) is not dict:
             return

@@ -7,7 +7,8 @@ from typing import Any
 
 import orjson
 
-from gateway.dialects.anthropic_messages.thinking import UNSIGNED
+from gateway.dialects.anthropic_messages.thinking import carried, is_unsigned
+from gateway.dialects.openai_chat.message import signed
 from gateway.dialects.translate.messages_to_chat.tools import short
 from gateway.errors import BadRequest
 
@@ -74,20 +75,26 @@ def _assistant(content: list[Part], where: str) -> Message:
     parts: list[Part] = []
     calls: list[Part] = []
     thoughts: list[Part] = []
+    signature = ""
     for number, block in enumerate(content):
         if block["type"] == "tool_use":
-            calls.append(_call(block, f"{where}[{number}]"))
+            call = _call(block, f"{where}[{number}]")
+            calls.append(signed(call, signature) if signature else call)
+            signature = ""
         elif block["type"] in ("thinking", "redacted_thinking"):
             thoughts.append(block)
+            signature = carried(block) or signature
         else:
             parts += _part(block, f"{where}[{number}]")
     message: Message = {"role": "assistant", "content": _plain_if_possible(parts) if parts else None}
     if calls:
         message["tool_calls"] = calls
-    if signed := [block for block in thoughts if block.get("signature") != UNSIGNED]:
-        message["thinking_blocks"] = signed
-    if unsigned := [block for block in thoughts if block.get("signature") == UNSIGNED]:
-        message["reasoning_content"] = "".join([str(block.get("thinking", "")) for block in unsigned])
+    if own := [block for block in thoughts if not is_unsigned(block)]:
+        message["thinking_blocks"] = own
+    if text := "".join([str(block.get("thinking", "")) for block in thoughts if is_unsigned(block)]):
+        message["reasoning_content"] = text
+    if calls and content[-1]["type"] == "tool_use" and (mark := content[-1].get("cache_control")):
+        message["cache_control"] = mark  # the mark of a message counts for its last block
     return message if calls or parts else {**message, "content": ""}
 
 

@@ -106,7 +106,8 @@ class MessagesWriter:
         by piece."""
         if self._open != "thinking":
             self._begin("thinking", {"type": "thinking", "thinking": "", "signature": ""}, out)
-            out.append(events.thinking_delta(self._index, block.get("thinking") or ""))
+            if text := block.get("thinking"):
+                out.append(events.thinking_delta(self._index, text))
         out += (events.signature_delta(self._index, block["signature"]), events.block_stop(self._index))
         self._open = ""
 
@@ -120,6 +121,8 @@ class MessagesWriter:
                     continue
                 if not call.ready:
                     return
+                if call.signature and thinking.returns(self._request.body):
+                    self._sign(thinking.carrier(call.signature), out)
                 self._begin("tool_use", self._tool_use(call), out)
             for piece in call.take():
                 out.append(events.input_delta(self._index, piece))

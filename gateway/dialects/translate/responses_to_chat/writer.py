@@ -7,6 +7,8 @@ from typing import Any
 
 import orjson
 
+from gateway.dialects.anthropic_messages.thinking import carrier
+from gateway.dialects.openai_chat.message import signature_of
 from gateway.dialects.openai_responses.events import Call, CustomCall, Events, Message, Reasoning
 from gateway.dialects.openai_responses.response_object import (
     INCOMPLETE,
@@ -147,6 +149,7 @@ class ResponsesWriter:
             return call.arguments(arguments) if arguments else b""
         beginning = self._unnamed.setdefault(index, _Beginning())
         beginning.call_id = value.get("id") or beginning.call_id
+        beginning.signature = signature_of(value) or beginning.signature
         beginning.arguments += arguments
         name = function.get("name")
         return self._name(index, name) if name else b""
@@ -155,7 +158,10 @@ class ResponsesWriter:
         """Write the event that announces a call, because the name of the call is known now. `index`: index of the call
         in chat."""
         beginning = self._unnamed.pop(index)
-        written = self._close_text("completed") + self._close_complete()
+        written = self._close_complete()
+        if beginning.signature:
+            written += self._think("", [carrier(beginning.signature)])
+        written += self._close_text("completed")
         tool = self._known.get(name) or Tool(name)
         kind, prefix = (CustomCall, "ctc") if tool.custom else (Call, "fc")
         number = len(self._calls)
@@ -180,4 +186,4 @@ class _Beginning:
     """A call whose name has not arrived yet."""
 
     def __init__(self) -> None:
-        self.call_id = self.arguments = ""
+        self.call_id = self.arguments = self.signature = ""

@@ -1,0 +1,190 @@
+"""Gemini's API on both sides: the client's own fields and the backend's own answer pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+
+from gateway.dialects.answers.plain import Plain
+from gateway.dialects.gemini_generate.answer import GeminiWriter
+from gateway.dialects.gemini_generate.request import OWN
+from gateway.dialects.openai_chat.message import overall_finish
+from gateway.dialects.openai_chat.plain import load_reply
+from gateway.dialects.streams import sse
+from gateway.dialects.translate.chat_to_gemini.body import LEVELLED, UNSIGNED
+from gateway.dialects.translate.chat_to_gemini.reply import completion, parts, usage
+from gateway.dialects.translate.chat_to_gemini.stream import GeminiStream
+from gateway.dialects.translate.chat_to_gemini.translator import ChatToGemini, name_of
+from gateway.domain.money.usage import Usage
+from gateway.domain.request import CompletionRequest, DialectName
+from gateway.domain.routing.route import ContextPlan
+
+Part = dict[str, Any]
+_PASSED = ("tools", "toolConfig", "generationConfig", "safetySettings", "labels")
+
+
+class GeminiToGemini(ChatToGemini):
+    """Implements `Translator` from Gemini's `generateContent` to itself."""
+
+    client: DialectName = "gemini_generate"
+
+    def body(
+        self,
+        request: CompletionRequest,
+        model: str,
+        plan: ContextPlan | None,
+        *,
+        logprobs: bool = False,
+        max_output_tokens: int | None = None,
+    ) -> bytes:
+        own = request.echoed[OWN]
+        found = {**_prompt(own, plan or ContextPlan(0, 0)), **{name: own[name] for name in _PASSED if own.get(name)}}
+        _mark_foreign(found["contents"], signs=bool(LEVELLED.search(model)))
+        if max_output_tokens is not None:
+            found["generationConfig"] = {**found.get("generationConfig", {}), "maxOutputTokens": max_output_tokens}
+        return orjson.dumps(found)
+
+    def reader(self, request: CompletionRequest) -> GeminiRelay:
+        return GeminiRelay(request, int(self._clock()))
+
+    def plain(self, request: CompletionRequest, body: bytes) -> Plain:
+        reply = load_reply(body)
+        choices = completion(reply, {}, f"call_{name_of(request)}")["choices"]
+        finish = overall_finish(choice["finish_reason"] for choice in choices)
+        return Plain(body, usage(reply.get("usageMetadata")), finish, None, choices)
+
+
+def _prompt(own: dict[str, Any], plan: ContextPlan) -> dict[str, Any]:
+    """The contents and the system instruction that remain after trimming. The parser makes the chat messages, which
+    `plan` counts, in the same order."""
+    found: dict[str, Any] = {}
+    number = 0
+    if system := "\n".join(part.get("text") or "" for part in _parts(own.get("systemInstruction"))):
+        if number not in plan.drop:
+            kept = _shortened(_parts(own["systemInstruction"]), plan.replace.get(number))
+            found["systemInstruction"] = {"parts": kept}
+        number += bool(system)
+    contents, given = [], own["contents"]
+    for content in given if type(given) is list else [given]:
+        role, kept = content.get("role"), list[Part]()
+        for message in _messages(_parts(content), role):
+            kept += () if number in plan.drop else _shortened(message, plan.replace.get(number))
+            number += 1
+        if kept:
+            contents.append({**({"role": role} if role else {}), "parts": kept})
+    return {**found, "contents": contents}
+
+
+def _parts(content: Any) -> list[Part]:
+    if content is None:
+        return []
+    return [{"text": content}] if type(content) is str else [dict(part) for part in content["parts"]]
+
+
+def _messages(given: list[Part], role: Any) -> Iterator[list[Part]]:
+    """The parts of each chat message that the parser makes of one content."""
+    if role == "model":
+        yield given
+        return
+    results = [part for part in given if "functionResponse" in part]
+    yield from ([part] for part in results)
+    others = [part for part in given if "functionResponse" not in part]
+    if others:
+        yield others
+
+
+def _shortened(given: list[Part], text: str | None) -> list[Part]:
+    """`given` with its text replaced by `text`. None: the parts are not shortened."""
+    if text is None:
+        return given
+    if "functionResponse" in given[0]:
+        return [{"functionResponse": {**given[0]["functionResponse"], "response": {"result": text}}}]
+    texts = [part for part in given if type(part.get("text")) is str and not part.get("thought")]
+    first = texts[0] if texts else None
+    kept = [{**part, "text": text} if part is first else part for part in given if part is first or part not in texts]
+    return kept if texts else [*kept, {"text": text}]
+
+
+def _mark_foreign(contents: list[dict[str, Any]], *, signs: bool) -> None:
+    """Mark the first call of each turn without any signature as unsigned, and remove the ids of the turn's calls:
+    another model made them, and Vertex AI has no ids. `signs`: whether the model refuses calls without a signature."""
+    own = set[Any]()
+    for content in contents:
+        calls = [part for part in content["parts"] if "functionCall" in part]
+        if any(part.get("thoughtSignature") for part in content["parts"]):
+            own |= {part["functionCall"].get("id") for part in calls}
+        elif calls and signs:
+            calls[0]["thoughtSignature"] = UNSIGNED
+        for part in content["parts"]:
+            for name in ("functionCall", "functionResponse"):
+                if name in part and part[name].get("id") not in own:
+                    part[name] = {field: value for field, value in part[name].items() if field != "id"}
+
+
+class GeminiRelay(GeminiStream):
+    """Implements `StreamReader` from Gemini to itself. Passes the events, and reads them as chat chunks."""
+
+    def __init__(self, request: CompletionRequest, created: int) -> None:
+        super().__init__(wants_usage=True, created=created, name=name_of(request), model=request.model)
+        self._request = request
+        self._held = b""
+        """The events from the finish reason on. They are sent when the cost has been booked."""
+        self._beside: dict[str, Any] = {}
+        self._candidate: dict[str, Any] = {}
+        self._answer: list[Part] = []
+        """The whole answer so far: fields of the answer, fields of its candidate, and parts."""
+        self._several = False
+
+    def _relay(self, block: bytes) -> bytes:
+        passed = b""
+        for each in sse.events(block):
+            if written := self._read(each):
+                self._transcript.keep(written)
+            if self._failure:
+                break
+            data = sse.payload(each).replace(b"\n", b"")  # JSON has no line breaks inside its strings
+            line = b"data: " + data + b"\n\n" if data else b""
+            if self.finish:
+                self._held += line
+            else:
+                passed += line
+        return passed
+
+    def _take_last(self, event: bytes) -> None:
+        self._relay(event)
+
+    def _written(self, parsed: dict[str, Any]) -> bytes:
+        written = super()._written(parsed)
+        candidates = parsed.get("candidates") or []
+        self._several = self._several or any((each.get("index") or 0) > 0 for each in candidates)
+        self._beside |= {name: value for name, value in parsed.items() if name != "candidates"}
+        for each in candidates[:1]:
+            self._candidate |= {name: value for name, value in each.items() if name != "content"}
+            for part in parts(each):
+                self._keep(part)
+        return written
+
+    def _keep(self, part: Part) -> None:
+        """Add a part to the answer. A text continues the last part if both have the same fields and no signature."""
+        last = self._answer[-1] if self._answer else {}
+        same = last.keys() == part.keys() <= {"text", "thought"} and last.get("thought") == part.get("thought")
+        if same and "text" in part:
+            last["text"] += part["text"]
+        else:
+            self._answer.append(dict(part))
+
+    def eof(self) -> None:
+        super().eof()
+        self.ending = self._held
+
+    def cut(self, delivered: Usage) -> bytes:
+        return GeminiWriter(self._request).end("length", delivered)
+
+    def completion(self) -> bytes | None:
+        """The whole answer; None also if the stream had several candidates."""
+        if self._several or super().completion() is None:
+            return None
+        whole = {**self._candidate, "content": {"role": "model", "parts": self._answer}}
+        return orjson.dumps({"candidates": [whole], **self._beside} if self._candidate else self._beside)
