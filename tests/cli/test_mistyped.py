@@ -111,3 +111,32 @@ def test_a_gateway_is_only_said_to_use_the_file_that_it_reads(tmp_path: Path) ->
     assert "kill -USR2 7" in line(tmp_path / "gateway.yaml")
     assert "does not read this file" in line(tmp_path / "other.yaml")
     assert "reads no gateway.yaml" in line(None)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("team: a\nextends: default\ncahe: null\n", "cahe: unknown key; did you mean cache?"),
+        ("team: a\nextends: default\ncache: {tll: null}\n", "tll: unknown key; did you mean ttl?"),
+        ("team: a\ncache: null\n", "not null"),
+        ("team: a\nmodels: {auto: {quality: 95}}\n", "did you mean 95%?"),
+        ("teams: {1: {}}\n", "the name 1 must be text; put it in quotes"),
+    ],
+)
+def test_a_mistake_in_a_policy_names_its_remedy(text: str, complaint: str) -> None:
+    Path("policies").mkdir()
+    Path("policies/a.yaml").write_text(text)
+    done = run("check")
+    assert done.exit_code == 2, done.output
+    assert complaint in done.output
+    assert "policies/a.yaml:" in done.output
+
+
+def test_null_still_removes_what_a_base_has() -> None:
+    Path("policies").mkdir()
+    Path("policies/a.yaml").write_text(
+        "bases: {b: {cache: {ttl: 1h}, models: {x: auto}, budget: {limit_usd: 3}}}\n"
+        "teams: {a: {extends: b, cache: {ttl: null}, models: {x: null, y: null}, budget: null, timezone: null}}\n"
+    )
+    done = run("check")
+    assert done.exit_code == 0, done.output

@@ -73,6 +73,8 @@ def _show(values: Mapping[str, Any], since: str) -> None:
     if Decimal(values["idle_usd"]):
         echo(f"  idle time of own machines       {_usd(values['idle_usd'])}")
     echo(f"  saved by the cache's answers    {_usd(values['saved_by_cache_usd'])}")
+    rest = Decimal(total["saved_usd"] or 0) - Decimal(values["saved_by_cache_usd"])
+    echo(f"  the rest: routing and trimming  {_usd(rest)}")
     table = tables.Table("team", "compared with", *tables.numbers("requests", "baseline", "cost", "saved"))
     for one in values["teams"]:
         figures = [_usd(one[f"{name}_usd"]) for name in ("baseline", "cost", "saved")]
