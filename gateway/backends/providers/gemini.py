@@ -18,6 +18,8 @@ in this case."""
 
 def operation(request: CompletionRequest) -> str:
     """The last part of the path of a call: the method and, for a stream, the stream's format."""
+    if request.dialect == "openai_embeddings":
+        return "batchEmbedContents"
     return "streamGenerateContent?alt=sse" if request.stream else "generateContent"
 
 
