@@ -22,6 +22,8 @@ _DELAY = re.compile(rb'"retryDelay"\s*:\s*"(\d{1,6}(?:\.\d{1,9})?)s"')
 
 def operation(request: CompletionRequest) -> str:
     """The last part of the path of a call: the method and, for a stream, the stream's format."""
+    if request.dialect == "openai_embeddings":
+        return "batchEmbedContents"
     return "streamGenerateContent?alt=sse" if request.stream else "generateContent"
 
 

@@ -60,6 +60,8 @@ class Bedrock(OverHttp):
         await super().aclose()
 
     def url(self, request: CompletionRequest, wire: Translator) -> str:
+        if request.dialect == "openai_embeddings":
+            return f"/model/{self._model}/invoke"
         return f"/model/{self._model}/{_OPERATIONS[wire.backend, request.stream]}"
 
     async def send(self, call: Call) -> Upstream:
