@@ -13,7 +13,7 @@ import orjson
 from gateway.dialects.bedrock_converse.event_stream import event, events
 from gateway.dialects.bedrock_converse.request import BEGAN, MESSAGES
 from gateway.dialects.streams.text_run import encoded
-from gateway.dialects.translate.messages_to_chat.answer import message
+from gateway.dialects.translate.messages_to_chat.answer import message, usage_of
 from gateway.dialects.translate.messages_to_chat.writer import MessagesWriter
 from gateway.domain.money.usage import Usage
 from gateway.domain.request import CompletionRequest
@@ -108,9 +108,17 @@ class ConverseWriter:
             case "content_block_stop":
                 return event("contentBlockStop", index)
             case "message_delta":
-                stop = event("messageStop", {"stopReason": _stop(given["delta"]["stop_reason"])})
-                return stop + event("metadata", _counted(self._request, given["usage"]))
+                return _ended(self._request, given["delta"]["stop_reason"], given["usage"])
         return b""
+
+
+def ended(request: CompletionRequest, reason: str, usage: Usage) -> bytes:
+    """The last events of an answer. `reason`: the stop reason in Anthropic's terms."""
+    return _ended(request, reason, usage_of(usage))
+
+
+def _ended(request: CompletionRequest, reason: Any, usage: dict[str, Any]) -> bytes:
+    return event("messageStop", {"stopReason": _stop(reason)}) + event("metadata", _counted(request, usage))
 
 
 def _begin(block: Block, index: Block) -> bytes:
@@ -141,7 +149,7 @@ def frames(body: dict[str, Any]) -> tuple[bytes, bytes]:
     for place, block in enumerate(body["output"]["message"]["content"]):
         index = {"contentBlockIndex": place}
         begun += (*_pieces(block, index), event("contentBlockStop", index))
-    counted = {name: body[name] for name in ("usage", "metrics")}
+    counted: Block = {name: body[name] for name in ("usage", "metrics") if name in body}
     return b"".join(begun), event("messageStop", {"stopReason": body["stopReason"]}) + event("metadata", counted)
 
 
@@ -154,5 +162,8 @@ def _pieces(block: Block, index: Block) -> Iterator[bytes]:
         text = thought.get("reasoningText")
         for piece in [{name: text[name]} for name in ("text", "signature") if name in text] if text else [thought]:
             yield event("contentBlockDelta", {"delta": {"reasoningContent": piece}, **index})
+    elif cited := block.get("citationsContent"):
+        for piece in (*(cited.get("content") or ()), *({"citation": each} for each in cited.get("citations") or ())):
+            yield event("contentBlockDelta", {"delta": piece, **index})
     else:
         yield event("contentBlockDelta", {"delta": block, **index})
