@@ -53,6 +53,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "prices diff --from {folder}/map.json": ("anthropic/claude-sonnet-4-6",),
     "prices unpriced": (OTHER, "{day}"),
     "reconcile {folder}/invoice.json --provider generic": (MODEL,),
+    "advise --since 7d": (TEAM,),
+    f"context report --team {TEAM}": (),
     "alerts dead-letters": (TEAM, "{day}"),
     "keys list": (TEAM, "key_", "{day}"),
     "backends list": (MODEL, OTHER, "3.125 in, 15.25 out"),
@@ -72,6 +74,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 }
 """Command → texts of which each must stand on one line."""
 DRAWN = {
+    *("advise", "context_report"),
     *("alerts", "add_backend", "backends", "breakeven", "context", "context_doctor", "context_explain", "explain"),
     *("keys", "learning", "policy", "policy_replay", "prices", "reconcile", "repricing", "router_tables", "savings"),
     "simulate",

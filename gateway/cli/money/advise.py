@@ -119,21 +119,24 @@ def _show(values: dict[str, Any], found: Sequence[Finding]) -> None:
     if not values["teams"]:
         echo("No answered call in this time.")
         return
-    table = tables.Table("team", "input a month", "recurring", "cacheable", "read from cache")
+    table = tables.Table("team", *tables.numbers("input a month", "recurring", "cacheable", "read from cache"))
     for one in values["teams"]:
         shares = ["–" if one[name] is None else f"{one[name]:.0%}" for name in _SHARES]
         table.add_row(one["team"], _usd(one["input_usd_month"]), *shares)
     console = tables.console(highlight=False)
     console.print(table)
-    echo("recurring: share of the input's cost for tokens that repeat the session's previous prompt;")
-    echo("cacheable: these tokens as a share of all input tokens.")
-    for finding in found[:_SHOWN]:
-        head = f"{money(round(finding.month_pico))} a month, team {finding.team}: {finding.kind}, {finding.subject} "
-        echo(f"{head}({finding.requests} requests). {finding.text}")
-    if not found:
-        echo("Nothing avoidable was found.")
-    for sentence in values["unknown"]:
-        echo(f"Not known: {sentence}")
+    tables.sentences(
+        "recurring: share of the input's cost for tokens that repeat the session's previous prompt.",
+        "cacheable: these tokens as a share of all input tokens.",
+        *(_sentence(finding) for finding in found[:_SHOWN]),
+        *(() if found else ("Nothing avoidable was found.",)),
+        *(f"Not known: {sentence}" for sentence in values["unknown"]),
+    )
+
+
+def _sentence(finding: Finding) -> str:
+    head = f"{money(round(finding.month_pico))} a month, team {finding.team}: {finding.kind}, {finding.subject} "
+    return f"{head}({finding.requests} requests). {finding.text}"
 
 
 _SHARES = ("recurring_cost_share", "cacheable_share", "read_share")

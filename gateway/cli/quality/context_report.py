@@ -8,7 +8,6 @@ from typing import Any
 import click
 
 from gateway.cli import tables
-from gateway.cli.echo import echo
 from gateway.cli.money.storage import open_database
 from gateway.cli.money.usage import known_team
 from gateway.cli.options import Context, common
@@ -64,20 +63,20 @@ def report(options: Context, team: str, days: int) -> None:
 
 def _show(values: dict[str, Any], figures: tuple[Figure, ...], pause: CutPause | None, now: float) -> None:
     held, others = values["held_out_sessions"], values["other_sessions"]
-    echo(
+    tables.sentences(
         f"Sessions of team {values['team']} with at least {holdout.LEAST_REQUESTS} requests: {held} held out, "
         f"{others} others."
     )
     if figures:
-        table = tables.Table("figure", "held out", "others", "change", "95 % interval")
+        table = tables.Table("figure", *tables.numbers("held out", "others", "change", "95 % interval"))
         for figure in figures:
             table.add_row(_WORDS[figure.name], f"{figure.held:.4g}", f"{figure.cut:.4g}", *_change(figure))
         tables.console(highlight=False).print(table)
     if not values["enough"]:
-        echo(f"Too few sessions for a decision: at least {holdout.LEAST_SESSIONS} of each kind are needed.")
+        tables.sentences(f"Too few sessions for a decision: at least {holdout.LEAST_SESSIONS} of each kind are needed.")
     if pause is not None:
         verb = "is switched off" if now < pause.end else "was switched off"
-        echo(f"Leaving out {verb} until {iso(pause.end)}. {pause.why}")
+        tables.sentences(f"Leaving out {verb} until {iso(pause.end)}. {pause.why}")
 
 
 def _change(figure: Figure) -> tuple[str, str]:
