@@ -183,7 +183,8 @@ def request(client: DialectName) -> CompletionRequest:
 def lines(sent: bytes, client: DialectName) -> list[Any]:
     """What a client reads: names, and data with its keys in order, without times."""
     if client == "bedrock_converse":
-        sent = b"\n".join(b"%b\n%b" % (m.headers[":event-type"], m.payload) for m in Decoder().feed(sent))
+        found = ((each.headers[":event-type"], payload) for each in Decoder().feed(sent) for payload in each.payloads)
+        sent = b"\n".join(b"%b\n%b" % pair for pair in found)
     found = []
     for line in sent.splitlines():
         data = line.removeprefix(b"data: ")
