@@ -25,7 +25,7 @@ from gateway.ledger.rows import Row
 MOST = 20_000
 SHOWN = 5
 """Maximum teams, and maximum backends."""
-NEWEST = 5
+NEWEST = 3
 """Minimum number of newest requests, which is shown in 24 lines."""
 
 
@@ -137,7 +137,7 @@ def screen(rows: list[Row], minutes: int, zone_of: ZoneOf, height: int) -> Group
     count = len({row.request_id for row in rows})
     head = f"last {minutes} min: {count:,} requests, {total}; errors: {failed}"
     newest = tables.Table("time", "team", "model", "result", *tables.numbers("tokens", "ms", "cost"), "request")
-    fitting = max(NEWEST, (height - 2 * SHOWN - 4) // 2)  # a request takes two lines on a narrow terminal
+    fitting = max(NEWEST, (height - 2 * SHOWN - 4) // 3)  # a request takes three lines on a narrow terminal
     for row in rows[:fitting]:
         newest.add_row(*cells(row, zone_of(row.team)))
     parts = [_table(name, grouped(rows, name)) for name in ("team", "backend")]
