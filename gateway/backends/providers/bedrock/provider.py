@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from gateway.backends.http.wire import Origin
 from gateway.backends.providers.base import Call, Upstream, error_body
-from gateway.backends.providers.bedrock.answers import Events, anthropics_event, converse_event, named_in, refused
+from gateway.backends.providers.bedrock.answers import Events, anthropics_events, converse_events, named_in, refused
 from gateway.backends.providers.bedrock.credentials import CredentialChain
 from gateway.backends.providers.bedrock.event_stream import CONTENT_TYPE
 from gateway.backends.providers.bedrock.signature import Credentials, signed
@@ -75,7 +75,7 @@ class Bedrock(OverHttp):
         if upstream.status >= 400:
             return await _refused(upstream)
         if (upstream.header(b"content-type") or b"").startswith(CONTENT_TYPE):
-            return Events(upstream, anthropics_event if call.wire.backend == "anthropic_messages" else converse_event)
+            return Events(upstream, anthropics_events if call.wire.backend == "anthropic_messages" else converse_events)
         return upstream
 
     async def _sent(self, call: Call, used: Credentials | None) -> Upstream:
