@@ -304,3 +304,19 @@ def test_advice_is_sorted_by_cost_and_says_what_it_could_not_know(tmp_path: Path
     assert "$1.62 a month, team search: cache miss, beginning changed (1 requests)." in shown
     assert run(tmp_path, "advise", "--team", "nobody").exit_code == 2
     assert "No answered call" in run(tmp_path, "advise", "--since", "2100-01-01").output
+
+
+def test_logs_are_filtered_by_key_session_cache_and_status_and_number_repeated_attempts(
+    database: Database, tmp_path: Path
+) -> None:
+    three = f"req_{3:032x}"
+    book(database, recent(three, key_id="key_3", session="s3", cache="exact", status=503, attempt=2))
+    for words in (("--key", "key_3"), ("--session", "s3"), ("--cache", "exact"), ("--status", "503")):
+        (only,) = run(tmp_path, "logs", *words).output.splitlines()
+        assert only.endswith(three)
+        assert "attempt 2" in only
+    assert "attempt" not in run(tmp_path, "logs", "--cache", "miss").output
+
+
+def test_savings_name_the_part_that_is_not_the_caches(database: Database, tmp_path: Path) -> None:
+    assert "the rest: routing and trimming" in run(tmp_path, "savings", "--team", "search").output
