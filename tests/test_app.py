@@ -108,7 +108,7 @@ async def test_a_slash_at_the_end_of_a_path_changes_nothing(state_url: str, tmp_
             ("GET", "/v1/models", 401),
             ("GET", "/health/live", 200),
             ("OPTIONS", "/v1/chat/completions", 204),
-            ("GET", "/dashboard", 200),
+            ("GET", "/dashboard", 308),
             ("GET", "/v1/nothing", 404),
             ("GET", "/v1/models//", 401),
         ):
