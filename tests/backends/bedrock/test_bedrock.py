@@ -232,6 +232,13 @@ async def test_bedrocks_exceptions_are_what_they_mean(
         bedrock.steps.clear()
 
 
+@pytest.mark.parametrize("field", ["__type", "code"])
+async def test_a_wrong_clock_that_only_the_body_names_is_corrected(bedrock: Bedrock, ask: Any, field: str) -> None:
+    bedrock.named_in, bedrock.ahead_s = field, 900.0
+    _, data = await ask(chat_request())
+    assert (b"Claude" in data, len(bedrock.refused)) == (True, 1)
+
+
 async def test_too_long_has_openais_code(bedrock: Bedrock, ask: Any) -> None:
     bedrock.script(refuse(400, "ValidationException", "Input is too long for requested model."))
     with pytest.raises(BackendRefused) as caught:

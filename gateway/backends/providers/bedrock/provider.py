@@ -69,11 +69,13 @@ class Bedrock(OverHttp):
         more."""
         used = None if self._by_key else await self._credentials.current()
         upstream = await self._sent(call, used)
-        if used and upstream.status in (400, 401, 403) and await self._mended(upstream, used):
-            await upstream.aclose()
-            upstream = await self._sent(call, await self._credentials.current())
         if upstream.status >= 400:
-            return await _refused(upstream)
+            name, body = await _problem(upstream)
+            if not (used and upstream.status in (400, 401, 403) and await self._mended(upstream, name, used)):
+                return refused(upstream.status, name, body, upstream.headers)
+            upstream = await self._sent(call, await self._credentials.current())
+            if upstream.status >= 400:
+                return refused(upstream.status, *await _problem(upstream), upstream.headers)
         if (upstream.header(b"content-type") or b"").startswith(CONTENT_TYPE):
             return Events(upstream, anthropics_events if call.wire.backend == "anthropic_messages" else converse_events)
         return upstream
@@ -112,10 +114,9 @@ class Bedrock(OverHttp):
             now=time.time() + self._ahead_s,
         )
 
-    async def _mended(self, upstream: Upstream, used: Credentials) -> bool:
+    async def _mended(self, upstream: Upstream, name: str, used: Credentials) -> bool:
         """Whether the gateway should sign the call again. True if a wrong clock was corrected, or the credentials now
-        differ from `used`."""
-        name = _name(upstream)
+        differ from `used`. `name`: the name of AWS's exception."""
         if (
             name.startswith(_TIMED)
             and (ahead := _ahead_s(upstream)) is not None
@@ -127,19 +128,17 @@ class Bedrock(OverHttp):
         return name.startswith(_STALE) and await self._credentials.replaced(used)
 
 
-def _name(upstream: Upstream) -> str:
-    """The name of AWS's exception in a response; empty if the response names none."""
-    return (upstream.header(b"x-amzn-errortype") or b"").decode("latin-1").partition(":")[0]
-
-
 def _ahead_s(upstream: Upstream) -> float | None:
     theirs = their_time(upstream.header(b"date"))
     return None if theirs is None else theirs - time.time()
 
 
-async def _refused(upstream: Upstream) -> Upstream:
+async def _problem(upstream: Upstream) -> tuple[str, bytes]:
+    """The name of AWS's exception, from the header or else the body, and the body of an error response. The response is
+    closed."""
     try:
         body = await error_body(upstream)
     finally:
         await upstream.aclose()
-    return refused(upstream.status, _name(upstream) or named_in(body), body, upstream.headers)
+    named = (upstream.header(b"x-amzn-errortype") or b"").decode("latin-1")
+    return named.partition(":")[0] or named_in(body), body
