@@ -6,11 +6,15 @@ from email.utils import formatdate
 
 import pytest
 
+from gateway.backends.fleet import MAY_LEAD_BACK
 from gateway.backends.http.canned import Canned
 from gateway.backends.providers.anthropic import Anthropic
+from gateway.backends.providers.base import Call
 from gateway.backends.providers.gemini import Gemini, with_delay
 from gateway.backends.providers.openai import OpenAI
+from gateway.dialects.openai_chat.native import ChatToChat
 from gateway.domain.backend import Backend
+from gateway.domain.request import Controls
 from gateway.errors import AllBackendsFailed
 from tests.backends.conftest import CallerOf, backend_at
 from tests.fakes.caller import read
@@ -36,6 +40,24 @@ async def test_retry_after_in_all_its_shapes(headers: dict[bytes, bytes], second
     kind = OpenAI(Backend(name="x", kind="openai", base_url="http://127.0.0.1:9/v1", model="x"))
     assert kind.retry_after_s(Canned(429, b"", headers)) == seconds
     await kind.aclose()
+
+
+@pytest.mark.parametrize(
+    ("base_url", "hops"),
+    [
+        ("http://127.0.0.1:9/v1", b"x-thriftgate-hops: first,us\r\n"),
+        ("https://gateway.example.com/v1", b"x-thriftgate-hops: first,us\r\n"),
+        ("https://api.openai.com/v1", b""),
+    ],
+)
+async def test_an_address_that_may_lead_back_gets_the_hops(base_url: str, hops: bytes) -> None:
+    request = chat_request()
+    request.controls = Controls(hops=("first",))
+    for name, make in MAY_LEAD_BACK.items():
+        kind = make(Backend(name="x", kind=name, base_url=base_url, model="x"), hop="us")
+        call = Call(request, ChatToChat(), b"", 1.0, 1.0, 1.0, 1.0, attempt_id="a1")
+        assert kind.lines(call) == b"x-request-id: a1\r\n" + hops
+        await kind.aclose()
 
 
 async def test_retry_after_as_a_date_to_come() -> None:
