@@ -52,6 +52,7 @@ from gateway.dashboard.page import Dashboard
 from gateway.domain.backend import Backend
 from gateway.learning.cache_check import FreshAnswers
 from gateway.learning.class_trials import LiveTrials
+from gateway.learning.cut_switch import CutSwitch
 from gateway.learning.evidence import Learning
 from gateway.learning.feedback import Feedback
 from gateway.learning.plans.live_plans import PlanTrials
@@ -321,7 +322,8 @@ class Wiring:
     async def _open_pipeline(self) -> None:
         """Open the pipeline, and the background parts that make calls through it."""
         self.counter = Counter()
-        contexts = Contexts(self.counter, off_loop=self.off_loop)
+        switch = await self._enter(CutSwitch(self.database))
+        contexts = Contexts(self.counter, off_loop=self.off_loop, switched_off=switch.is_off)
         self._exits.callback(contexts.close)
         reports = ToolLoopAlerts(self.database, lambda team: self.policies.current.find(team)[0], self._tasks, time)
         loops = ToolLoops(reports.report)
@@ -346,7 +348,7 @@ class Wiring:
         fresh = FreshAnswers(self.pipeline, self.spend_cap, self.prices)
         self.cache.check_with(fresh)
         self.cache.measure_in(self.database)
-        self._watch(context=contexts, plans=plans, fresh=fresh, tool_loops=loops)
+        self._watch(context=contexts, cuts=switch, plans=plans, fresh=fresh, tool_loops=loops)
 
     async def _open_sides(self) -> None:
         """Open the parts that completions do not need: feedback, the page, batches. Without a supervisor, also open a

@@ -146,16 +146,17 @@ def _responses_stream(texts: list[str]) -> Stream:
     return Stream(written[:4], written[4:-4], written[-4:])
 
 
-def _gemini(text: str, finish: str | None = "STOP") -> dict[str, Any]:
+def _gemini(text: str, finish: str | None = "STOP", tokens: int = 40) -> dict[str, Any]:
     candidate: dict[str, Any] = {"content": {"role": "model", "parts": [{"text": text}]}, "index": 0}
-    usage = {"promptTokenCount": 20, "candidatesTokenCount": 40, "totalTokenCount": 60}
+    usage = {"promptTokenCount": 20, "candidatesTokenCount": tokens, "totalTokenCount": 20 + tokens}
     ended = {"finishReason": finish} if finish else {}
     about = {"usageMetadata": usage, "modelVersion": "m", "responseId": "r1"}
     return {"candidates": [candidate | ended], **about}
 
 
 def _gemini_stream(texts: list[str]) -> Stream:
-    return Stream([], [_data(_gemini(text, None)) for text in texts], [_data(_gemini(""))])
+    pieces = [_data(_gemini(text, None, place)) for place, text in enumerate(texts, 1)]
+    return Stream([], pieces, [_data(_gemini("", tokens=len(texts)))])
 
 
 _CONVERSE_COUNTS = {

@@ -13,11 +13,15 @@ from starlette.routing import Route
 from gateway.api.auth import OPEN
 from gateway.app import Application
 from gateway.dialects.clients import PATHS
+from gateway.domain.policy import Policy
+from gateway.domain.routing.route import ContextEstimate
+from gateway.domain.tenant import Key, Tenant
 from gateway.policy import keys
 from gateway.settings.gateway import GatewayConfig, Paths, Settings
 from gateway.state.sql.database import Database
-from gateway.wiring import Worker
+from gateway.wiring import Wiring, Worker
 from tests.fakes.client import JSON, Client, Lifespan
+from tests.routing.conftest import request
 from tests.support.requests import chat_body
 from tests.support.waiting import until
 
@@ -76,6 +80,24 @@ async def test_without_a_supervisor_it_begins_on_an_empty_directory(state_url: s
         assert (client.status, client.error["code"]) == (503, "no_backend_configured")
 
 
+async def test_a_worker_prefers_what_a_commitment_has_paid(state_url: str, tmp_path: Path) -> None:
+    member = {"kind": "openai", "base_url": "http://127.0.0.1:9/v1", "model": "m", "model_group": "g"}
+    pool = [{"name": name, **member, "price": {"input": usd, "output": usd}} for name, usd in (("a", 1), ("b", 5))]
+    credit = {"name": "c", "backend": "b", "usd": 9, "valid_until": "2999-01-01"}
+    config = GatewayConfig.model_validate({"backends": pool, "prices": {"credits": [credit]}})
+    wiring = Wiring(Worker(Settings(config, Paths(tmp_path), ()), state_url))
+    try:
+        await wiring.open()
+        who = Tenant(Key("k", "search"), Policy(team="search"))
+
+        def first() -> str:
+            return wiring.router.decide(request(model="g"), who, ContextEstimate(50, 50)).backends[0].name
+
+        await until(lambda: first() == "b")
+    finally:
+        await wiring.aclose()
+
+
 async def test_a_slash_at_the_end_of_a_path_changes_nothing(state_url: str, tmp_path: Path) -> None:
     app = Application(worker(state_url, tmp_path))
     async with Lifespan(app):
@@ -86,11 +108,13 @@ async def test_a_slash_at_the_end_of_a_path_changes_nothing(state_url: str, tmp_
             ("GET", "/v1/models", 401),
             ("GET", "/health/live", 200),
             ("OPTIONS", "/v1/chat/completions", 204),
+            ("GET", "/dashboard", 200),
             ("GET", "/v1/nothing", 404),
             ("GET", "/v1/models//", 401),
         ):
             assert (await Client(app, f"{path}/", method=method).run()).status == status, path
         assert (await Client(app, "/", method="GET").run()).status == 200
+        assert app.socket_at(b"/v1/responses/") == app.socket_at(b"/v1/responses")
 
 
 async def test_inside_another_applications_thread_it_works_too(state_url: str, tmp_path: Path) -> None:

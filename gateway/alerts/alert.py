@@ -22,6 +22,7 @@ Kind = Literal[
     "report",
     "tool_loop",
     "slo",
+    "context",
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 _SEVERITIES: tuple[Severity, ...] = get_args(Severity)

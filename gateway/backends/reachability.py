@@ -83,8 +83,10 @@ def _judged(backend: Backend, status: int, body: bytes, took_ms: float) -> Reach
     if status >= 500:
         return Reached(name, f"fails (status {status})", took_ms=took_ms)
     known = _models(body)
-    if known and not {backend.model, backend.sent_model, f"models/{backend.sent_model}"} & known:
-        return Reached(name, doubt=f"its list of models does not have {backend.sent_model}", took_ms=took_ms)
+    name_sent = backend.sent_model
+    # Google lists names with a prefix, and Ollama names without a tag with its default tag
+    if known and not {backend.model, name_sent, f"models/{name_sent}", f"{name_sent}:latest"} & known:
+        return Reached(name, doubt=f"its list of models does not have {name_sent}", took_ms=took_ms)
     return Reached(name, took_ms=took_ms)
 
 

@@ -67,7 +67,7 @@ def epoch(tenant: Tenant) -> str:
     if tenant.policy.cache.scope in ("key", "team"):
         return tenant.epoch
     shaping = tenant.policy.model_dump(
-        mode="json", include=set(_SHAPING), exclude={"context": {"prompt_cache", "old_outputs"}}
+        mode="json", include=set(_SHAPING), exclude={"context": {"prompt_cache", "old_outputs", "holdout"}}
     )
     return blake2b(orjson.dumps(shaping, option=orjson.OPT_SORT_KEYS), digest_size=8).hexdigest()
 

@@ -84,11 +84,13 @@ class Contexts:
         measuring: MeasuringProcess | None = None,
         off_loop: OffLoop | None = None,
         monotonic: Callable[[], float] = time.monotonic,
+        switched_off: Callable[[str], bool] = lambda team: False,
     ) -> None:
+        """`switched_off`: whether cuts are switched off for a team, because they did not pay."""
         self._counter, self._off_loop = counter, off_loop or OffLoop()
         self._measuring = measuring or MeasuringProcess()
         self._reported, self._growth, self._marking = ReportedSizes(), SessionGrowth(), CacheMarking(monotonic)
-        self._cutting = Cutting(self._off_loop)
+        self._cutting = Cutting(self._off_loop, switched_off=switched_off)
         self._counts = {"planned": 0, "counted": 0, "trimmed": 0, "shortened": 0, "refused": 0, "trimmed_tokens": 0}
 
     def close(self) -> None:

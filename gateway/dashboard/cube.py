@@ -1,4 +1,4 @@
-"""Spend by day, backend, model and key, from one query of the ledger.
+"""Spend by day, backend, model and key, from one query of the ledger's rows and one of its sums.
 
 The usage report reads the ledger once for each grouping. The page shows several groupings at once, so it reads the
 ledger once and adds up the groups itself. A test compares the results with the usage report.
@@ -17,7 +17,7 @@ from gateway.domain.money.windows import iso
 from gateway.ledger.reports.dimensions import CACHE
 from gateway.ledger.reports.formats import NAMES, dollars, figures
 from gateway.ledger.reports.report import Line
-from gateway.ledger.store.entries import CHECK, IDLE, entries, of, within
+from gateway.ledger.store.entries import CHECK, IDLE, apart, sums_alone, within
 from gateway.ledger.store.sums import pico_sum, whole
 
 HOUR_S = 3600
@@ -56,8 +56,12 @@ class Group(NamedTuple):
 
 
 def read(connection: Connection, period: Period, team: str | None, *, by_team: bool = False) -> list[Group]:
-    """All groups of `period`. `by_team`: the groups only distinguish teams and days. Simulated entries are excluded."""
-    table = of(connection)
+    """All groups of `period`. `by_team`: the groups only distinguish teams and days. Simulated entries are excluded.
+    Several groups may have the same columns; their counts add up."""
+    return [group for table in apart(connection) for group in _groups(connection, table, period, team, by_team=by_team)]
+
+
+def _groups(connection: Connection, table: Any, period: Period, team: str | None, *, by_team: bool) -> list[Group]:
     c = table.c
     seconds = HOUR_S if period.days <= HOURLY_DAYS and not by_team else DAY_S
     step = _whole(connection, c.at / seconds)
@@ -68,7 +72,7 @@ def read(connection: Connection, period: Period, team: str | None, *, by_team: b
         select(*labelled, *_sums(c, tokens=not by_team)).where(real).group_by(*(column.name for column in labelled))
     ).all()
     groups = [_group(tuple(row), len(group), by_team=by_team) for row in found]
-    return groups + (_alike(connection, step, real, by_team=by_team) if table is entries else [])
+    return groups + (_alike(connection, step, real, by_team=by_team) if table is sums_alone else [])
 
 
 def _whole(connection: Connection, value: ColumnElement[Any]) -> ColumnElement[int]:
@@ -125,7 +129,7 @@ def _group(row: tuple[Any, ...], width: int, *, by_team: bool) -> Group:
 def _alike(connection: Connection, step: Any, real: ColumnElement[bool], *, by_team: bool) -> list[Group]:
     """Groups that only count the requests of rolled-up entries. One `request_id` of these stands for as many requests
     as its column `alike` says."""
-    c = entries.c
+    c = sums_alone.c
     wanted = and_(real, c.alike > 0, c.kind.not_in(_NO_REQUESTS))
     which = c.team if by_team else c.key_id
     once = select(step.label("step"), which.label("which"), c.request_id, c.alike).where(wanted).distinct().subquery()

@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Connection, Integer, and_, case, cast, fun
 from gateway.domain.backend import RANK
 from gateway.ledger.reports.dimensions import CACHE
 from gateway.ledger.reports.formats import dollars
-from gateway.ledger.store.entries import IDLE, of, within
+from gateway.ledger.store.entries import IDLE, apart, within
 from gateway.ledger.store.sums import pico_sum, whole
 
 _ANSWERS = ("ok", "interrupted")
@@ -44,8 +44,11 @@ class Cell:
 
 def cells(connection: Connection, team: str, since: float, until: float) -> list[Cell]:
     """The team's ledger entries in `[since, until)` (Unix seconds), grouped into cells. Simulated entries are
-    excluded."""
-    table = of(connection)
+    excluded. Several cells may have equal attributes; their numbers add up."""
+    return [cell for table in apart(connection) for cell in _cells(connection, table, team, since, until)]
+
+
+def _cells(connection: Connection, table: Any, team: str, since: float, until: float) -> list[Cell]:
     c: Any = table.c
     tier = case((c.kind == IDLE, IDLE), (c.attempt == 0, CACHE), else_=c.tier)
     by = (tier, case((c.attempt == 0, c.cache), else_=""), c.kind, c.outcome, _tenths(connection, c))

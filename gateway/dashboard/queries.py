@@ -230,10 +230,22 @@ def _alert(sent: deliveries.DeliveryResult) -> dict[str, Any]:
         "kind": sent.kind,
         "severity": sent.severity,
         "threshold": sent.payload.get("threshold"),
+        "budget": _budget(sent.payload),
         "acknowledged": acknowledged,
         "receivers": [],
         "payload": sent.payload,
     }
+
+
+def _budget(payload: dict[str, Any]) -> dict[str, Any] | None:
+    """The figures of an alert about a budget, for the page's other languages. None for other alerts."""
+    unit = next((unit for unit in ("usd", "tokens") if f"limit_{unit}" in payload), None)
+    if unit is None:
+        return None
+    spent, limit = (str(payload[f"{name}_{unit}"]) for name in ("spent", "limit"))
+    per = next((per for per in ("key", "end_user", "session") if per in payload or f"{per}s" in payload), "")
+    who = payload.get(per) or ", ".join(payload.get(f"{per}s", ()))
+    return {"window": payload["window"], "per": per, "who": who, "unit": unit, "spent": spent, "limit": limit}
 
 
 def _receiver(sent: deliveries.DeliveryResult) -> dict[str, Any]:

@@ -94,6 +94,9 @@ class ContextPolicy(Section):
         description="Old tool outputs that are probably no longer needed: cut leaves them out where that pays, keep "
         "sends them.",
     )
+    holdout: Share = Field(
+        0.02, description="Share of sessions from which no old outputs are left out, to measure what leaving out saves."
+    )
 
 
 def _known_zone(value: str) -> str:

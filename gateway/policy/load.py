@@ -160,7 +160,7 @@ def _build(files: Files, ceilings: Ceilings, old_names: _OldNames, bases: Mappin
 _NO_ANSWERS: dict[str, Any] = {
     **dict.fromkeys(("budget", "limits", "alerts", "pacing", "allowed_models", "agents", "slo"), True),
     **dict.fromkeys(("max_usd_per_request", "overrides", "timezone"), True),
-    "context": {"prompt_cache": True, "old_outputs": True},
+    "context": {"prompt_cache": True, "old_outputs": True, "holdout": True},
     "trials": {"classes": True},
 }
 """Keys of a policy that do not influence answers. The fingerprint omits them. The key `old_outputs` is one of them,

@@ -41,18 +41,22 @@ class Tenants:
 
     def authenticate(self, secret: bytes) -> Tenant:
         """The tenant of a secret. Raises InvalidKey, ExpiredKey, and Overloaded while the keys have not been read
-        yet."""
+        yet. Does not log a refused key: a key that was just created is refused until the keys are read again."""
         return self._current(digest(secret))
 
     async def find(self, secret: bytes) -> Tenant:
-        """Like `authenticate`, but a key is refused as unknown only after `catch_up`."""
+        """Like `authenticate`, but a key is refused as unknown only after the keys were read again."""
         try:
             return self.authenticate(secret)
         except InvalidKey:
-            await self.catch_up(secret)
+            await self._catch_up(secret)
+        try:
             return self.authenticate(secret)
+        except InvalidKey:
+            self._log_unknown()
+            raise
 
-    async def catch_up(self, secret: bytes) -> None:
+    async def _catch_up(self, secret: bytes) -> None:
         """Read the keys again, because the unknown key `secret` may be new. Does nothing if `secret` does not look like
         a key."""
         if secret.startswith(PREFIX.encode()):
@@ -83,7 +87,6 @@ class Tenants:
         if key is None:
             if not self._ring.ready:
                 raise Overloaded("Keys have not been read from the database yet; try again.", retry_after_s=1.0)
-            self._log_unknown()
             raise InvalidKey(
                 "Incorrect API key provided: this gateway has no such key. Keys belong to the data directory in which "
                 "they were made. `thriftgate keys list` shows the keys, `thriftgate status` the directory that the "

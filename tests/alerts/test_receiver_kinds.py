@@ -261,7 +261,7 @@ def test_check_names_a_missing_extra(tmp_path: Path, monkeypatch: pytest.MonkeyP
     Path("gateway.yaml").write_text("backends: []\nreceivers: {chat: {apprise: env:CHAT_URL}}\n")
     done = CliRunner().invoke(cli, ["check"])
     assert done.exit_code == 2
-    told = "gateway.yaml:2: receivers.chat.apprise: needs apprise; pip install 'thriftgate[apprise]'"
+    told = "✗ gateway.yaml:2: receivers.chat.apprise: needs apprise; pip install 'thriftgate[apprise]'"
     assert done.output.strip() == told
 
 

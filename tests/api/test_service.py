@@ -12,6 +12,7 @@ from sqlalchemy import select
 
 from gateway.errors import InvalidKey
 from gateway.ledger.reports.turns import MOST_WAITING
+from gateway.policy import keys
 from gateway.policy.keys import Keys
 from gateway.policy.load import Policies
 from gateway.policy.tenants import Tenants
@@ -227,8 +228,19 @@ async def test_an_unknown_key_is_explained_without_the_directory_and_logged_with
     tenants = Tenants(ring, await asyncio.to_thread(Policies, [], Ceilings()), kept_in="the data directory /secret")
     for _ in range(3):
         with pytest.raises(InvalidKey, match=r"thriftgate keys list.*thriftgate status") as caught:
-            tenants.authenticate(b"tg-unknown")
+            await tenants.find(b"tg-unknown")
         assert "/secret" not in caught.value.message
     (line,) = caplog.messages
     assert "the data directory /secret" in line
     assert "tg-unknown" not in line
+
+
+async def test_a_key_that_was_just_created_is_not_logged_as_unknown(
+    database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    ring = Keys(database)
+    await ring.refresh()
+    tenants = Tenants(ring, await asyncio.to_thread(Policies, [], Ceilings()), kept_in="the data directory /secret")
+    secret, key = await asyncio.to_thread(keys.create, database, "search")
+    assert (await tenants.find(secret.encode())).key.id == key.id
+    assert caplog.messages == []

@@ -16,11 +16,12 @@ from pydantic import ValidationError
 
 from gateway.backends.fleet import Fleet
 from gateway.backends.providers.azure.provider import Azure as AzureProvider
-from gateway.backends.providers.azure.tokens import EntraTokens, authority, read_token
+from gateway.backends.providers.azure.tokens import IMDS, EntraTokens, authority, read_token
 from gateway.backends.providers.renewal import EARLY_S
 from gateway.backends.reachability import reach
 from gateway.domain.backend import Backend
 from gateway.errors import AllBackendsFailed, BackendFailed
+from gateway.settings.environment import proxy_for
 from gateway.settings.files import ConfigError
 from gateway.settings.gateway import load_settings
 from tests.backends.conftest import backend_at
@@ -123,6 +124,12 @@ async def test_the_environment_may_name_application_and_secret(entra: Entra, mon
     assert (await machine(entra).current()).value == "eyJ0.secret.1"
 
 
+async def test_the_secret_of_another_application_is_not_used(entra: Entra, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"TENANT_ID": TENANT, "CLIENT_ID": "another", "CLIENT_SECRET": SECRET}.items():
+        monkeypatch.setenv(f"AZURE_{name}", value)
+    assert (await machine(entra, client_id=CLIENT).current()).value == "eyJ0.instance.1"
+
+
 async def test_a_workload_identity_signs_with_the_token_in_its_file(
     entra: Entra, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -169,6 +176,13 @@ async def test_secrets_go_to_no_other_machine_in_plain_text(entra: Entra, monkey
     with pytest.raises(BackendFailed):
         await tokens.current()
     assert "IDENTITY_ENDPOINT names metadata.example.com" in tokens.trouble
+
+
+def test_the_metadata_endpoint_is_never_asked_through_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://proxy.example.com:3128")
+    monkeypatch.delenv("no_proxy", raising=False)
+    assert proxy_for("http://login.example.com") == "http://proxy.example.com:3128"
+    assert proxy_for(IMDS) == ""
 
 
 @pytest.mark.parametrize(
@@ -236,14 +250,19 @@ async def test_a_valid_token_outlives_a_failing_refresh_and_an_expired_one_does_
     assert first.value not in caplog.text
 
 
-async def test_callers_share_a_failure(entra: Entra) -> None:
+async def test_callers_share_a_failure_and_the_log_has_it_once(entra: Entra, caplog: pytest.LogCaptureFixture) -> None:
     entra.down = True
     tokens = EntraTokens(at(entra))
     found = await asyncio.gather(*[tokens.current() for _ in range(20)], return_exceptions=True)
     assert {type(each) for each in found} == {BackendFailed}
     assert len(entra.asked) == 1
-    entra.down = False
     await asyncio.sleep(1.05)
+    with pytest.raises(BackendFailed):
+        await tokens.current()
+    assert len(entra.asked) == 2
+    assert len([each for each in caplog.records if each.levelno >= logging.WARNING]) == 1
+    entra.down = False
+    await asyncio.sleep(2.05)  # the pause doubles with each failure
     assert (await tokens.current()).value == "eyJ0.secret.1"
 
 
@@ -328,7 +347,7 @@ async def test_a_clock_that_is_ahead_does_not_stop_the_service(entra: Entra, mon
     ],
 )
 def test_an_answer_without_a_usable_token_is_refused(answer: Any) -> None:
-    with pytest.raises((ValueError, LookupError, TypeError)):
+    with pytest.raises((ValueError, TypeError)):
         read_token(orjson.dumps(answer), 0.0)
 
 
@@ -346,6 +365,25 @@ async def test_a_wrong_secret_is_named_with_its_remedy_and_not_shown(
     )
     assert SECRET not in caplog.text
     assert "wrong-secret-words" not in caplog.text
+
+
+async def test_no_call_waits_for_a_token_beyond_its_deadline(
+    entra: Entra, azure: Azure, caller: Callable[..., Caller]
+) -> None:
+    entra.wait = asyncio.Event()
+    calls = caller()
+    began = time.monotonic()
+    with pytest.raises(AllBackendsFailed, match="got no token of Microsoft Entra in time"):
+        await calls.call(chat_request(), within_s=0.3)
+    assert time.monotonic() - began < 5
+    assert calls.outcomes == [("azure", "failed")]
+    assert calls.record.attempts[0].usage is None, "the prompt was not sent, so nothing is estimated"
+    assert not azure.asked
+    reached = await reach(at(entra, azure.url), 0.2)
+    assert reached.trouble == "gets no token of Microsoft Entra: no answer within 0.2 s"
+    entra.wait.set()
+    await until(lambda: len(entra.granted) >= 1)
+    await read(await calls.call(chat_request()))
 
 
 async def test_an_authority_that_is_not_there_is_named(entra: Entra, azure: Azure) -> None:

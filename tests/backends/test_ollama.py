@@ -231,8 +231,10 @@ async def test_several_requests_at_once_do_not_mix(server: Ollama, caller: Calle
 
 
 async def test_the_server_is_tested_by_its_own_list_of_models(server: Ollama) -> None:
-    assert not (await reach(backend(server))).note
-    assert "does not have other" in (await reach(backend(server, model="other"))).note
+    assert not (await reach(backend(server))).doubt
+    server.models = ("llama3.2:latest",)
+    assert not (await reach(backend(server, model="llama3.2"))).doubt
+    assert "does not have other" in (await reach(backend(server, model="other"))).doubt
 
 
 async def test_an_address_with_v1_is_ollamas_openai_api_as_before(small: Provider, caller_of: CallerOf) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import orjson
@@ -10,7 +11,6 @@ import yaml
 from click.testing import CliRunner, Result
 
 from gateway.cli.main import cli
-from gateway.cli.operation.from_litellm import IN_FILE
 from gateway.domain.backend import Backend
 from gateway.policy.load import load_policies
 from gateway.settings.environment import PROVIDER_KEYS
@@ -111,7 +111,7 @@ def test_a_litellm_config_becomes_backends_and_aliases_and_the_rest_is_listed(
     assert done.exit_code == 0, done.output
     told = orjson.loads(done.stdout)
     assert told["problems"] == []
-    found = backends(monkeypatch, AZURE_KEY="a", **{IN_FILE: "b"})
+    found = backends(monkeypatch, AZURE_KEY="a", KEY_OF_GPT_4O_2="b")
     assert set(found) == {"gpt-4o", "gpt-4o-2", "claude", "cheap", "far"}
     azure = found["gpt-4o"]
     assert (azure.kind, azure.deployment, azure.api_version, azure.model) == (
@@ -160,6 +160,43 @@ def test_team_add_writes_a_valid_policy() -> None:
     assert "is not changed" in again.output
 
 
+def test_team_add_obeys_the_receivers_of_gateway_yaml() -> None:
+    Path("gateway.yaml").write_text("receivers: {ops: {slack: env:OPS_SLACK}}\n")
+    words = ("team", "add", "search", "--budget", "200")
+    refused = run(*words, "--slack", "env:MY_SLACK")
+    assert refused.exit_code == 1
+    assert "env:MY_SLACK is not allowed in a policy" in refused.output
+    assert "--receiver with one of ops" in refused.output
+    assert not Path("policies").exists()
+    assert run(*words, "--receiver", "ops").exit_code == 0
+    policy, _ = load_policies([Path("policies")], Ceilings()).find("search")
+    assert [each.target for each in policy.budget[0].notify] == ["receiver:ops"]
+
+
+def test_team_add_leaves_no_file_that_would_stop_the_other_policies() -> None:
+    Path("policies").mkdir()
+    Path("policies/bases.yaml").write_text("teams: {alpha: {}}\nbases: {careful: {cache: {enabled: false}}}\n")
+    refused = run("team", "add", "alpha")
+    assert refused.exit_code == 1
+    assert "alpha" in refused.output
+    assert [each.name for each in Path("policies").iterdir()] == ["bases.yaml"]
+    assert run("team", "add", "beta", "--extends", "nosuch").exit_code == 1
+    assert run("team", "add", "beta", "--extends", "careful").exit_code == 0
+    policy, _ = load_policies([Path("policies")], Ceilings()).find("beta")
+    assert not policy.cache.enabled
+
+
+def test_team_add_warns_if_the_running_gateway_does_not_read_the_file(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    facts = {"pid": os.getpid(), "url": "http://127.0.0.1:1", "workers": [], "started_at": 0}
+    (data / "runtime.json").write_bytes(orjson.dumps({**facts, "policies": [str(tmp_path / "theirs")]}))
+    Path("policies").mkdir()
+    done = run("team", "add", "search", "--data-dir", str(data))
+    assert done.exit_code == 0, done.output
+    assert f"does not read policies; it reads {tmp_path / 'theirs'}" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
@@ -192,3 +229,13 @@ def test_names_that_yaml_would_read_as_something_else_stay_names(name: str) -> N
     assert orjson.loads(done.stdout)["problems"] == []
     policy, _ = load_policies([Path("policies")], Ceilings()).find("default")
     assert policy.rule(name) is not None
+
+
+def test_a_litellm_config_without_a_usable_model_is_refused_with_the_reasons() -> None:
+    Path("config.yaml").write_text("model_list:\n  - 3\n  - {model_name: a, litellm_params: {model: azure/x}}\n")
+    done = run("init", "--from", "config.yaml")
+    assert done.exit_code == 1
+    assert "config.yaml:2" in done.output
+    assert "config.yaml:3" in done.output
+    assert "export a provider's key" not in done.output
+    assert not Path("gateway.yaml").exists()

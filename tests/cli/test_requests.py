@@ -11,10 +11,14 @@ import orjson
 import pytest
 from click.testing import CliRunner, Result
 
+from gateway.alerts.alert import alert
+from gateway.alerts.delivery.deliveries import write
 from gateway.cli.main import cli
 from gateway.cli.requests.lines import money
 from gateway.cli.requests.logs import following
 from gateway.cli.run.up import lines
+from gateway.domain.holdout import is_held_out
+from gateway.domain.policy import Policy
 from gateway.ledger.reports.explanation import sentences
 from gateway.ledger.reports.requests import Filter
 from gateway.settings.gateway import Paths, load_settings
@@ -254,3 +258,65 @@ def test_the_cache_doctor_compares_two_requests(tmp_path: Path, database: Databa
     assert "a time or a date" in run(tmp_path, "context", "doctor", before, now).output
     assert "repeats all" in run(tmp_path, "context", "doctor", before, before).output
     assert run(tmp_path, "context", "doctor", before).exit_code == 2
+
+
+def test_the_report_of_cuts_compares_the_sessions_that_are_held_out(tmp_path: Path, database: Database) -> None:
+    (tmp_path / "policies" / "search.yaml").write_text("team: search\ncontext: {holdout: 50%}\n")
+    assert "0 held out, 0 others" in run(tmp_path, "context", "report", "--team", "search").output
+    held = [is_held_out("search", f"s{number}", 0.5) for number in range(8)]
+    usual = {"prices": "input=3 output=15", "model": "claude-opus-4-6"}
+    book(
+        database,
+        *[
+            recent(f"req_{number}{each:02}", session=f"s{number}", cost_pico=100 if held[number] else 80, **usual)
+            for number in range(8)
+            for each in range(12)
+        ],
+    )
+    found = orjson.loads(run(tmp_path, "context", "report", "--team", "search", "--json").output)
+    assert (found["held_out_sessions"], found["other_sessions"]) == (sum(held), 8 - sum(held))
+    assert found["figures"]["cost"]["change"] == pytest.approx(0.2)
+    assert not found["enough"]
+    pause = alert("search/context/1", "context", "warning", "search", {"text": "It does not pay."})
+    with database.begin() as connection:
+        write(connection, pause, "search", [], Policy(team="search").alerts, time.time() - 60)
+    shown = run(tmp_path, "context", "report", "--team", "search", columns=200).output
+    assert "Too few sessions" in shown
+    assert "is switched off until" in shown
+    assert "It does not pay." in shown
+    assert run(tmp_path, "context", "report", "--team", "nobody").exit_code == 2
+
+
+def test_advice_is_sorted_by_cost_and_says_what_it_could_not_know(tmp_path: Path, database: Database) -> None:
+    usual = {"prices": "input=3000000 output=15000000 cached_input=300000", "model": "gpt-4o", "output_tokens": 1}
+    cold = {**usual, "input_tokens": 20_000, "cached_tokens": 0}
+    named = [recent(f"req_{number:032x}", **cold, session="chat-7", at=time.time() - 60 + number) for number in (3, 4)]
+    book(database, *named, recent(f"req_{5:032x}", **cold))
+    found = orjson.loads(run(tmp_path, "advise", "--team", "search", "--json").output)
+    (view,) = found["teams"]
+    assert view["cacheable_share"] == pytest.approx(0.333, abs=0.001)
+    assert (view["read_share"], view["stored_responses"]) == (pytest.approx(0, abs=0.001), 0)
+    (finding,) = found["findings"]
+    assert (finding["subject"], finding["usd_month"]) == ("beginning changed", "1.62")
+    assert any("without a session name" in sentence for sentence in found["unknown"])
+    assert any("data.store_prompts" in sentence for sentence in found["unknown"])
+    shown = run(tmp_path, "advise", columns=200).output
+    assert "$1.62 a month, team search: cache miss, beginning changed (1 requests)." in shown
+    assert run(tmp_path, "advise", "--team", "nobody").exit_code == 2
+    assert "No answered call" in run(tmp_path, "advise", "--since", "2100-01-01").output
+
+
+def test_logs_are_filtered_by_key_session_cache_and_status_and_number_repeated_attempts(
+    database: Database, tmp_path: Path
+) -> None:
+    three = f"req_{3:032x}"
+    book(database, recent(three, key_id="key_3", session="s3", cache="exact", status=503, attempt=2))
+    for words in (("--key", "key_3"), ("--session", "s3"), ("--cache", "exact"), ("--status", "503")):
+        (only,) = run(tmp_path, "logs", *words).output.splitlines()
+        assert only.endswith(three)
+        assert "attempt 2" in only
+    assert "attempt" not in run(tmp_path, "logs", "--cache", "miss").output
+
+
+def test_savings_name_the_part_that_is_not_the_caches(database: Database, tmp_path: Path) -> None:
+    assert "the rest: routing and trimming" in run(tmp_path, "savings", "--team", "search").output

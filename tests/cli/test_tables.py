@@ -47,12 +47,14 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "usage --by agent,session": ("claude_code", SESSION),
     "usage --by team --savings": (TEAM, MODEL, "2.47"),
     "savings": (TEAM, MODEL),
+    "advise": (TEAM,),
     "breakeven": (MODEL, "A100 80GB", "2,160.00"),
     "prices list claude-sonnet": ("anthropic/claude-sonnet-4-6",),
     "prices check": (MODEL, "3.125", "15.25"),
     "prices diff --from {folder}/map.json": ("anthropic/claude-sonnet-4-6",),
     "prices unpriced": (OTHER, "{day}"),
     "reconcile {folder}/invoice.json --provider generic": (MODEL,),
+    f"context report --team {TEAM}": (),
     "alerts dead-letters": (TEAM, "{day}"),
     "keys list": (TEAM, "key_", "{day}"),
     "backends list": (MODEL, OTHER, "3.125 in, 15.25 out"),
@@ -67,11 +69,12 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "context trim {folder}/request.json --max-tokens 25": ("assistant",),
     "context explain {folder}/request.json": ("assistant",),
     "context doctor": (SESSION, ASKED[3], MODEL),
-    "top --once": (TEAM, MODEL, *ASKED),
+    "top --once": (TEAM, MODEL, ASKED[3]),
     "status": ("{folder}/data",),
 }
 """Command → texts of which each must stand on one line."""
 DRAWN = {
+    *("advise", "context_report"),
     *("alerts", "add_backend", "backends", "breakeven", "context", "context_doctor", "context_explain", "explain"),
     *("keys", "learning", "policy", "policy_replay", "prices", "reconcile", "repricing", "router_tables", "savings"),
     "simulate",

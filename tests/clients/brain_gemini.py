@@ -13,7 +13,8 @@ from tests.clients.brain import Answer, Call, Question, Refused, Tool, Turn
 PATH = re.compile(r"/v1beta/models/(?P<model>[^/]+):(?:generateContent|(?P<stream>streamGenerateContent))")
 _STATUSES = {400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 404: "NOT_FOUND", 429: "RESOURCE_EXHAUSTED"}
 _FIELDS = {"contents", "systemInstruction", "tools", "toolConfig", "generationConfig"}
-_PARTS = ({"text"}, {"inlineData"}, {"functionCall"}, {"functionCall", "thoughtSignature"}, {"functionResponse"})
+_PARTS = ("text", "inlineData", "functionCall", "functionResponse")
+_BESIDE = {"thought", "thoughtSignature"}
 
 
 def error(status: int, message: str, code: str | None = None) -> dict[str, Any]:
@@ -35,9 +36,14 @@ def parse(body: dict[str, Any]) -> Question:
         tools={} if calling.get("mode") == "NONE" else {tool["name"]: _tool(tool) for tool in offered},
         forced=forced and not allowed,
         wanted=allowed[0] if forced and allowed else "",
-        schema=config.get("responseJsonSchema", {}) if config.get("responseMimeType") == "application/json" else None,
+        schema=_schema(config) if config.get("responseMimeType") == "application/json" else None,
         thinks=bool((config.get("thinkingConfig") or {}).get("includeThoughts")),
     )
+
+
+def _schema(config: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = config.get("responseJsonSchema") or _plain(config.get("responseSchema") or {})
+    return found
 
 
 def _check(body: dict[str, Any]) -> None:
@@ -48,7 +54,7 @@ def _check(body: dict[str, Any]) -> None:
     for content in body["contents"]:
         if content["role"] not in ("user", "model") or not content["parts"]:
             raise Refused(400, "A content needs a role and parts.")
-        if not all(part.keys() in _PARTS for part in content["parts"]):
+        if not all(part.keys() - _BESIDE in ({name} for name in _PARTS) for part in content["parts"]):
             raise Refused(400, f"Unknown parts: {[[*part] for part in content['parts']]}.")
         answered = [part["functionResponse"]["name"] for part in content["parts"] if "functionResponse" in part]
         if sorted(answered) != sorted(owed):
@@ -57,7 +63,19 @@ def _check(body: dict[str, Any]) -> None:
 
 
 def _tool(declared: dict[str, Any]) -> Tool:
-    return Tool(declared.get("parametersJsonSchema") or {})
+    return Tool(declared.get("parametersJsonSchema") or _plain(declared.get("parameters") or {}))
+
+
+def _plain(schema: Any) -> Any:
+    """A JSON schema for one of Google's own, whose types are in capitals."""
+    if isinstance(schema, list):
+        return [_plain(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        name: inner.lower() if name == "type" and isinstance(inner, str) else _plain(inner)
+        for name, inner in schema.items()
+    }
 
 
 def _turns(content: dict[str, Any]) -> Iterator[Turn]:
@@ -66,7 +84,7 @@ def _turns(content: dict[str, Any]) -> Iterator[Turn]:
             given = answered["response"]
             text = given.get("result", given.get("error"))
             yield Turn("tool", text if isinstance(text, str) else orjson.dumps(given).decode())
-    if text := "\n".join(part["text"] for part in content["parts"] if "text" in part):
+    if text := "\n".join(part["text"] for part in content["parts"] if "text" in part and not part.get("thought")):
         yield Turn("assistant" if content["role"] == "model" else "user", text)
 
 

@@ -139,7 +139,7 @@ def opencode(target: Target, base: str, package: str, address: str) -> bytes:
 
 
 @pytest.mark.parametrize("package", ["@ai-sdk/openai-compatible", "@ai-sdk/openai", "@ai-sdk/anthropic"])
-@pytest.mark.parametrize("target", AGENT_TARGETS, ids=str)
+@pytest.mark.parametrize("target", [*AGENT_TARGETS, *CLOUDS], ids=str)
 def test_opencode_writes_a_file(stage: Stage, home: Path, work: Path, target: Target, package: str) -> None:
     said, file = f"tok-{secrets.token_hex(5)}", work / "hello.txt"
     (work / "opencode.json").write_bytes(opencode(target, stage.gateway.base, package, "/v1"))
@@ -159,7 +159,7 @@ def test_opencode_writes_a_file(stage: Stage, home: Path, work: Path, target: Ta
     check_sessions(stage, target, "opencode")
 
 
-@pytest.mark.parametrize("target", AGENT_TARGETS, ids=str)
+@pytest.mark.parametrize("target", [*AGENT_TARGETS, *CLOUDS], ids=str)
 def test_qwen_code_writes_a_file(stage: Stage, home: Path, work: Path, target: Target) -> None:
     said, file = f"tok-{secrets.token_hex(5)}", work / "hello.txt"
     environment = {

@@ -13,7 +13,8 @@ import orjson
 
 from gateway.context.bill.blocks import BlockReader
 from gateway.context.bill.prompt_cache import marks_of
-from gateway.context.count import Counter
+from gateway.context.count import Counter, encoding_of
+from gateway.context.measure import sizes
 from gateway.context.plan import Contexts
 from gateway.dialects.registry import translators
 from gateway.domain.backend import Backend
@@ -94,8 +95,16 @@ class History:
             self._learn(request, plan)
         else:
             _paired_chat(body["messages"])
+        await self._check_limit(request, plan)
         if not self.sent % 5:
             await self._check_other_worker(plan)
+
+    async def _check_limit(self, request: CompletionRequest, plan: ContextPlan) -> None:
+        """A request that fits is not trimmed."""
+        if self.limit is None or plan.frozen or not (plan.drop or plan.replace):
+            return
+        if (await sizes(request, self.contexts._counter, encoding_of(self.backend.model))).total <= self.limit:
+            raise Breach("a request that fits was trimmed")
 
     async def _check_other_worker(self, plan: ContextPlan) -> None:
         """A worker that does not know the session leaves out the same parts."""

@@ -325,7 +325,8 @@ async def test_the_dearest_requests_count_all_their_attempts(any_database: Datab
 
 
 async def test_an_alert_is_told_once_with_what_became_of_it(database: Database, catalogue: PriceBook) -> None:
-    payload = orjson.dumps({"id": "a", "text": "half is gone", "threshold": "50%", "window": "month"}).decode()
+    said = {"id": "a", "text": "half is gone", "threshold": "50%", "window": "month"}
+    payload = orjson.dumps({**said, "key": "key_shop", "spent_usd": "0.5", "limit_usd": "1"}).decode()
     facts = {"team": "search", "created_at": NOW, "payload": payload}
     facts |= {"tries": 0, "last_error": "", "severity": "critical", "dead_at": None, "acknowledged_at": None}
     late = payload.replace("half", "nobody acknowledged: half")
@@ -340,6 +341,8 @@ async def test_an_alert_is_told_once_with_what_became_of_it(database: Database, 
     await database.run(lambda connection: connection.execute(insert(alerts), rows))
     (alert,) = (await make_figures(database, catalogue).of("search", "1"))["alerts"]
     assert (alert["text"], alert["threshold"], alert["at"]) == ("half is gone", "50%", iso(NOW))
+    budget = {"window": "month", "per": "key", "who": "key_shop", "unit": "usd", "spent": "0.5", "limit": "1"}
+    assert alert["budget"] == budget
     assert (alert["severity"], alert["acknowledged"]) == ("critical", {"at": iso(NOW + 60), "by": "Ada"})
     assert alert["receivers"] == [
         {"target": "env:TWO", "accepted": None, "given_up": True, "tries": 4, "error": "answered 503"},

@@ -268,7 +268,9 @@ def test_the_files_are_small() -> None:
 
 MOST_BYTES = 150_000
 QUOTED = r'"((?:[^"\\]|\\.)*)"'
-TABLES = r"const (?:ADJECTIVES|TITLES|SAID|TIERS|HOLDS|EXHAUSTED|OVERHEAD|KINDS|CACHE|GROUPS)\b[^=]*= (\{[^}]*\})"
+TABLES = (
+    r"const (?:ADJECTIVES|TITLES|SAID|TIERS|HOLDS|EXHAUSTED|OVERHEAD|KINDS|CACHE|GROUPS|REFUSED)\b[^=]*= (\{[^}]*\})"
+)
 
 
 def texts() -> set[str]:

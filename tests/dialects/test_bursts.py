@@ -24,9 +24,11 @@ CLIENTS: tuple[DialectName, ...] = (
     *("gemini_generate", "bedrock_converse", "ollama_chat"),
 )
 BACKENDS: tuple[DialectName, ...] = (
-    *("openai_chat", "anthropic_messages", "openai_responses", "bedrock_converse", "gemini_generate"),
+    *("openai_chat", "anthropic_messages", "openai_responses", "bedrock_converse", "gemini_generate", "ollama_chat"),
 )
-PAIRS = [(client, backend) for client, backend in product(CLIENTS, BACKENDS) if client != backend]
+FRAMED: DialectName = "bedrock_converse"
+"""Streams between two ends of this dialect are read and written again, as between two dialects."""
+PAIRS = [(client, backend) for client, backend in product(CLIENTS, BACKENDS) if client != backend or client == FRAMED]
 TEXT = st.text(alphabet=st.sampled_from('ab"\\\n\t/ñ🌈,:{}[]') | st.characters(exclude_categories=["Cs"]), max_size=6)
 TEXTS = st.tuples(st.just("text"), st.lists(TEXT | st.sampled_from([" the", " ledger", "\\", '","', "}}"]), max_size=8))
 STEP = st.one_of(
@@ -156,6 +158,18 @@ class Sender:
         yield self.event({"messageStop": {"stopReason": "end_turn"}})
         yield self.event({"metadata": {"usage": {"inputTokens": 5, "outputTokens": 2, "totalTokens": 7}}})
 
+    def ollama_chat(self, steps: list[Step]) -> Iterator[bytes]:
+        def line(message: dict[str, Any], **more: Any) -> bytes:
+            message = {"role": "assistant", "content": "", **message}
+            return self.event({"model": "m", "created_at": "2026-11-01T10:00:00Z", "message": message, **more})
+
+        for place, (kind, texts) in enumerate(steps):
+            for text in texts:
+                message = {"text": {"content": text}, "think": {"thinking": text}, "ping": {}}.get(kind)
+                call = {"function": {"name": "look", "arguments": {"a": place}}}
+                yield line({"tool_calls": [call]} if message is None else message, done=False)
+        yield line({}, done=True, done_reason="stop", prompt_eval_count=5, eval_count=2)
+
 
 def request(client: DialectName) -> CompletionRequest:
     thinks = {"thinking": {"type": "enabled", "budget_tokens": 1024}, "max_tokens": 2000}
@@ -169,7 +183,8 @@ def request(client: DialectName) -> CompletionRequest:
 def lines(sent: bytes, client: DialectName) -> list[Any]:
     """What a client reads: names, and data with its keys in order, without times."""
     if client == "bedrock_converse":
-        sent = b"\n".join(b"%b\n%b" % (m.headers[":event-type"], m.payload) for m in Decoder().feed(sent))
+        found = ((each.headers[":event-type"], payload) for each in Decoder().feed(sent) for payload in each.payloads)
+        sent = b"\n".join(b"%b\n%b" % pair for pair in found)
     found = []
     for line in sent.splitlines():
         data = line.removeprefix(b"data: ")

@@ -272,6 +272,17 @@ def test_a_stream_with_thoughts_calls_and_usage() -> None:
     assert [each["function"]["arguments"] for each in message["tool_calls"]] == ['{"at":1}', '{"at":2}']
 
 
+@pytest.mark.parametrize("fields", [{}, {"tools": [TOOL], "tool_choice": NAMED}, {"logprobs": True}])
+def test_lines_that_arrive_together_are_read_as_one_by_one(fields: dict[str, Any]) -> None:
+    texts = [said('{"at"'), said(": "), said("1"), said(thinking="hm"), {**said("}"), "logprobs": LOGPROBS}, done()]
+    one_by_one, _ = streamed(asked(stream=True, **fields), *texts)
+    reader = wire("openai_chat", "ollama_chat").reader(asked(stream=True, **fields))
+    together = reader.feed(b"".join([b"data: " + orjson.dumps(each) + b"\n\n" for each in texts]))
+    reader.eof()
+    assert deltas(together + reader.ending) == deltas(one_by_one)
+    assert reader.chunks == 6
+
+
 def test_confidence_of_a_stream() -> None:
     _, reader = streamed(asked(stream=True, logprobs=True), {**said("ok"), "logprobs": LOGPROBS}, done())
     assert reader.confidence == pytest.approx(0.9048, abs=1e-4)

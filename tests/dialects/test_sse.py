@@ -98,3 +98,17 @@ def test_anything_else_is_refused_at_its_first_bytes_with_the_backends_words(bod
     with pytest.raises(BackendGarbage, match="did not answer with an event stream") as caught:
         sse.Framer().feed(body)
     assert caught.value.message.endswith(words)
+
+
+def test_the_objects_of_a_block_are_parsed_together() -> None:
+    assert sse.objects(b'data: {"a":"\\n"}\n\ndata: {"b":[1,{}]}\n\n') == [{"a": "\n"}, {"b": [1, {}]}]
+    assert sse.objects(b'data: {"a":1}\r\n\r\ndata: {}\r\n\r\n') == [{"a": 1}, {}]
+
+
+@pytest.mark.parametrize(
+    "block",
+    [b"", b": ping\n\n", b'data: {"a":1}\n\n: ping\n\n', b"data: [1]\n\n", b"data: {}\n\ndata: 1\n\n", b"data: {\n\n",
+     b'event: a\ndata: {}\n\n', b"data: {},{}\n\n", b'data: {"a":[1\n\ndata: 2]}\n\n', b"data: {}\n\ndata: [DONE]\n\n"],
+)  # fmt: skip
+def test_a_block_with_anything_else_is_left_to_be_read_event_by_event(block: bytes) -> None:
+    assert sse.objects(block) is None

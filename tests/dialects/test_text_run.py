@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import orjson
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.dialects.openai_chat.assembly import Assembly
-from gateway.dialects.streams.text_run import TextRun
+from gateway.dialects.streams.text_run import AlikeEvents, TextRun, decoded, encoded
 from gateway.dialects.streams.transcript import Transcript
 from tests.dialects.samples import STOP, chunk, steady, text
 
@@ -83,3 +84,39 @@ def test_a_run_longer_than_the_window_is_taken_to_its_end() -> None:
     block = text("word ") * 1000 + text("x" * 40_000) + text("y")
     assert run.take(block) == (len(block), 1002)
     assert text_of(run) == "word " * 1000 + "x" * 40_000 + "y"
+
+
+CONTENT = st.text(alphabet=st.sampled_from('ab"\\\n,ñ🌈') | st.characters(exclude_categories=["Cs"]), max_size=5)
+
+
+@steady
+@given(st.lists(CONTENT, min_size=1, max_size=9))
+def test_texts_are_encoded_and_decoded_together_as_one_by_one(texts: list[str]) -> None:
+    contents = [orjson.dumps(each)[1:-1] for each in texts]
+    assert encoded(texts) == contents
+    assert decoded(contents) == texts
+
+
+@pytest.mark.parametrize(
+    "contents",
+    [[b'a","b'], [b"a\\", b',"c'], [b'a",[', b'],"b'], [b"\\ud800"], [b"a\nb"], [b"\\x"], [b'",1,"'], [b'"', b'"']],
+)
+def test_a_text_that_is_not_valid_is_refused_whatever_stands_beside_it(contents: list[bytes]) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - orjson's, or our own
+        decoded(contents)
+
+
+def test_alike_events_are_read_up_to_another_one() -> None:
+    run = begun(text("a"))
+    alike = AlikeEvents(run.head, run.tail)
+    end, contents, texts = alike.take(text("b") + text('"') + STOP, 0)
+    assert (end, contents, texts) == (len(text("b") + text('"')), [b"b", b'\\"'], ["b", '"'])
+    assert alike.take(STOP + text("b"), 0) == (0, [], [])
+
+
+def test_after_events_between_alike_ones_many_are_left_to_be_read_singly() -> None:
+    run = begun(text("a"))
+    alike = AlikeEvents(run.head, run.tail)
+    block = text("b") + STOP + text("c")
+    assert alike.take(block, 0) == (0, [], [])
+    assert sum(not alike.take(text("d"), 0)[1] for _ in range(100)) == 64

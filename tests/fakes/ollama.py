@@ -31,6 +31,7 @@ class Ollama(Scripted):
     notices_hang_ups = True
 
     key: str = ""
+    models: tuple[str, ...] = (MODEL,)
     window: int = 2**20
     asked: list[Asked] = field(default_factory=list)
     hung_up: int = 0
@@ -39,7 +40,8 @@ class Ollama(Scripted):
         return [web.get("/api/tags", self._tags), web.post("/{path:.*}", self._answer)]
 
     async def _tags(self, request: web.Request) -> web.Response:
-        return web.json_response({"models": [{"name": MODEL, "model": MODEL, "size": 1, "details": {}}]})
+        listed = [{"name": name, "model": name, "size": 1, "details": {}} for name in self.models]
+        return web.json_response({"models": listed})
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         raw = await request.read()

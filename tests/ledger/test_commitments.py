@@ -77,6 +77,23 @@ def test_money_that_is_not_lost_later_is_not_spent_first(
     assert paid(database, credit(use_first=False)) == set()
 
 
+def test_several_workers_exceed_the_amount_by_the_calls_between_two_readings_at_most(database: Database) -> None:
+    """Each of three workers reads the balance before every fifth of its calls; a call costs 0.01 USD."""
+    workers, calls, cost = [PriceBook.load() for _ in range(3)], 5, USD // 100
+    used = elsewhere = 0
+    for number in range(600):
+        prices = workers[number % 3]
+        if number // 3 % calls == 0:
+            prices.prepay(frozenset(paid(database, credit(usd=1.005))))
+        if prices.prepaid(GPT):
+            book(database, row(backend="gpt", cost_pico=cost))
+            used += cost
+        else:
+            elsewhere += 1
+    assert 1.005 * USD <= used <= 1.005 * USD + len(workers) * calls * cost
+    assert elsewhere == 600 - used // cost
+
+
 async def test_a_worker_follows_the_balance_and_the_price_of_the_ledger_stays(
     database: Database, prices: PriceBook, monkeypatch: pytest.MonkeyPatch
 ) -> None:

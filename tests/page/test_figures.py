@@ -122,7 +122,7 @@ def test_groups_lead_to_smaller_groups_and_to_requests(visit: Open, dashboard: D
     _, page, _ = open_lead(visit, "models", "&by=key")
     page.click("#where tbody tr:has-text('Web shop') a")
     until(page, "document.querySelector('#where thead th').textContent === 'End user'")
-    assert "Key: Web shop" in page.inner_text("#trail")
+    assert page.inner_text("#crumbs").endswith("› Key Web shop")
     page.select_option("#by", "model")
     until(page, "document.querySelector('#where thead th').textContent === 'Model'")
     page.click("#where tbody a >> nth=0")

@@ -196,3 +196,28 @@ def test_the_page_speaks_the_language_that_is_chosen(visit: Open, language: str)
     assert {"es": "¿Alcanzará el presupuesto?", "pt": "O orçamento será suficiente?"}[language] in page.inner_text(
         "#answers"
     )
+
+
+@pytest.mark.parametrize(
+    ("language", "alert", "refusal"),
+    [
+        ("es", "Presupuesto mensual: 0,5500 $ de 1,00 $ (50%)", "Esta clave no es válida."),
+        ("pt", "Orçamento mensal: $ 0,5500 de $ 1,00 (50%)", "Esta chave não é válida."),
+    ],
+)
+def test_what_the_server_says_is_translated_or_marked_as_english(
+    visit: Open, language: str, alert: str, refusal: str
+) -> None:
+    opened = visit()
+    page = opened.enter("lead", "#/overview?period=30")
+    page.select_option("#language", language)
+    page.wait_for_selector(f"html[lang={language}] #alerts li")
+    assert alert in page.inner_text("#alerts").replace("\u00a0", " ")
+    opened.go("#/requests?period=30")
+    page.click("#log tbody tr:has-text('gpt') a")
+    page.wait_for_selector("#one .headline")
+    assert page.locator("#one .words[lang=en]").count() == 1
+    page.click("#leave")
+    page.fill("#key", "tg-" + "x" * 40)
+    page.click("#door button")
+    page.wait_for_selector(f"#refused:text-is('{refusal}')")

@@ -171,3 +171,38 @@ def test_a_script_in_the_page_does_not_run(visit: Open) -> None:
     page.wait_for_timeout(100)
     assert page.evaluate("window.ran") is None
     assert len([said for said in opened.complaints if "Content Security Policy" in said]) == 2
+
+
+def test_an_admin_goes_down_from_the_organisation_to_a_request_and_up_again(visit: Open) -> None:
+    page = visit().enter("admin", "#/teams?period=30")
+    assert page.inner_text("#crumbs") == "Organisation (all teams)"
+    page.click("#teams a:text-is('search')")
+    page.wait_for_selector("#answers .card")
+    assert page.inner_text("#crumbs") == "Organisation (all teams) › Team search"
+    page.click("#nav [data-to=models]")
+    page.select_option("#by", "key")
+    page.click("#where a:text-is('Web shop')")
+    page.click("#where a:text-is('eu_someone')")
+    page.click("#where a:text-is('trip-1')")
+    page.click("#log tbody a")
+    page.wait_for_selector("#one .headline")
+    levels = [
+        *("Organisation (all teams)", "Team search", "Key Web shop", "End user eu_someone", "Session trip-1"),
+        "Request r_trip",
+    ]
+    page.wait_for_selector("#crumbs :text('Request r_trip')")
+    assert page.inner_text("#crumbs").split(" › ") == levels
+
+    for place in range(len(levels) - 2, -1, -1):
+        page.click(f"#crumbs a >> nth={place}")
+        page.wait_for_selector(f"#crumbs [aria-current]:text-is('{levels[place]}')")
+        assert page.inner_text("#crumbs").split(" › ") == levels[: place + 1]
+    assert page.inner_text("#title") == "All teams"
+
+
+def test_a_key_of_one_team_begins_with_its_team(visit: Open) -> None:
+    page = visit().enter("lead", "#/requests?period=30&key=key_shop")
+    page.wait_for_selector("#log tbody a")
+    assert page.inner_text("#crumbs") == "Team search › Key Web shop"
+    page = visit().enter("app", "#/requests?period=30")
+    assert page.inner_text("#crumbs") == "Team search"

@@ -33,6 +33,8 @@ def put(database: Database, now: float) -> None:
     rows += [_row("r_hush2", 1, now - DAY, "gpt", 100, 100, team=CHAT, key_id="key_chat", model_asked="hush")]
     today = max(now - 60, now // DAY * DAY)  # at midnight too somebody has asked, and spent
     rows += [_row("r_today", 1, today, "large", 900, 300, key_id="key_shop", difficulty=0.5)]
+    person = {"key_id": "key_shop", "end_user": "eu_someone", "session": "trip-1", "difficulty": 0.5}
+    rows += [_row("r_trip", 1, now - 2 * DAY, "gpt", 900, 300, **person)]
     hostile = {
         "model_asked": HOSTILE,
         "error": HOSTILE,
@@ -121,6 +123,7 @@ def _alert(id: str, team: str, at: float) -> list[dict[str, Any]]:
     """An alert and its copy for one receiver, who does not answer."""
     text = f"Team {team} has spent 0.55 USD, 50% or more of its monthly budget of 1 USD."
     payload = {"id": id, "text": text, "threshold": "50%", "window": "month", "kind": "threshold", "severity": "info"}
+    payload |= {"spent_usd": "0.55", "limit_usd": "1"}
     facts = {"team": team, "created_at": at, "payload": orjson.dumps(payload).decode(), "next_try_at": 4e9}
     facts |= {"kind": "threshold", "severity": "info", "tries": 0, "last_error": ""}
     letter = {"target": "env:OPS_HOOK", "delivered_at": None, "tries": 4, "last_error": "answered 503"}

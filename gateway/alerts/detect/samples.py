@@ -9,6 +9,7 @@ from gateway.admission.tool_loops import LoopReport
 from gateway.alerts.alert import Alert, Kind, digest
 from gateway.alerts.detect import lost_hosts
 from gateway.alerts.detect.anomalies import ENOUGH_HOURS, LEAST_LOOKUPS, found
+from gateway.alerts.detect.cuts import cuts_alert
 from gateway.alerts.detect.hours import HOUR_S, Backend, Hour
 from gateway.alerts.detect.quality import quality_alert
 from gateway.alerts.detect.slo import slo_alert
@@ -20,6 +21,7 @@ from gateway.domain.policy import Budget
 from gateway.domain.routing.standing import Judged, standing
 from gateway.domain.units import PICO_PER_USD
 from gateway.ledger.reports.forecast import DAY_S, Forecast
+from gateway.ledger.reports.holdout import Figure, Holdout
 from gateway.ledger.reports.objectives import Objective
 from gateway.ledger.reports.report import Line
 from gateway.ledger.reports.savings import Statement
@@ -36,6 +38,9 @@ def sample(kind: Kind, team: str, now: float) -> Alert:
         alert = _lost_host(team, now)
     elif kind == "slo":
         alert = slo_alert(Objective(team, "en/text/opening", 0.97, 30 * DAY_S, 100.0, 4.0, 40.0, 8.0), now)
+    elif kind == "context":
+        figure = Figure("cost", 0.9, 1.1, -0.22, -0.3, -0.1, loses=True)
+        alert = cuts_alert(Holdout(team, now, 40, 1960, (figure,)), now)
     elif kind == "tool_loop":
         alert = tool_loop_alert(LoopReport(team, "session", "claude_code", "Bash", 5, 10), now)
     else:

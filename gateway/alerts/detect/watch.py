@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from gateway.alerts.alert import Alert
 from gateway.alerts.delivery import deliveries
-from gateway.alerts.detect import anomalies, hours, lost_hosts, measure, quality, slo, weekly_report
+from gateway.alerts.detect import anomalies, cuts, hours, lost_hosts, measure, quality, slo, weekly_report
 from gateway.alerts.detect.thresholds import BudgetWindow, due, due_ahead, least
 from gateway.domain.money.windows import window_bounds
 from gateway.domain.policy import AlertsPolicy, Budget, Policy
@@ -21,6 +21,7 @@ from gateway.ledger.reports import objectives
 from gateway.ledger.reports.objectives import Objective
 from gateway.ledger.rows import Row
 from gateway.ledger.store import evidence
+from gateway.policy.inherit import DEFAULT
 from gateway.state.leases import orphaned_holds
 from gateway.state.sql.database import Database
 
@@ -32,6 +33,7 @@ ANOMALIES_EVERY_S = 60.0
 QUALITY_EVERY_S = 5.0
 LOST_HOSTS_EVERY_S = 5.0
 OBJECTIVES_EVERY_S = 60.0
+CUTS_EVERY_S = 6 * 3600.0
 REPORTS_EVERY_S = 60.0
 OWNER = "organisation "
 """Prefix of an organisation's name in places where a team's name is expected. Names of teams contain no space."""
@@ -134,6 +136,8 @@ class Watch:
         fired = []
         for team, times in touched.items():
             policy = self._organisations.get(team.removeprefix(OWNER)) if team.startswith(OWNER) else policies.get(team)
+            if (watched := policy or _of_default(team, policies)) and self._is_due(team, "cuts", CUTS_EVERY_S, now):
+                fired += self._cuts(watched, now)
             if policy is None:
                 continue
             for budget in policy.budget:
@@ -177,6 +181,12 @@ class Watch:
                 fired += self._store([weekly_report.weekly_report(team, figures, now)], team, policy, None, now)
             self._known.add(id)
         return fired
+
+    def _cuts(self, policy: Policy, now: float) -> list[Alert]:
+        """Store and return the alert about a team for which leaving out old outputs does not pay."""
+        with self._database.read() as connection:
+            found = cuts.found(connection, policy, now)
+        return self._store(found, policy.team, policy, None, now)
 
     def _quality(self, policies: Mapping[str, Policy], now: float) -> list[Alert]:
         """Store and return alerts about backends whose quality for a team is too low. Only backends with newly judged
@@ -304,3 +314,12 @@ class Watch:
             self._queried = {known: sums for known, sums in self._queried.items() if now < known[1][1]}
             self._queried[team, window] = spent, noticed
         return spent
+
+
+def _of_default(team: str, policies: Mapping[str, Policy]) -> Policy | None:
+    """The policy of a team without its own policy. It has no receivers, because those of the default policy belong to
+    another team."""
+    default = policies.get(DEFAULT)
+    if default is None or team.startswith(OWNER):
+        return None
+    return Policy(team=team, context=default.context)

@@ -99,7 +99,7 @@ class Inference:
             try:
                 tenant, controls, batch = self._admit(caller, headers)
             except InvalidKey:
-                await self._tenants.catch_up(secret(headers))
+                await self._tenants.find(secret(headers))  # reads the keys again
                 tenant, controls, batch = self._admit(caller, headers)
         except Exception as error:
             await self._turn_away(caller, dialect, _client_error(error, request_id), request_id)

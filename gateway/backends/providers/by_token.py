@@ -24,12 +24,12 @@ class ByToken(OverHttp):
         return super().send(call) if self.tokens is None else self._send(call, self.tokens)
 
     async def _send(self, call: Call, tokens: Renewed[Token]) -> Upstream:
-        token = self.authorise(await tokens.current(), call)
+        token = self.authorise(await tokens.within(call.deadline), call)
         upstream = await super().send(call)
         if upstream.status != 401 or not await tokens.replaced(token):
             return upstream
         await upstream.aclose()
-        self.authorise(await tokens.current(), call)
+        self.authorise(await tokens.within(call.deadline), call)
         return await super().send(call)
 
     def authorise(self, token: Token, call: Call | None = None) -> Token:

@@ -13,6 +13,7 @@ import click
 from gateway.cli import tables
 from gateway.cli.echo import echo
 from gateway.cli.money.storage import open_database
+from gateway.cli.money.teams import known_team
 from gateway.cli.options import Context, common
 from gateway.domain.backend import Billing
 from gateway.domain.units import parse_usd, usd_to_pico
@@ -68,7 +69,9 @@ def breakeven(
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     settings = context.of_running()
-    with open_database(settings) as database, snapshot(database) as connection:
+    with open_database(settings, reads=True) as database, snapshot(database) as connection:
+        if team is not None:
+            known_team(database, settings, team)
         found = ledger.loads(connection, begin, now, team=team, pattern=model)
         backends = settings.config.backends or ()
         own = list(ledger.owned(backends, measured(connection, backends, now)))

@@ -1,50 +1,26 @@
-"""Reads LiteLLM proxy's config.yaml. Models become backends and aliases; everything else is listed with its line."""
+"""Reads LiteLLM proxy's config.yaml. Models become backends and aliases; every other key is listed with its line."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import click
 import yaml
 
+from gateway.cli.operation.litellm_model import LeftOut, Model
 from gateway.cli.operation.starter_files import Entry, Found
-from gateway.domain.kinds import KINDS
+from gateway.settings.environment import variables
 
-_KINDS = {
-    "openai": "openai",
-    "text-completion-openai": "openai",
-    "hosted_vllm": "openai",
-    "openai_like": "openai",
-    "custom_openai": "openai",
-    "anthropic": "anthropic",
-    "azure": "azure",
-    "bedrock": "bedrock",
-    "openrouter": "openrouter",
-    "mistral": "mistral",
-    "groq": "groq",
-    "deepseek": "deepseek",
-    "xai": "xai",
-    "together_ai": "together",
-    "ollama": "ollama",
-    "ollama_chat": "ollama",
-}
-"""LiteLLM's prefix of a model's name → kind of backend. Other prefixes become `kind: litellm`."""
-_ADDRESSES = {"openai": "https://api.openai.com/v1", "anthropic": "https://api.anthropic.com/v1"}
-_DEFAULT_KEYS = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY", "azure": "AZURE_API_KEY"}
-_READ = {"model", "api_base", "base_url", "api_key", "api_version", "aws_region_name", "aws_profile_name"}
-_PRICES = {"input_cost_per_token": "input", "output_cost_per_token": "output"}
 _UNFIT = re.compile(r"[^A-Za-z0-9._:/-]+")
-_MORE = (
-    ("api_version", "api_version", ("azure",)),
-    ("aws_region_name", "region", ("bedrock",)),
-    ("aws_profile_name", "aws_profile", ("bedrock",)),
-)
-"""(LiteLLM's key, key of a backend, kinds that have this key)."""
-IN_FILE = "API_KEY_FROM_LITELLM"
-"""The variable for a key that is written in the config. Secrets are not copied from file to file."""
 MOST_BYTES = 2**20
+MOST_NOTES = 500
+"""Maximum notes on one section."""
+MOST_STEPS = 12
+"""Maximum steps of a path in a note. YAML's aliases can make a file that contains itself."""
 
 
 def read(path: Path) -> Found:
@@ -54,95 +30,146 @@ def read(path: Path) -> Found:
             raise click.ClickException(f"{path}: is larger than 1 MiB; this is no LiteLLM config.")
         root = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
         text: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except OSError as error:
+        raise click.ClickException(f"{path}: cannot be read: {error.strerror}.") from error
+    except (UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
         raise click.ClickException(f"{path}: cannot be read: {str(error).splitlines()[0]}.") from error
     if not isinstance(text, dict) or not isinstance(text.get("model_list"), list):
         raise click.ClickException(f"{path}: has no `model_list`; this is no LiteLLM config.")
-    found = Found([])
-    for index, model in enumerate(text["model_list"]):
-        _add(found, model, index, root, path.name)
-    found.aliases = {name: names for name, names in found.aliases.items() if names != [name]}
-    for key in text:
-        if key != "model_list":
-            found.notes.append(f"{path.name}:{_line(root, key)}: {key}: is not taken over")
-    return found
+    return _Reader(path.name, text, root).read()
 
 
-def _add(found: Found, model: Any, index: int, root: Any, file: str) -> None:
-    place = f"{file}:{_line(root, 'model_list', index)}: model_list[{index}]"
-    params = model.get("litellm_params") if isinstance(model, dict) else None
-    if not isinstance(params, dict) or not isinstance(params.get("model"), str) or not model.get("model_name"):
-        found.notes.append(f"{place}: needs `model_name` and `litellm_params.model`; it is left out")
-        return
-    alias = str(model["model_name"])
-    if "*" in alias or "*" in params["model"]:
-        found.notes.append(f"{place}: names with `*` are not taken over; list the models")
-        return
-    info = model.get("model_info")
-    base_model = _plain(info.get("base_model")) if isinstance(info, dict) else ""
-    values = _values(params, alias, {each.values["name"] for each in found.entries}, base_model)
-    lacks_region = values["kind"] == "bedrock" and "region" not in values
-    found.entries.append(Entry(values, "add `region`, e.g. us-east-1" if lacks_region else ""))
-    found.aliases.setdefault(alias, []).append(values["name"])
-    if _is_secret(params.get("api_key")):
-        found.notes.append(f"{place}: its key is not copied; export it as {IN_FILE}")
-    for key in params:
-        if key not in _READ and key not in _PRICES:
-            line = _line(root, "model_list", index, "litellm_params", key)
-            found.notes.append(f"{file}:{line}: litellm_params.{key}: is not taken over")
+class _Reader:
+    """Reads one config."""
+
+    def __init__(self, file: str, text: dict[str, Any], root: Any) -> None:
+        self._file, self._text, self._root = file, text, root
+        self._found = Found([])
+        self._secrets: dict[str, str] = {}
+        """A key that the config contains → the variable from which gateway.yaml takes it."""
+        own = text.get("environment_variables")
+        own = {str(name): str(value) for name, value in own.items()} if isinstance(own, dict) else {}
+        self._variables = {**own, **variables("")}
+        self._shared: dict[str, Any] = {}
+        self._carried: set[tuple[str | int, ...]] = set()
+        """Paths outside of `model_list` whose values are in gateway.yaml."""
+        settings = text.get("litellm_settings")
+        if isinstance(settings, dict) and settings.get("api_base"):
+            self._shared = {"api_base": settings["api_base"]}
+            self._carried.add(("litellm_settings", "api_base"))
+
+    def read(self) -> Found:
+        for index, model in enumerate(self._text["model_list"]):
+            self._add(model, index)
+        found = self._found
+        found.aliases = {name: names for name, names in found.aliases.items() if names != [name]}
+        for key in self._text:
+            if key != "model_list":
+                self._note_all((key,))
+        return found
+
+    def _add(self, model: Any, index: int) -> None:
+        place = ("model_list", index)
+        params = model.get("litellm_params") if isinstance(model, dict) else None
+        if not isinstance(params, dict) or not isinstance(params.get("model"), str) or not model.get("model_name"):
+            self._note(place, "needs `model_name` and `litellm_params.model`; it is left out")
+            return
+        alias, info = str(model["model_name"]), model.get("model_info")
+        if "*" in alias or "*" in params["model"]:
+            self._note(place, "names with `*` are not taken over; list the models")
+            return
+        try:
+            merged = self._merged(params)
+            each = Model(alias, merged, info if isinstance(info, dict) else {}, self._variables)
+            name = _free(_UNFIT.sub("-", alias), {entry.values["name"] for entry in self._found.entries})
+            values = each.backend(name, self._variable(name, merged.get("api_key")))
+        except LeftOut as reason:
+            self._note(place, f"is left out: {reason}")
+            return
+        lacks_region = values["kind"] == "bedrock" and "region" not in values
+        self._found.entries.append(Entry(values, "add `region`, e.g. us-east-1" if lacks_region else ""))
+        self._found.aliases.setdefault(alias, []).append(name)
+        for remark in each.remarks:
+            self._note(place, remark)
+        self._note_dropped(place, model, each.used)
+        for key in merged:
+            if key not in params and ("litellm_params", key) not in each.used:
+                self._note(place, f"{key} of its credential is not taken over")
+
+    def _merged(self, params: dict[str, Any]) -> dict[str, Any]:
+        """The parameters, with those of the named credential. Raises LeftOut if the config does not have it."""
+        name, listed = params.get("litellm_credential_name"), self._text.get("credential_list")
+        if name is None:
+            return {**self._shared, **params}
+        for index, each in enumerate(listed if isinstance(listed, list) else ()):
+            values = each.get("credential_values") if isinstance(each, dict) else None
+            if isinstance(values, dict) and each.get("credential_name") == name:
+                at = ("credential_list", index)
+                self._carried |= {(*at, "credential_name"), *((*at, "credential_values", key) for key in values)}
+                return {**self._shared, **values, **params}
+        raise LeftOut(f"`credential_list` has no {name!r}")
+
+    def _variable(self, name: str, secret: Any) -> str:
+        """The variable for a key of backend `name`: the same variable only for the same key."""
+        words = "KEY_OF_" + re.sub(r"[^A-Z0-9]+", "_", name.upper())
+        return self._secrets.setdefault(
+            f"{secret!r} {name if secret is None else ''}", _free(words, {*self._secrets.values()})
+        )
+
+    def _note_dropped(self, place: tuple[str | int, ...], model: Mapping[str, Any], used: set[tuple[str, str]]) -> None:
+        """Note each key of a model that its backend does not contain."""
+        for section, values in model.items():
+            if section == "model_name":
+                continue
+            if section not in ("litellm_params", "model_info") or not isinstance(values, dict):
+                self._note_all((*place, section))
+                continue
+            for key in values:
+                if (section, key) not in used and key != "litellm_credential_name":
+                    self._note_all((*place, section, key))
+
+    def _note_all(self, path: tuple[str | int, ...]) -> None:
+        """Note each value below `path` with its own line."""
+        for each in islice(_leaves(_at(self._text, path), path), MOST_NOTES):
+            if each not in self._carried:
+                self._note(each, "is not taken over")
+
+    def _note(self, path: tuple[str | int, ...], remark: str) -> None:
+        shown = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).removeprefix(".")
+        self._found.notes.append(f"{self._file}:{_line(self._root, *path)}: {shown}: {remark}")
 
 
-def _values(params: dict[str, Any], alias: str, taken: set[str], base_model: str) -> dict[str, Any]:
-    """The backend for one model, as keys and values of gateway.yaml. `base_model`: on Azure, the model that the
-    deployment runs."""
-    prefix, _, rest = params["model"].partition("/")
-    kind = _KINDS.get(prefix, "litellm") if rest else ("anthropic" if prefix.startswith("claude") else "openai")
-    name = params["model"] if kind == "litellm" else rest or prefix
-    values: dict[str, Any] = {"name": _free(_UNFIT.sub("-", alias), taken), "kind": kind, "model": name}
-    if kind == "azure":
-        values |= {"model": base_model or alias, "deployment": rest}
-    if base := _plain(params.get("api_base") or params.get("base_url")) or _ADDRESSES.get(kind):
-        values["base_url"] = f"{base.rstrip('/')}/v1" if kind == "ollama" and not base.endswith("/v1") else base
-    key = _key(params.get("api_key")) or _DEFAULT_KEYS.get(kind)
-    if key and key != KINDS[kind].key:
-        values["api_key"] = f"env:{key}"
-    for theirs, ours, kinds in _MORE:
-        if kind in kinds and (value := _plain(params.get(theirs))):
-            values[ours] = value
-    prices = {ours: round(params[theirs] * 1e6, 6) for theirs, ours in _PRICES.items() if _is_price(params.get(theirs))}
-    return values | ({"price": prices} if len(prices) == len(_PRICES) else {})
+def _at(value: Any, path: tuple[str | int, ...]) -> Any:
+    for step in path:
+        value = value[step]
+    return value
 
 
-def _key(reference: Any) -> str:
-    """The name of the variable that contains the key: NAME for `os.environ/NAME`, or IN_FILE if the config contains the
-    key itself; empty if there is no key."""
-    return IN_FILE if _is_secret(reference) else str(reference or "").removeprefix("os.environ/")
-
-
-def _is_secret(reference: Any) -> bool:
-    return isinstance(reference, str) and bool(reference) and not reference.startswith("os.environ/")
-
-
-def _plain(value: Any) -> str:
-    return value if isinstance(value, str) and not value.startswith("os.environ/") else ""
-
-
-def _is_price(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
+def _leaves(value: Any, path: tuple[str | int, ...]) -> Iterator[tuple[str | int, ...]]:
+    """Yield the path of each value in `value` that is no mapping and no list of mappings."""
+    if isinstance(value, dict) and value and len(path) < MOST_STEPS:
+        for key, each in value.items():
+            yield from _leaves(each, (*path, key))
+    elif isinstance(value, list) and len(path) < MOST_STEPS and any(isinstance(each, dict) for each in value):
+        for index, each in enumerate(value):
+            yield from _leaves(each, (*path, index))
+    else:
+        yield path
 
 
 def _free(name: str, taken: set[str]) -> str:
     name = name.lstrip("-._:/") or "model"
-    numbers = (f"{name}-{number}" for number in range(2, 10_000))
+    joint = "_" if name.startswith("KEY_OF_") else "-"
+    numbers = (f"{name}{joint}{number}" for number in range(2, 10_000))
     return name if name not in taken else next(each for each in numbers if each not in taken)
 
 
 def _line(node: Any, *path: str | int) -> int:
-    """The line of the key or list item at `path`; 1 if the file does not contain it."""
+    """The line of the key or list item at `path`; that of the nearest known part if the file does not contain it."""
     line = 1
     for step in path:
         if isinstance(node, yaml.MappingNode):
-            pair = next(((key, value) for key, value in node.value if key.value == step), None)
+            pair = next(((key, value) for key, value in node.value if key.value == str(step)), None)
             if pair is None:
                 return line
             line, node = pair[0].start_mark.line + 1, pair[1]

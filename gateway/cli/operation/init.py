@@ -14,14 +14,15 @@ import click
 from gateway.backends.providers.discover import backends_of
 from gateway.cli.echo import echo
 from gateway.cli.operation import from_litellm
-from gateway.cli.operation.starter_files import Found, entry, gateway_yaml, policy_yaml, write_new
+from gateway.cli.operation.new_policy import create, new_problems
+from gateway.cli.operation.starter_files import Found, entry, gateway_yaml, policy_yaml
 from gateway.cli.options import Context, common
 from gateway.domain.notify import VARIABLE
 from gateway.domain.receiver_kinds import IN_POLICIES, KINDS
 from gateway.policy import keys as store
 from gateway.policy.load import load_policies
 from gateway.settings.files import ConfigError
-from gateway.settings.gateway import Ceilings, GatewayConfig, load_settings
+from gateway.settings.gateway import GatewayConfig, load_settings
 
 budget_option = click.option("--budget", help="US dollars a month; default: no budget.")
 
@@ -50,7 +51,8 @@ def init(context: Context, team: str, budget: str | None, source: Path | None, *
     """Write gateway.yaml and a policy for what this machine has, and validate both.
 
     Backends are found by provider keys in the environment and by model servers on the usual local ports. Existing
-    files are never changed. Settings of a LiteLLM config that have no counterpart are listed with their lines.
+    files are never changed. Each key of a LiteLLM config that is not taken over is listed with its line. A model whose
+    address is not known here is left out, and a key is used at its own vendor only.
 
     \b
     thriftgate init --team search --budget 200
@@ -63,14 +65,16 @@ def init(context: Context, team: str, budget: str | None, source: Path | None, *
             raise click.ClickException(f"{path} exists already and is not changed; move it away first.")
     receivers = _receivers(team, budget, addresses)
     found = from_litellm.read(source) if source else asyncio.run(_discovered())
+    if source and not found.entries:
+        raise click.ClickException("\n  ".join([f"{source}: no model can be taken over.", *found.notes]))
     if not found.entries:
         raise click.ClickException(
             "No backend was found: export a provider's key (OPENAI_API_KEY, ANTHROPIC_API_KEY …) or start a model "
             "server, then call this again. `thriftgate serve --demo` needs neither."
         )
-    write_new(config, gateway_yaml(found.entries))
+    create(config, gateway_yaml(found.entries))
     path = folder / f"{team}.yaml"
-    write_new(path, policy_yaml(team, budget_usd=budget, notify=receivers, aliases=found.aliases))
+    create(path, policy_yaml(team, budget_usd=budget, notify=receivers, aliases=found.aliases))
     problems = _problems(config, folder)
     names = [str(each.values["name"]) for each in found.entries]
     context.print(
@@ -86,34 +90,46 @@ def team() -> None:
     """Write policies of teams."""
 
 
-@team.command()
+@team.command(short_help="Write a policy for a new team.")
 @common
 @click.argument("name")
 @budget_option
 @receiver_options
-def add(context: Context, name: str, budget: str | None, **addresses: str | None) -> None:
+@click.option("--receiver", help="One of `receivers` in gateway.yaml, for budget alerts.")
+@click.option("--extends", metavar="BASE", help="The base whose rules the team has; default: rules of its own.")
+def add(context: Context, name: str, budget: str | None, extends: str | None, **addresses: str | None) -> None:
     """Write policies/NAME.yaml for a new team: here if there is a folder of policies, else for the running gateway.
 
-    A running gateway uses it within a second.
+    The policy is checked together with gateway.yaml and all other policies, and written only if it is valid. A running
+    gateway uses it within a second.
 
     \b
     thriftgate team add search --budget 200 --slack env:SEARCH_SLACK_URL
     """
-    folder = (*context.files()[1], Path("policies"))[0]
-    path = folder / f"{name}.yaml"
-    receivers = _receivers(name, budget, addresses)
-    try:
-        write_new(path, policy_yaml(name, budget_usd=budget, notify=receivers, aliases={}))
-    except FileExistsError:
-        raise click.ClickException(f"{path} exists already and is not changed.") from None
-    except OSError as error:
-        raise click.ClickException(f"{path}: cannot be written: {error.strerror}.") from error
-    try:
-        load_policies([folder], Ceilings())
-    except ConfigError as error:
-        raise click.ClickException(str(error)) from error
-    text = f"{path} is written. Make a key: thriftgate keys create --team {name}"
-    context.print({"team": name, "policy": str(path)}, text)
+    config, folders = context.files()
+    folders = folders or (Path("policies"),)
+    path = folders[0] / f"{name}.yaml"
+    text = policy_yaml(name, budget_usd=budget, notify=_receivers(name, budget, addresses), aliases={}, extends=extends)
+    if path.exists():
+        raise click.ClickException(f"{path} exists already and is not changed.")
+    if problems := new_problems(config, folders, path, text):
+        raise click.ClickException("\n".join(["Nothing was written.", *problems]))
+    create(path, text)
+    warning = _not_read(context, folders[0])
+    next_ = f"{path} is written. Make a key: thriftgate keys create --team {name}"
+    context.print({"team": name, "policy": str(path), "warning": warning or None}, next_)
+    if warning:
+        echo(warning, err=True)
+
+
+def _not_read(context: Context, folder: Path) -> str:
+    """A warning if a gateway runs that does not read `folder`; empty otherwise."""
+    gateway = context.gateway()
+    if gateway is None or folder.resolve() in [each.resolve() for each in gateway.policies]:
+        return ""
+    reads = " and ".join(map(str, gateway.policies)) or "no policies"
+    more = f" For that one, add --policies {gateway.policies[0]}" if gateway.policies else ""
+    return f"Warning: the gateway on {gateway.url} does not read {folder}; it reads {reads}.{more}"
 
 
 def _receivers(team: str, budget: str | None, addresses: Mapping[str, str | None]) -> list[dict[str, str]]:
@@ -128,6 +144,7 @@ def _receivers(team: str, budget: str | None, addresses: Mapping[str, str | None
     except ValueError as error:
         raise click.UsageError(f"{error}.") from error
     targets = {kind: reference for kind in IN_POLICIES if (reference := addresses[kind])}
+    named = [{"receiver": name} for name in (addresses.get("receiver"),) if name]
     for kind, reference in targets.items():
         if not re.fullmatch(VARIABLE, reference):
             raise click.UsageError(
@@ -135,9 +152,9 @@ def _receivers(team: str, budget: str | None, addresses: Mapping[str, str | None
             )
         if (word := KINDS[kind].named) not in reference:
             raise click.UsageError(f"The variable of --{kind} must have {word} in its name.")
-    if targets and budget is None:
+    if (targets or named) and budget is None:
         raise click.UsageError("Receivers get alerts of a budget; add --budget.")
-    return [{kind: reference} for kind, reference in targets.items()]
+    return [*({kind: reference} for kind, reference in targets.items()), *named]
 
 
 async def _discovered() -> Found:

@@ -64,6 +64,7 @@ RECIPES: Mapping[str, Recipe] = {
     "local": Recipe("the packaged local model", "smollm2-135m-instruct", values={"strength": "small"}),
     "litellm": Recipe("any other provider, through litellm", "watsonx/ibm/granite-3-8b-instruct"),
     "thriftgate": Recipe("another Thriftgate", "auto", needs={"base_url": "https://gateway.example.com/v1"}),
+    "litellm_proxy": Recipe("a LiteLLM proxy", "gpt-4o", needs={"base_url": "https://litellm.example.com/v1"}),
     "simulated": Recipe("answers without a model, for tests", "simulated-large", values={"strength": "large"}),
 }
 """Name on the command line → recipe. Every kind of backend has a recipe."""
@@ -78,6 +79,7 @@ def credential(name: str) -> str:
             "vertex": "Google's credential file or metadata server",
             "litellm": "--key env:NAME",
             "thriftgate": "--key env:NAME",
+            "litellm_proxy": "--key env:NAME",
         }.get(name)
         or recipe.values.get("api_key", "").removeprefix("env:")
         or KINDS[recipe.kind or name].key

@@ -88,23 +88,21 @@ def flow_item(backend: Entry) -> str:
 
 
 def policy_yaml(
-    team: str, *, budget_usd: str | None, notify: Sequence[Mapping[str, str]], aliases: Mapping[str, Sequence[str]]
+    team: str,
+    *,
+    budget_usd: str | None,
+    notify: Sequence[Mapping[str, str]],
+    aliases: Mapping[str, Sequence[str]],
+    extends: str | None = None,
 ) -> str:
-    """The text of policies/TEAM.yaml. `notify`: receivers such as `{"slack": "env:NAME"}`."""
+    """The text of policies/TEAM.yaml. `notify`: receivers such as `{"slack": "env:NAME"}`. `extends`: the base from
+    which the team has its models and its cache."""
     lines = [
         f"# The rules of team {team}. A change takes effect within a second.",
         "# docs/reference/policy-yaml.md lists all keys.",
         f"team: {_scalar(team)}",
-        "models:",
-        "  auto: {quality: 95%}          # the cheapest backend that is expected to do for 95 % of the answers",
     ]
-    for name, names in aliases.items():
-        lines.append(f"  {_scalar(name)}: {_scalar(names[0]) if len(names) == 1 else _list(names)}")
-    lines += [
-        "cache:",
-        "  ttl: 24h                      # how long an answer may be reused, within this team only",
-        "  semantic: {enabled: true, max_error: 1%}   # also for the same question in other words",
-    ]
+    lines += [f"extends: {_scalar(extends)}"] if extends else _rules(aliases)
     if budget_usd is not None:
         lines += [
             "budget:",
@@ -117,6 +115,21 @@ def policy_yaml(
             lines.append(f"  notify: [{receivers}]")
         lines.append("  on_exhausted: refuse          # or free_only: cached answers and free backends still serve")
     return "\n".join(lines) + "\n"
+
+
+def _rules(aliases: Mapping[str, Sequence[str]]) -> list[str]:
+    models = [
+        f"  {_scalar(name)}: {_scalar(names[0]) if len(names) == 1 else _list(names)}"
+        for name, names in aliases.items()
+    ]
+    return [
+        "models:",
+        "  auto: {quality: 95%}          # the cheapest backend that is expected to do for 95 % of the answers",
+        *models,
+        "cache:",
+        "  ttl: 24h                      # how long an answer may be reused, within this team only",
+        "  semantic: {enabled: true, max_error: 1%}   # also for the same question in other words",
+    ]
 
 
 def write_new(path: Path, text: str) -> None:

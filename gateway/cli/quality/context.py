@@ -14,6 +14,7 @@ from gateway.cli.quality.context_bill import bill
 from gateway.cli.quality.context_doctor import doctor
 from gateway.cli.quality.context_explain import explain, read_request
 from gateway.cli.quality.context_replay import replay
+from gateway.cli.quality.context_report import report
 from gateway.context.count import Counter, encoding_of
 from gateway.context.plan import Contexts
 from gateway.domain.backend import Backend
@@ -33,6 +34,7 @@ context.add_command(bill)
 context.add_command(doctor)
 context.add_command(explain)
 context.add_command(replay)
+context.add_command(report)
 
 
 @context.command()

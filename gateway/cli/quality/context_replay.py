@@ -122,7 +122,7 @@ def replay(options: Context, sessions: Path, prices: Path | None, out: Path) -> 
 
 
 def _replay(sessions: dict[str, Session], price_of: Callable[[str], Price | None], out: Path) -> list[Billed]:
-    run, found = Replay(ContextPolicy(), price_of), []
+    run, found = Replay(ContextPolicy(holdout=0.0), price_of), []
     with out.open("wb") as lines:
         for session in sessions.values():
             for billed, body in run.requests(session):

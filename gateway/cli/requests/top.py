@@ -25,7 +25,7 @@ from gateway.ledger.rows import Row
 MOST = 20_000
 SHOWN = 5
 """Maximum teams, and maximum backends."""
-NEWEST = 5
+NEWEST = 3
 """Minimum number of newest requests, which is shown in 24 lines."""
 
 
@@ -85,7 +85,7 @@ def top(context: Context, minutes: int, every: float, once: bool) -> None:
     """
     settings = context.of_running()
     zone_of = zones(settings)
-    with open_database(settings) as database:
+    with open_database(settings, reads=True) as database:
 
         def look() -> list[Row]:
             with database.read() as connection:
@@ -137,7 +137,7 @@ def screen(rows: list[Row], minutes: int, zone_of: ZoneOf, height: int) -> Group
     count = len({row.request_id for row in rows})
     head = f"last {minutes} min: {count:,} requests, {total}; errors: {failed}"
     newest = tables.Table("time", "team", "model", "result", *tables.numbers("tokens", "ms", "cost"), "request")
-    fitting = max(NEWEST, (height - 2 * SHOWN - 4) // 2)  # a request takes two lines on a narrow terminal
+    fitting = max(NEWEST, (height - 2 * SHOWN - 4) // 3)  # a request takes three lines on a narrow terminal
     for row in rows[:fitting]:
         newest.add_row(*cells(row, zone_of(row.team)))
     parts = [_table(name, grouped(rows, name)) for name in ("team", "backend")]

@@ -4,11 +4,13 @@ left out."""
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 
 from gateway.context import measure
 from gateway.context.count import family_factor
 from gateway.context.cuts.session import AGE, NO_CUT, Cut, SessionCuts, Shape, Weighed, first_request, shapes_of
 from gateway.domain.backend import Backend
+from gateway.domain.holdout import is_held_out
 from gateway.domain.prompt_cache import rules_of
 from gateway.domain.request import CompletionRequest
 from gateway.domain.routing.route import Prefix
@@ -33,8 +35,11 @@ class Cutting:
     """Decides for all sessions which old tool outputs are left out of a request (the cut). The object belongs to one
     event loop."""
 
-    def __init__(self, off_loop: OffLoop, most: int = MOST_SESSIONS) -> None:
-        self._off_loop, self._most = off_loop, most
+    def __init__(
+        self, off_loop: OffLoop, most: int = MOST_SESSIONS, switched_off: Callable[[str], bool] = lambda team: False
+    ) -> None:
+        """`switched_off`: whether cuts are switched off for a team, because they did not pay."""
+        self._off_loop, self._most, self._switched_off = off_loop, most, switched_off
         self._known: OrderedDict[_Key, SessionCuts] = OrderedDict()
         self._counts = {"cut_requests": 0, "cut_tokens": 0}
 
@@ -49,7 +54,7 @@ class Cutting:
 
     async def cut(self, request: CompletionRequest, tenant: Tenant, backend: Backend, prefix: Prefix | None) -> Cut:
         """The cut for a request to `backend`: the parts of the request that are left out."""
-        if prefix is None or not _may(request, tenant, backend):
+        if prefix is None or not _may(request, tenant, backend) or self._switched_off(tenant.team):
             return NO_CUT
         if len(request.turns) <= LEAST_TURNS:
             return Cut(anchor=first_request(request.turns))
@@ -75,6 +80,8 @@ def _may(request: CompletionRequest, tenant: Tenant, backend: Backend) -> bool:
     """Whether the policy of the team and the dialect of the request allow cuts."""
     policy = tenant.policy.context
     if policy.old_outputs == "keep" or request.controls.untouched or not request.one_context or not backend.hosted:
+        return False
+    if is_held_out(tenant.team, request.controls.session or request.agent_session, policy.holdout):
         return False
     if request.dialect == "anthropic_messages":
         return True

@@ -1,6 +1,6 @@
 // Calls the gateway with the user's key, which stays in this tab.
 
-import { t } from "./i18n.js";
+import { language, t } from "./i18n.js";
 
 const KEPT = "thriftgate-key";
 const PATIENCE_MS = 40_000;
@@ -63,7 +63,13 @@ export async function save(path, query, name) {
   setTimeout(() => URL.revokeObjectURL(url), 10_000);
 }
 
-export const words = (error) => (error instanceof Refused ? error.message : t("The gateway does not answer."));
+const REFUSED = { 401: "This key is not valid.", 403: "This key may not see that.", 404: "There is no such request for this key." };
+
+/** A problem in the page's language; the server's own words are English. */
+export function words(error) {
+  if (!(error instanceof Refused)) return t("The gateway does not answer.");
+  return language !== "en" && REFUSED[error.status] ? t(REFUSED[error.status]) : error.message;
+}
 
 /** Ask as a stream. `heard(text)` gets the answer so far. Times are in milliseconds, from sending on. */
 export async function ask(question, headers, signal, heard) {

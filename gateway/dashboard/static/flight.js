@@ -2,20 +2,20 @@
 
 import { h, money, table, wide } from "./dom.js";
 import { milliseconds, percent } from "./format.js";
-import { t } from "./i18n.js";
+import { t, tn } from "./i18n.js";
 
 /** The argument is the flight record from /v1/requests/ID. */
 export function decision({ id, route, difficulty, abstained, escalated }) {
   if (!route) return [];
   const graded = difficulty === null ? [] : [t("difficulty {0}", percent(difficulty)) + (abstained ? t(", outside the grader's domain") : "")];
-  const reasons = [route.reason, ...graded, ...(escalated ? [t("then escalated to a stronger backend")] : [])];
+  const reasons = [...graded, ...(escalated ? [t("then escalated to a stronger backend")] : [])].map((one) => `; ${one}`);
   return [
-    h("p", {}, t("Chosen: {0} ({1})", route.order.join(", "), reasons.join("; "))),
+    h("p", {}, tn("Chosen: {0} ({1})", route.order.join(", "), [h("span", { lang: "en" }, route.reason), ...reasons])),
     wide(t("Backends considered for {0}", id), table([
       [t("Backend"), (one) => one.backend],
       [t("Adequacy"), (one) => (one.adequacy === null ? "–" : percent(one.adequacy)), "number"],
       [t("Expected cost"), (one) => (one.cost_usd === null ? "–" : money(one.cost_usd)), "number"],
-      [t("Excluded because"), (one) => one.excluded ?? "–"],
+      [t("Excluded because"), (one) => (one.excluded ? h("span", { lang: "en" }, one.excluded) : "–")],
     ], route.considered)),
   ];
 }

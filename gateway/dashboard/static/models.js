@@ -113,7 +113,7 @@ export function health({ rows, gone }) {
     [t("Backend"), (row) => to(link("requests", { backend: row.backend }), row.backend)],
     [t("State"), (row) => h("span", { class: `badge ${row.state === "ok" ? "fine" : "over"}` }, row.state)],
     [t("Model"), (row) => row.model],
-    [t("Tier"), (row) => t(TIERS[row.tier] ?? row.tier)],
+    [t("Tier"), (row) => [h("span", { class: `swatch ${row.tier}`, "aria-hidden": "true" }), t(TIERS[row.tier] ?? row.tier)]],
     [t("First byte"), (row) => milliseconds(row.first_byte_ms), "number"],
     ...(loaded ? [[t("In progress"), (row) => number(row.in_flight), "number"]] : []),
   ], rows)), ...note];

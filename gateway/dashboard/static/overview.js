@@ -4,7 +4,7 @@ import { bar, h, money, number, quiet, table, to, wide } from "./dom.js";
 import { count, date, exactly, month, percent, time } from "./format.js";
 import { t, tn } from "./i18n.js";
 import { link } from "./route.js";
-import { forecast, nameOf, SEVERITIES, single, stateOf, tooWrong, WEIGHED, why, worse } from "./sections.js";
+import { byMeans, forecast, nameOf, sentence, SEVERITIES, single, stateOf, tooWrong, WEIGHED, why, unpriced, worse } from "./sections.js";
 
 const HOLDS = { over: "No: used up", soon: "Probably not", near: "Probably, but nearly used up", fine: "Yes", early: "Too early to tell" };
 
@@ -56,11 +56,11 @@ function saved({ savings }) {
   if (!savings) return pending(title);
   const [one] = savings.teams;
   if (!one) return card(title, "", "–", [t("There were no requests in this period.")]);
-  if (one.net_saved_usd === null) return card(title, "", t("unknown"), [t("No backend of this team has a price to compare with, so savings are unknown.")], link("budget"), t("Savings"));
+  if (one.net_saved_usd === null) return card(title, "", t("unknown"), [unpriced()], link("budget"), t("Savings"));
   const share = Number(one.baseline_usd) ? ` (${percent(Number(one.net_saved_usd) / Number(one.baseline_usd))})` : "";
   return card(title, one.net_saved_usd.startsWith("-") ? "near" : "fine", [money(one.net_saved_usd), share], [
     tn("Compared with {0} for everything, which would have cost {1}.", one.reference, money(one.baseline_usd)),
-    tn("{0} by answers from the cache; the rest (cheaper backends, prompt caches, trimmed context) cannot be split: the ledger has one sum for them.", money(one.by_cache_usd)),
+    byMeans(one),
   ], link("budget"), t("Statement"));
 }
 
@@ -88,7 +88,7 @@ function wrong({ wrong_hits: found, max_error: limit, ...figures }) {
 function open({ open_alerts: waiting, alerts }) {
   const order = Object.keys(SEVERITIES);
   const [latest] = alerts.filter((one) => one.open).sort((a, b) => order.indexOf(b.severity) - order.indexOf(a.severity));
-  const lines = latest ? [[h("span", { class: `badge ${SEVERITIES[latest.severity]}` }, t(latest.severity)), " ", latest.text], quiet(time(latest.at)), listed()] : [t("Nobody needs to act.")];
+  const lines = latest ? [[h("span", { class: `badge ${SEVERITIES[latest.severity]}` }, t(latest.severity)), " ", sentence(latest)], quiet(time(latest.at)), listed()] : [t("Nobody needs to act.")];
   return card(t("Open alerts"), waiting ? "near" : "fine", number(waiting), lines);
 }
 

@@ -2,6 +2,7 @@
 
 import { ask, fetchFlight, forgetKey, get, known, post, Refused, remember, save, words } from "./api.js";
 import { Course, drawable, Stack } from "./chart.js";
+import { crumbs } from "./crumbs.js";
 import { forget, h, paint } from "./dom.js";
 import { time } from "./format.js";
 import { t, translate } from "./i18n.js";
@@ -53,7 +54,7 @@ async function enter() {
   try {
     viewer ??= await get("dashboard/viewer");
   } catch (error) {
-    if (error.status === 401 || error.status === 403) return leave(error.message);
+    if (error.status === 401 || error.status === 403) return leave(words(error));
     say(words(error));
     timer = setTimeout(enter, AWAY_S * 1000);
     return undefined;
@@ -101,6 +102,7 @@ function frame() {
   $("title").textContent = name === "teams" ? t("All teams") : t("Team {0}", query.team ?? viewer.team);
   document.title = `${name === "teams" ? t("All teams") : query.team ?? viewer.team} · Thriftgate`;
   $("by").value = query.by ?? "model";
+  way({});
 }
 
 function showTeams(chosen) {
@@ -131,10 +133,11 @@ async function refresh() {
     else if (name === "request") await Promise.all([showRequest(mine.signal), showWaiting(mine)]);
     else next = await showFigures(name, mine);
     if (mine === asking) say("");
+    if (mine === asking && name !== "request") way();
   } catch (error) {
     if (mine !== asking) return;
     if (error.status === 401) {
-      leave(error.message);
+      leave(words(error));
       return;
     }
     const final = FINAL.includes(error.status);
@@ -156,7 +159,7 @@ async function showFigures(name, mine) {
     const found = await get(path, { parts: parts.join(), period: query.period ?? "month", team: name === "teams" ? "" : query.team }, mine.signal);
     if (mine !== asking) return next;
     const names = { ...(figures.asked === asked ? figures.key_names : {}), ...found.key_names };
-    if (figures.asked !== asked) for (const id of ["where", "trail"]) paint(id, "waiting", () => []);
+    if (figures.asked !== asked) paint("where", "waiting", () => []);
     figures = { ...(figures.asked === asked ? figures : {}), ...found, asked, key_names: names };
     next = Math.max(next, found.refresh_s);
     show(name);
@@ -180,9 +183,10 @@ async function showRequest(signal) {
   try {
     const found = await get(`dashboard/requests/${encodeURIComponent(here().id)}`, {}, signal);
     paint("one", found, request);
+    way(found.request ?? found.flight, found.key_names, found.flight.team);
   } catch (error) {
     if (!(error instanceof Refused)) throw error;
-    paint("one", error.message, () => h("p", { class: "notice bad" }, error.message));
+    paint("one", error.message, () => h("p", { class: "notice bad" }, words(error)));
   } finally {
     $("one").removeAttribute("aria-busy");
   }
@@ -201,13 +205,17 @@ async function showModels(signal) {
   else found = await get("dashboard/groups", { ...filters, by, team: query.team, period: query.period ?? "month" }, signal);
   const names = { ...figures.key_names, ...found.key_names };
   paint("where", { rows: found.rows, by, names, more: found.more, filters }, models.where);
-  paint("trail", { filters, names }, trail);
 }
 
-/** The filters of the groups, each with a link that leaves it out. */
-function trail({ filters, names }) {
-  const parts = Object.entries(filters).map(([name, value]) => h("span", { class: "badge" }, `${t(models.GROUPS[name] ?? name)}: ${names[value] ?? value} `, h("a", { href: link("models", { ...filters, by: here().query.by, [name]: null }), "aria-label": t("Leave out this filter") }, "×")));
-  return parts.length ? [h("a", { href: link("models") }, t("All")), ...parts] : [];
+/** Where the page is, with links to the levels above. */
+function way(at = here().query, names = {}, team = here().query.team ?? viewer.team) {
+  const { scopes } = viewer;
+  const name = view();
+  const value = {
+    team: name === "teams" ? "" : team, admin: scopes.includes("admin"), figures: mayRead(scopes), id: name === "request" ? here().id : "",
+    at: ["models", "requests", "request"].includes(name) ? at : {}, names: { ...figures.key_names, ...log.names, ...names },
+  };
+  paint("crumbs", [value, location.hash], () => crumbs(value));
 }
 
 function wait(mine) {

@@ -108,7 +108,7 @@ function facts({ id, first, took }, found) {
     ...(found.saved_usd === null ? [] : [[t("Saved"), money(found.saved_usd)]]),
     ...(served ? [[t("Tokens"), tn("{0} in, {1} out", number(served.input_tokens), number(served.output_tokens))]] : []),
     [t("First byte"), milliseconds(first)],
-    [t("Time"), milliseconds(took)],
+    [t("Time taken"), milliseconds(took)],
     [t("Request"), h("code", {}, id)],
   ];
   return [head,

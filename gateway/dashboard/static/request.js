@@ -19,7 +19,6 @@ export const cacheWords = (kind) => t(CACHE[kind] ?? kind);
 export function request({ request: row, flight, sentences, phases, prices, key_names: names }) {
   const cost = flight.cost_usd === null ? t("no price") : money(flight.cost_usd);
   return [
-    h("p", {}, to(link("requests"), `← ${t("Requests")}`)),
     h("h2", {}, t("Request"), " ", h("code", {}, flight.id)),
     h("p", { class: "headline" }, h("strong", {}, cost), " ", row ? verdict(row) : null, " ", row ? served(row) : flight.model),
     facts(flight, names),

@@ -2,8 +2,8 @@
 
 import { drawable, inWords } from "./chart.js";
 import { amount, bar, h, money, number, quiet, table, to, wide } from "./dom.js";
-import { count, exactly, milliseconds, percent, time, usd, zoned } from "./format.js";
-import { t, tn } from "./i18n.js";
+import { count, exactly, inUnit, milliseconds, percent, time, usd, zoned } from "./format.js";
+import { language, t, tn } from "./i18n.js";
 import { link } from "./route.js";
 
 const ADJECTIVES = { hour: "Hourly budget", day: "Daily budget", week: "Weekly budget", month: "Monthly budget", total: "Total budget" };
@@ -125,13 +125,15 @@ function windowOf(budget) {
   return `${t("{0} to {1}", start, end)}, ${budget.timezone}. ${rule}`;
 }
 
+export const unpriced = () => t("No backend of this team has a price to compare with, so savings are unknown.");
+export const byMeans = (one) => tn("{0} by answers from the cache; the rest (cheaper backends, prompt caches, trimmed context) cannot be split: the ledger has one sum for them.", money(one.by_cache_usd));
 const OVERHEAD = { failed: "failed attempts", escalated: "weak answers replaced", hedge: "second attempts of slow requests", shadow: "background comparisons" };
 
 /** The same statement as `thriftgate savings`, including losses. */
 export function savings({ teams: [one], method }) {
   if (!one) return quiet(t("There were no requests in this period."));
   const how = details(t("How this is calculated"), h("ul", { class: "method", lang: "en" }, method.map((sentence) => h("li", {}, sentence))));
-  if (one.saved_usd === null) return [quiet(t("No backend of this team has a price to compare with, so savings are unknown.")), how];
+  if (one.saved_usd === null) return [quiet(unpriced()), how];
   const lost = one.net_saved_usd.startsWith("-");
   const rows = [
     { name: t("All {0} answers from {1}", count(one.requests), one.reference), usd: one.baseline_usd },
@@ -145,7 +147,7 @@ export function savings({ teams: [one], method }) {
       [t("Statement"), (row) => (row.sum ? h("strong", {}, row.name) : row.name)],
       ["USD", (row) => (row.sum ? h("strong", { class: lost ? "warn" : "good" }, money(row.usd)) : money(row.usd)), "number"],
     ], rows)),
-    h("p", { id: "by-means" }, tn("{0} by answers from the cache; the rest (cheaper backends, prompt caches, trimmed context) cannot be split: the ledger has one sum for them.", money(one.by_cache_usd))),
+    h("p", { id: "by-means" }, byMeans(one)),
     one.unpriced ? quiet(t("Calls without a price, which are not included: {0}.", count(one.unpriced))) : null,
     how,
   ].filter(Boolean);
@@ -227,11 +229,18 @@ export function alerts(rows, acknowledge) {
     const button = acknowledge && row.open ? h("button", { type: "button" }, t("Acknowledge")) : null;
     button?.addEventListener("click", () => acknowledge(row.id));
     return h("li", {},
-      h("p", {}, h("span", { class: `badge ${SEVERITIES[row.severity]}` }, t(row.severity)), !row.open ? null : h("span", { class: "badge open" }, t("open")), " ", row.text),
+      h("p", {}, h("span", { class: `badge ${SEVERITIES[row.severity]}` }, t(row.severity)), !row.open ? null : h("span", { class: "badge open" }, t("open")), " ", sentence(row)),
       quiet([time(row.at), ...row.receivers.map(delivery), looked(row)].filter(Boolean).join(" · ")), button);
   }));
   const more = rows.slice(LISTED);
   return [list(rows.slice(0, LISTED)), ...(more.length ? [details(t("{0} more alerts", count(more.length)), list(more))] : [])];
+}
+
+/** What an alert says. Only alerts of budgets have figures to say it in another language. */
+export function sentence({ text, threshold, budget }) {
+  if (language === "en" || !budget) return h("span", { lang: "en" }, text);
+  const { who, unit, spent, limit } = budget;
+  return `${`${nameOf(budget)} ${who}`.trim()}: ${t("{0} of {1}", inUnit(spent, unit), inUnit(limit, unit))} (${t(threshold)})`;
 }
 
 const looked = ({ acknowledged }) => acknowledged && t("acknowledged by {0} at {1}", acknowledged.by, time(acknowledged.at));

@@ -22,26 +22,33 @@ _FRAMING = 16
 
 def event(kind: str, value: Mapping[str, Any]) -> bytes:
     """The bytes of an event in a stream. `kind`: the type of the event, `value`: its contents."""
-    return events(kind, [orjson.dumps(value)])
+    return events(kind, (orjson.dumps(value),))
 
 
 def events(kind: str, payloads: Iterable[bytes]) -> bytes:
     """The bytes of several events of one type. `payloads`: their contents as JSON."""
-    head = _head(((":event-type", kind), (":message-type", "event")))
-    return b"".join([_message(head, payload) for payload in payloads])
+    return _messages(((":event-type", kind), (":message-type", "event")), payloads)
 
 
 def exception(kind: str, message: str) -> bytes:
     """The bytes of an error in a stream. `kind`: the name of the exception."""
-    head = _head(((":exception-type", kind), (":message-type", "exception")))
-    return _message(head, orjson.dumps({"message": message}))
+    return _messages(((":exception-type", kind), (":message-type", "exception")), (orjson.dumps({"message": message}),))
 
 
-def _message(head: bytes, payload: bytes) -> bytes:
-    """A message. `head`: its headers."""
-    prelude = _LENGTHS.pack(_FRAMING + len(head) + len(payload), len(head))
-    data = b"%b%b%b%b" % (prelude, _CHECKSUM.pack(crc32(prelude)), head, payload)
-    return data + _CHECKSUM.pack(crc32(data))
+def _messages(headers: tuple[tuple[str, str], ...], payloads: Iterable[bytes]) -> bytes:
+    head, pieces = _head(headers), list[bytes]()
+    for payload in payloads:
+        opening, checksum = _opening(head, len(payload))
+        pieces += (opening, payload, _CHECKSUM.pack(crc32(payload, checksum)))
+    return b"".join(pieces)
+
+
+@lru_cache(maxsize=256)
+def _opening(head: bytes, size: int) -> tuple[bytes, int]:
+    """The bytes before a payload of `size` bytes, and their checksum. Many events of a stream have equal sizes."""
+    prelude = _LENGTHS.pack(_FRAMING + len(head) + size, len(head))
+    opening = b"%b%b%b" % (prelude, _CHECKSUM.pack(crc32(prelude)), head)
+    return opening, crc32(opening)
 
 
 @lru_cache(maxsize=64)

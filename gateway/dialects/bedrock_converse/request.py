@@ -6,7 +6,6 @@ from __future__ import annotations
 import time
 from base64 import b64decode
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -75,9 +74,10 @@ def parse(
     parsed = chat_request.parse(orjson.dumps(chat), request_id, controls, headers)
     more = fields.get("additionalModelRequestFields") or {}
     extras = {name: value for name, value in more.items() if name != "thinking"}
-    known = {**parsed.body, EXTRAS: extras} if extras else parsed.body
-    echoed = {MESSAGES: asked.body, BEGAN: time.monotonic()}
-    return replace(parsed, dialect="bedrock_converse", body=known, echoed=echoed)
+    if extras:
+        parsed.body = {**parsed.body, EXTRAS: extras}
+    parsed.dialect, parsed.echoed = "bedrock_converse", {MESSAGES: asked.body, BEGAN: time.monotonic()}
+    return parsed
 
 
 def _messages(fields: dict[str, Any]) -> dict[str, Any]:

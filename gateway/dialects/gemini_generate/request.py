@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -76,9 +75,11 @@ def parse(
     if stream:
         chat |= {"stream": True, "stream_options": {"include_usage": True}}
     parsed = chat_request.parse(orjson.dumps(chat), request_id, controls, headers)
-    known = {**parsed.body, EXTRAS: extras} if (extras := _extras(fields)) else parsed.body
-    echoed = {SHOWS_THOUGHTS: thinking.get(SHOWS_THOUGHTS) is True, OWN: fields}
-    return replace(parsed, dialect="gemini_generate", body=known, echoed=echoed)
+    if extras := _extras(fields):
+        parsed.body = {**parsed.body, EXTRAS: extras}
+    parsed.dialect = "gemini_generate"
+    parsed.echoed = {SHOWS_THOUGHTS: thinking.get(SHOWS_THOUGHTS) is True, OWN: fields}
+    return parsed
 
 
 def _extras(fields: dict[str, Any]) -> dict[str, Any]:

@@ -23,9 +23,13 @@ def line(value: dict[str, Any]) -> bytes:
 
 def on_one_line(data: bytes) -> bytes:
     """`data`, an object in JSON, as one line of a stream for all clients."""
+    return _escaped(data) + b"\n"
+
+
+def _escaped(data: bytes) -> bytes:
     for character, escaped in _BREAKS:
         data = data.replace(character, escaped)
-    return data + b"\n"
+    return data
 
 
 def reply(request: CompletionRequest, completion: dict[str, Any], usage: Usage | None) -> dict[str, Any]:
@@ -120,7 +124,7 @@ class OllamaWriter:
     def more(self, texts: list[str]) -> bytes | None:
         template = line({**self._head, "message": {"role": "assistant", "content": ""}, "done": False})
         before, key, after = template.rpartition(b'"content":"')  # its last occurrence, never inside a string
-        return events_with(before + key, texts, after)
+        return _escaped(events_with(before + key, texts, after))
 
     def _keep(self, piece: dict[str, Any]) -> None:
         call = self._calls.setdefault(piece.get("index", len(self._calls)), {"function": {"name": "", "arguments": ""}})

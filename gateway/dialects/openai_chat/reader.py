@@ -48,8 +48,6 @@ class ChunkMaker(ChatReader):
         super().__init__(Transcript(), wants_usage=wants_usage)
         self._shared = shared
         self._begun = False
-        self._around: tuple[bytes, bytes] | None = None
-        """The bytes before and after the text in a chunk with only content; None until they are needed."""
         self._chat_usage: dict[str, Any] | None = None
         """The final usage in the format of chat; None until it is known."""
 
@@ -85,15 +83,6 @@ class ChunkMaker(ChatReader):
             self._begun = True
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish, **beside}
         return event_of({**self._shared, "choices": [choice]})
-
-    def _content(self, text: str) -> bytes:
-        """A chunk with only `text`, as `_chunk` writes it."""
-        if not self._begun:
-            return self._chunk({"content": text})
-        if self._around is None:
-            self._around = around_text(self._shared)
-        before, after = self._around
-        return b"%b%b%b" % (before, orjson.dumps(text), after)
 
     def _usage_chunk(self) -> bytes:
         """The chunk with the usage. Empty if the client did not ask for usage, or if the usage is not known yet."""

@@ -202,3 +202,20 @@ def test_every_request_is_valid_and_no_signed_thinking_gets_another_history(talk
 
 def _blocks(message: dict[str, Any]) -> list[dict[str, Any]]:
     return message["content"] if type(message["content"]) is list else []
+
+
+async def test_a_session_that_is_held_out_keeps_its_old_outputs() -> None:
+    who = Tenant(Key("k", "search"), Policy(team="search", context=ContextPolicy(holdout=1.0)))
+    named = replace(long_talk().request(), controls=Controls(session="s1"))
+    plan = await planned(named, who=who)
+    assert not plan.touched
+    assert plan.marks is not None
+    assert plan.marks.newest
+    assert (await planned(named)).replace
+    nameless = replace(named, controls=Controls(), agent_session="")
+    assert (await planned(nameless, who=who)).replace  # without a name, it cannot be measured
+
+
+async def test_a_team_for_which_cuts_are_switched_off_keeps_its_old_outputs() -> None:
+    contexts = Contexts(Counter(), switched_off=lambda team: team == "search")
+    assert not (await planned(long_talk().request(), contexts=contexts)).touched

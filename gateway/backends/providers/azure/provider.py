@@ -65,9 +65,10 @@ class Azure(ByToken, OpenAI):
         """Read the list of models. Raises BackendError, also if Entra gives no token: then with Entra's reason."""
         if self.tokens is not None:
             try:
-                self.authorise(await self.tokens.current())
+                self.authorise(await self.tokens.within(asyncio.get_running_loop().time() + within_s))
             except BackendFailed as error:
-                raise BackendFailed(f"gets no token of Microsoft Entra: {self.tokens.trouble}").of_operator() from error
+                why = self.tokens.trouble or f"no answer within {within_s:g} s"
+                raise BackendFailed(f"gets no token of Microsoft Entra: {why}").of_operator() from error
         return await super().look(within_s)
 
     def url(self, request: CompletionRequest, wire: Translator) -> str:

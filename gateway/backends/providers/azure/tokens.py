@@ -42,7 +42,8 @@ _NUMBER = re.compile(r"AADSTS\d+")
 
 class EntraTokens(Renewed[Token]):
     """The current access token, which is replaced before it expires. The source is the first of: the configured
-    `client_secret`; AZURE_CLIENT_SECRET; the token in AZURE_FEDERATED_TOKEN_FILE; the managed identity."""
+    `client_secret`; AZURE_CLIENT_SECRET, unless it belongs to another application; the token in
+    AZURE_FEDERATED_TOKEN_FILE; the managed identity."""
 
     tries_expired: ClassVar[bool] = False
 
@@ -68,7 +69,8 @@ class EntraTokens(Renewed[Token]):
             place = f"backends.{configured.name}.client_secret"
             given = await asyncio.to_thread(secret, configured.client_secret, place)
             return await self._by_form({"client_secret": given})
-        if given := variable("AZURE_CLIENT_SECRET"):
+        named = variable("AZURE_CLIENT_ID")
+        if (given := variable("AZURE_CLIENT_SECRET")) and configured.client_id in (None, named or configured.client_id):
             return await self._by_form({"client_secret": given})
         if file := variable("AZURE_FEDERATED_TOKEN_FILE"):
             token = await asyncio.to_thread(Path(file).read_text, encoding="ascii")
@@ -121,12 +123,14 @@ def _check_endpoint(url: str) -> None:
 def read_token(answer: bytes, asked_at: float) -> Token:
     """Parse the answer to a token request that was sent at `asked_at` (Unix seconds). Its numbers may be text. Raises
     LookupError, TypeError, ValueError."""
-    read: dict[str, Any] = orjson.loads(answer)
-    value = read["access_token"]
+    read: Any = orjson.loads(answer)
+    value = read.get("access_token") if type(read) is dict else None
     if type(value) is not str or not value.isascii() or not value.isprintable() or not value:
         raise ValueError("the answer has no usable access_token")
     if (life := read.get("expires_in")) is not None:
         return Token(value, asked_at + int(life))
     # App Service names only the time of expiry. If it has passed, a clock is wrong, so the time is unknown.
+    if "expires_on" not in read:
+        raise ValueError("the answer has no time of expiry")
     expires_at = float(read["expires_on"])
     return Token(value, expires_at if expires_at > asked_at else None)

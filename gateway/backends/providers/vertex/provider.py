@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from urllib.parse import quote
 
 from gateway.backends.http.canned import Canned
 from gateway.backends.providers.base import Call, Upstream
 from gateway.backends.providers.by_token import ByToken
 from gateway.backends.providers.cloud_claude import asked_betas, claude_body
-from gateway.backends.providers.gemini import operation
+from gateway.backends.providers.gemini import operation, with_delay
 from gateway.backends.providers.vertex.embeddings import REFUSED, embedded_alone, embeds_alone, predicted
 from gateway.backends.providers.vertex.tokens import Tokens
 from gateway.dialects.base import Translator
@@ -55,16 +54,12 @@ class Vertex(ByToken):
         betas = asked_betas(request, wire)
         return [*found, (b"anthropic-beta", ",".join(betas).encode())] if betas else found
 
-    def send(self, call: Call) -> Awaitable[Upstream]:
+    async def send(self, call: Call) -> Upstream:
         if call.wire.backend == "anthropic_messages":
             call.body = claude_body(call.body, _VERSION, streams_by_path=False)
         elif call.request.dialect == "openai_embeddings":
             body = embedded_alone(call.body) if self._embeds_alone else predicted(call.body)
             if body is None:
-                return _several()
+                return Canned(400, REFUSED, {})
             call.body = body
-        return super().send(call)
-
-
-async def _several() -> Upstream:
-    return Canned(400, REFUSED, {})
+        return await with_delay(await super().send(call))

@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from gateway.dialects.streams import sse
+from gateway.dialects.openai_chat.object_reader import ObjectReader
 from gateway.dialects.translate.chat_to_converse.reply import stop_reason, usage
 from gateway.dialects.translate.chat_to_messages.stream import MessagesStream
 from gateway.errors import BackendGarbage
@@ -14,7 +14,7 @@ from gateway.errors import BackendGarbage
 _START = {"type": "content_block_start"}
 
 
-class ConverseStream(MessagesStream):
+class ConverseStream(ObjectReader, MessagesStream):
     """Implements `StreamReader` from Converse to OpenAI chat, through Anthropic's events. The event `metadata` contains
     the usage and ends the stream."""
 
@@ -25,35 +25,25 @@ class ConverseStream(MessagesStream):
         self._blocks: dict[int, str] = {}
         """Index of an open block → the type of the block."""
 
-    def feed(self, data: bytes) -> bytes:
-        return self._feed(data)
-
-    def _read(self, event: bytes) -> bytes:
-        data = sse.payload(event)
-        if not data or self.ended or self._failure:
-            return b""
-        try:
-            return self._take(orjson.loads(data))
-        except orjson.JSONDecodeError:
-            return self._misread()
-
-    def _read_many(self, block: bytes, at: int) -> tuple[int, bytes]:
-        values = None if at else sse.objects(block)
-        return (at, b"") if values is None else (len(block), b"".join(map(self._take, values)))
-
     def _take(self, parsed: Any) -> bytes:
-        """Convert an event. `parsed`: its data."""
         if self.ended or self._failure:
             return b""
         try:
             if "type" in parsed:  # an exception, already converted to Anthropic's error event
-                return super()._read(_event(parsed))
+                return MessagesStream._read(self, _event(parsed))
             ((kind, value),) = parsed.items()
             if kind == "contentBlockDelta" and type(text := value["delta"].get("text")) is str:
-                return self._content(text) if text else b""
-            return b"".join([super(ConverseStream, self)._read(_event(each)) for each in self._events(kind, value)])
+                return self._chunk({"content": text}) if text else b""
+            return b"".join([MessagesStream._read(self, _event(each)) for each in self._events(kind, value)])
         except (ValueError, AttributeError, TypeError, LookupError):
             return self._misread()
+
+    def _only_text(self, parsed: dict[str, Any]) -> str:
+        try:
+            text = parsed["contentBlockDelta"]["delta"]["text"]
+        except (LookupError, TypeError):
+            return ""
+        return text if len(parsed) == 1 and type(text) is str else ""
 
     def _misread(self) -> bytes:
         return self._fail(BackendGarbage("The backend sent an event that is not one of Converse's."))

@@ -8,8 +8,8 @@ import orjson
 
 from gateway.dialects.answers.upstream_error import UpstreamError, broken, find_error
 from gateway.dialects.answers.usage import shown
-from gateway.dialects.openai_chat.reader import DONE, ChunkMaker
-from gateway.dialects.streams import sse
+from gateway.dialects.openai_chat.object_reader import ObjectReader
+from gateway.dialects.openai_chat.reader import DONE
 from gateway.dialects.translate.chat_to_gemini.reply import blocked, call, candidate, finish_of, parts, usage
 from gateway.dialects.translate.chat_to_messages.reply import chat_usage
 from gateway.domain.money.usage import Usage
@@ -18,7 +18,7 @@ from gateway.errors import BackendError, BackendGarbage
 _KINDS = {"RESOURCE_EXHAUSTED": "rate_limit_error", "UNAVAILABLE": "overloaded_error"}
 
 
-class GeminiStream(ChunkMaker):
+class GeminiStream(ObjectReader):
     """Implements `StreamReader` from Gemini to OpenAI chat. Gemini has no terminating event: a finish reason makes the
     answer complete."""
 
@@ -34,24 +34,7 @@ class GeminiStream(ChunkMaker):
     def reported(self) -> Usage | None:
         return self.usage or usage(self._counts)
 
-    def feed(self, data: bytes) -> bytes:
-        return self._feed(data)
-
-    def _read(self, event: bytes) -> bytes:
-        data = sse.payload(event)
-        if not data or self.ended or self._failure:
-            return b""
-        try:
-            return self._take(orjson.loads(data))
-        except orjson.JSONDecodeError:
-            return self._misread()
-
-    def _read_many(self, block: bytes, at: int) -> tuple[int, bytes]:
-        values = None if at else sse.objects(block)
-        return (at, b"") if values is None else (len(block), b"".join(map(self._take, values)))
-
     def _take(self, parsed: Any) -> bytes:
-        """Convert an event. `parsed`: its data."""
         if self.ended or self._failure:
             return b""
         try:
@@ -64,6 +47,19 @@ class GeminiStream(ChunkMaker):
             return written
         except (ValueError, AttributeError, TypeError, LookupError):
             return self._misread()
+
+    def _only_text(self, parsed: dict[str, Any]) -> str:
+        try:
+            (answer,) = parsed["candidates"]
+            (part,) = answer["content"]["parts"]
+            text = part["text"]
+        except (LookupError, TypeError, ValueError):
+            return ""
+        other = len(part) > 1 or "finishReason" in answer or "promptFeedback" in parsed or "error" in parsed
+        if other or type(text) is not str:
+            return ""
+        self._counts = parsed.get("usageMetadata") or self._counts
+        return text
 
     def _misread(self) -> bytes:
         return self._fail(BackendGarbage("The backend sent an event that is not one of Gemini's."))
@@ -90,7 +86,7 @@ class GeminiStream(ChunkMaker):
             return self._chunk({"tool_calls": [{"index": number, **call(part, f"call_{self._name}{number}")}]})
         if type(text := part.get("text")) is not str or not text:
             return b""
-        return self._chunk({"reasoning_content": text}) if part.get("thought") else self._content(text)
+        return self._chunk({"reasoning_content" if part.get("thought") else "content": text})
 
     def eof(self) -> None:
         """Called at the end of the stream. Raises the failure of the stream, or StreamBroken if the answer has no

@@ -85,7 +85,6 @@ class MessagesStream(ChunkMaker):
     def _message_start(self, parsed: dict[str, Any], event: bytes) -> bytes:
         message = parsed["message"]
         self._shared |= {"id": message.get("id") or "", "model": message.get("model") or ""}
-        self._around = None
         self._count(message.get("usage"))
         return self._chunk({"content": None, "refusal": None})  # the answer may consist only of calls
 

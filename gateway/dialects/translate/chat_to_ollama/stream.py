@@ -8,14 +8,14 @@ import orjson
 
 from gateway.dialects.answers.upstream_error import broken
 from gateway.dialects.answers.usage import shown
-from gateway.dialects.openai_chat.reader import DONE, ChunkMaker
-from gateway.dialects.streams import sse
+from gateway.dialects.openai_chat.object_reader import ObjectReader
+from gateway.dialects.openai_chat.reader import DONE
 from gateway.dialects.translate.chat_to_messages.reply import chat_usage
 from gateway.dialects.translate.chat_to_ollama.reply import Calls, error_of, finish_of, logprobs, usage
-from gateway.errors import BackendGarbage
+from gateway.errors import BackendError, BackendGarbage
 
 
-class OllamaStream(ChunkMaker):
+class OllamaStream(ObjectReader):
     """Implements `StreamReader` from Ollama to OpenAI chat. The line with `done` ends the stream."""
 
     def __init__(
@@ -37,26 +37,35 @@ class OllamaStream(ChunkMaker):
         self._forces = False
         """Whether the call of the forced function has begun."""
 
-    def feed(self, data: bytes) -> bytes:
-        return self._feed(data)
-
     @property
     def confidence(self) -> float | None:
         return self._transcript.read().confidence if self._wants_logprobs else None
 
-    def _read(self, event: bytes) -> bytes:
-        data = sse.payload(event)
-        if not data or self.ended or self._failure:
+    def _take(self, parsed: Any) -> bytes:
+        if self.ended or self._failure:
             return b""
         try:
-            parsed = orjson.loads(data)
             if error := error_of(parsed):
-                self._failure = broken(error, data)
-                return b""
+                return self._fail(broken(error, orjson.dumps(parsed)))
             return self._written(parsed)
         except (ValueError, AttributeError, TypeError, LookupError):
-            self._failure = BackendGarbage("The backend sent a line that is not one of Ollama's stream.")
-            return b""
+            return self._misread()
+
+    def _only_text(self, parsed: dict[str, Any]) -> str:
+        if self._forced or parsed.get("done") is not False or "error" in parsed or "logprobs" in parsed:
+            return ""
+        message = parsed.get("message")
+        if type(message) is not dict or message.get("thinking") or message.get("tool_calls"):
+            return ""
+        text = message.get("content")
+        return text if type(text) is str else ""
+
+    def _misread(self) -> bytes:
+        return self._fail(BackendGarbage("The backend sent a line that is not one of Ollama's stream."))
+
+    def _fail(self, failure: BackendError) -> bytes:
+        self._failure = failure
+        return b""
 
     def _written(self, parsed: dict[str, Any]) -> bytes:
         message: dict[str, Any] = parsed.get("message") or {}

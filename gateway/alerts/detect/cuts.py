@@ -1,0 +1,54 @@
+"""The alert about a team for which leaving out old outputs does not pay. The stored alert also switches it off."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection
+
+from gateway.alerts.alert import Alert, alert
+from gateway.domain.money.windows import iso
+from gateway.domain.policy import Policy
+from gateway.ledger.reports import holdout
+from gateway.ledger.reports.holdout import Holdout
+from gateway.ledger.store import cut_pauses
+
+_WORDS = {
+    "cost": "their cost relative to a twin's",
+    "requests": "their number of requests",
+    "failed": "their share of failed calls",
+    "escalated": "their share of escalated answers",
+    "bad": "their share of answers rated as bad",
+}
+"""Name of a figure → words for it."""
+
+
+def found(connection: Connection, policy: Policy, now: float) -> list[Alert]:
+    """The alert about the team of `policy`, if leaving out old outputs certainly makes its sessions worse. No alert if
+    it is switched off already. Only sessions since the last pause are compared."""
+    team, share = policy.team, policy.context.holdout
+    if policy.context.old_outputs == "keep" or not policy.context.enabled or not share:
+        return []
+    since = now - holdout.WINDOW_S
+    pause = cut_pauses.read(connection, since - cut_pauses.OFF_S).get(team)
+    if pause is not None:
+        if now < pause.end:
+            return []
+        since = max(since, pause.end)
+    if not holdout.has_cuts(connection, team, since):
+        return []
+    compared = holdout.compare(connection, team, share, since)
+    return [cuts_alert(compared, now)] if compared.loses else []
+
+
+def cuts_alert(compared: Holdout, now: float) -> Alert:
+    """The alert about one team. Its id is the same within one day."""
+    values = {figure.name: figure for figure in compared.figures}
+    worse = "; ".join(
+        f"{_WORDS[name]} is {values[name].cut:.4g} instead of {values[name].held:.4g}" for name in compared.loses
+    )
+    days = cut_pauses.OFF_S / 86400
+    text = (
+        f"Leaving out old tool outputs does not pay for team {compared.team}. In {compared.cut_sessions} sessions, "
+        f"compared with {compared.held_sessions} that are held out: {worse}. It is switched off for {days:.0f} days."
+    )
+    facts = {**holdout.as_object(compared), "threshold": "context", "at": iso(now), "text": text}
+    return alert(f"{compared.team}/context/{now // 86400:.0f}", cut_pauses.KIND, "warning", compared.team, facts)

@@ -1,0 +1,270 @@
+"""Turns one model of a LiteLLM config into a backend. No address and no key of one vendor reaches another vendor."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import date
+from typing import Any
+from urllib.parse import urlsplit
+
+from gateway.domain.kinds import KINDS
+
+_KINDS = {
+    "openai": "openai",
+    "text-completion-openai": "openai",
+    "hosted_vllm": "openai",
+    "openai_like": "openai",
+    "custom_openai": "openai",
+    "anthropic": "anthropic",
+    "azure": "azure",
+    "bedrock": "bedrock",
+    "gemini": "gemini",
+    "vertex_ai": "vertex",
+    "openrouter": "openrouter",
+    "mistral": "mistral",
+    "groq": "groq",
+    "deepseek": "deepseek",
+    "xai": "xai",
+    "together_ai": "together",
+    "ollama": "ollama",
+    "ollama_chat": "ollama",
+}
+"""LiteLLM's provider → kind of backend. Other providers become `kind: litellm`."""
+_OPENAIS = re.compile(r"(gpt-|chatgpt-|o\d|codex|text-embedding-|omni-|ft:|whisper|tts-|dall-e)")
+"""Beginning of model names that LiteLLM sends to OpenAI if the name has no provider."""
+_ROUTES = re.compile(r"^(responses|converse|converse_like|invoke|o_series|gpt5_series)/")
+"""Words between provider and model that select one of the provider's APIs."""
+_VENDORS = {
+    "openai": ("https://api.openai.com/v1", "OPENAI_API_KEY"),
+    "text-completion-openai": ("https://api.openai.com/v1", "OPENAI_API_KEY"),
+    "anthropic": ("https://api.anthropic.com/v1", "ANTHROPIC_API_KEY"),
+}
+"""Provider → the vendor's own address, and the variable with its key."""
+_PREFIX = {"text-completion-openai": "OPENAI", "ollama_chat": "OLLAMA", "together_ai": "TOGETHERAI"}
+"""Provider → first part of the names of its variables, if this is not the provider's name."""
+_AZURE = (".azure.com", ".azure.us", ".azure.cn")
+_PLACEHOLDERS = frozenset(
+    {"none", "null", "empty", "fake", "fake-key", "fake-api-key", "dummy", "na", "n/a", "not-needed", "no-key",
+     "anything", "unused", "sk-no-key-required"}
+)  # fmt: skip
+"""What people write as the key of a server that needs none."""
+_PRICES = {
+    "input_cost_per_token": "input",
+    "output_cost_per_token": "output",
+    "cache_read_input_token_cost": "cached_input",
+    "cache_creation_input_token_cost": "cache_write_5m",
+    "output_cost_per_reasoning_token": "reasoning",
+}
+_SIZES = {"max_input_tokens": "context_window", "max_output_tokens": "max_output_tokens"}
+_MORE = {
+    "azure": {"api_version": "api_version"},
+    "bedrock": {"aws_region_name": "region", "aws_profile_name": "aws_profile"},
+    "vertex": {"vertex_project": "project", "vertex_location": "region"},
+}
+"""Kind → LiteLLM's key → key of the backend."""
+_VARIABLE = "os.environ/"
+
+
+class LeftOut(Exception):
+    """The model cannot become a backend. The message is the reason."""
+
+
+class Model:
+    """One model of the config while it becomes a backend. `used` are the keys that the backend contains; `remarks`
+    explain what the user has to do."""
+
+    def __init__(
+        self, alias: str, params: Mapping[str, Any], info: Mapping[str, Any], variables: Mapping[str, str]
+    ) -> None:
+        """`params`, `info`: `litellm_params` and `model_info`. `variables`: the environment of the proxy."""
+        self._alias, self._params, self._info, self._variables = alias, params, info, variables
+        self.used = {("litellm_params", "model")}
+        self.remarks: list[str] = []
+
+    def backend(self, name: str, variable: str) -> dict[str, Any]:
+        """Keys and values of the backend `name`. `variable`: for a key that the config contains. Raises LeftOut."""
+        kind, provider, model = self._kind()
+        values: dict[str, Any] = {"name": name, "kind": kind, "model": model}
+        if kind == "azure":
+            values |= {"model": self._base_model() or self._alias, "deployment": model}
+        base = self._address(kind, provider)
+        if base:
+            values["base_url"] = base
+        if key := self._key(kind, provider, base, variable):
+            values["api_key"] = key
+        for theirs, ours in _MORE.get(kind, {}).items():
+            if value := self._text("litellm_params", theirs):
+                values[ours] = value
+        if kind == "vertex" and (path := self._credentials()):
+            values["google_credentials"] = f"file:{path}"
+        return values | self._sizes() | self._mode(kind) | self._prices()
+
+    def _kind(self) -> tuple[str, str, str]:
+        """Kind of the backend, LiteLLM's provider, and name of the model at this provider."""
+        model = self._text("litellm_params", "model")
+        if not model:
+            raise LeftOut("the name of its model is in a variable that is not set here; export it and call this again")
+        provider, model_at = model.partition("/")[::2]
+        if given := self._text("litellm_params", "custom_llm_provider"):
+            provider, model_at = given, model.removeprefix(f"{given}/")
+        elif not model_at:
+            provider = "anthropic" if model.startswith("claude") else "openai" if _OPENAIS.match(model) else ""
+            model_at = model
+        kind = _KINDS.get(provider, "litellm")
+        gemini_at_own_address = kind in ("gemini", "vertex") and self._params.get("api_base")
+        if gemini_at_own_address or (kind == "vertex" and not self._fits_vertex(model_at)):
+            kind = "litellm"
+        if kind == "litellm":
+            return kind, provider, f"{given}/{model_at}" if given else model
+        return kind, provider, _ROUTES.sub("", model_at)
+
+    def _fits_vertex(self, model: str) -> bool:
+        where = [self._peek("litellm_params", key) for key in ("vertex_project", "vertex_location")]
+        return all(where) and model.startswith(("gemini", "claude"))
+
+    def _address(self, kind: str, provider: str) -> str:
+        """The address to write; empty if the kind has its own. An address is never replaced by a vendor's."""
+        base = self._given_address(
+            (*(["aws_bedrock_runtime_endpoint"] if kind == "bedrock" else []), "api_base", "base_url")
+        )
+        if not base and kind != "litellm":
+            prefix = _prefix(provider)
+            names = (f"{prefix}_API_BASE", f"{prefix}_BASE_URL")
+            base = next((self._variables[name] for name in names if self._variables.get(name)), "")
+            base = base or _VENDORS.get(provider, ("", ""))[0]
+        if not base and KINDS.get(kind) and KINDS[kind].needs_base_url and not KINDS[kind].base_url:
+            raise LeftOut("it has no address; add `api_base`")
+        if "@" in urlsplit(base).netloc:
+            raise LeftOut("its address contains a password; write it by hand, with the key in a variable")
+        return _as_ours(kind, base)
+
+    def _given_address(self, keys: tuple[str, ...]) -> str:
+        for key in keys:
+            given = self._params.get(key)
+            if given in (None, ""):
+                continue
+            if value := self._text("litellm_params", key):
+                return value.rstrip("/")
+            where = str(given).removeprefix(_VARIABLE) if _is_reference(given) else "no text"
+            raise LeftOut(f"its address is in {where}, which is not set here; export it and call this again")
+        return ""
+
+    def _key(self, kind: str, provider: str, base: str, variable: str) -> str:
+        """Where the key is, as gateway.yaml has it. A key that the config does not name is used at its vendor only."""
+        given = self._params.get("api_key")
+        at_vendor = not base or _host(base) == _host(_VENDORS.get(provider, (KINDS[kind].base_url, ""))[0])
+        if given in (None, ""):
+            return self._default_key(kind, provider, base, variable, at_vendor)
+        self.used.add(("litellm_params", "api_key"))
+        if _is_reference(given):
+            name = str(given).removeprefix(_VARIABLE)
+            return "" if at_vendor and not base and name == KINDS[kind].key else f"env:{name}"
+        if str(given).lower() in _PLACEHOLDERS and kind != "azure":
+            if at_vendor:
+                return self._default_key(kind, provider, base, variable, at_vendor)
+            self.remarks.append("its api_key is a placeholder, so no key is sent")
+            return ""
+        self.remarks.append(f"its key is not copied; export it as {variable}")
+        return f"env:{variable}"
+
+    def _default_key(self, kind: str, provider: str, base: str, variable: str, at_vendor: bool) -> str:
+        if kind == "azure":
+            if _host(base).endswith(_AZURE):
+                return "env:AZURE_API_KEY"
+            self.remarks.append(f"it has no key; export it as {variable}")
+            return f"env:{variable}"
+        if at_vendor:
+            name = _VENDORS.get(provider, ("", ""))[1] or (KINDS[kind].key if base else "")
+            return f"env:{name}" if name else ""
+        own = f"{_prefix(provider)}_API_KEY"
+        if provider in ("hosted_vllm", "openai_like") and own in self._variables:
+            return f"env:{own}"
+        if kind != "litellm":
+            self.remarks.append("it has no key, so no key is sent; add `api_key` if it needs one")
+        return ""
+
+    def _credentials(self) -> str:
+        path = self._peek("litellm_params", "vertex_credentials")
+        if not path or path.lstrip().startswith("{"):
+            return ""
+        self.used.add(("litellm_params", "vertex_credentials"))
+        return path
+
+    def _base_model(self) -> str:
+        """On Azure, the model that the deployment runs."""
+        return self._text("model_info", "base_model") or self._text("litellm_params", "base_model")
+
+    def _sizes(self) -> dict[str, int]:
+        found = {}
+        for theirs, ours in _SIZES.items():
+            value = self._info.get(theirs)
+            if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+                found[ours] = value
+                self.used.add(("model_info", theirs))
+        return found
+
+    def _mode(self, kind: str) -> dict[str, Any]:
+        mode = self._info.get("mode")
+        if mode == "embedding" and "openai_embeddings" not in KINDS[kind].dialects:
+            return {"only_named": True}
+        if mode is not None:
+            self.used.add(("model_info", "mode"))
+        if mode == "embedding":
+            return {"dialects": ["openai_embeddings"]}
+        return {} if mode in (None, "chat", "completion", "responses") else {"only_named": True}
+
+    def _prices(self) -> dict[str, Any]:
+        """The price, if input and output are known."""
+        found = {}
+        for theirs, ours in _PRICES.items():
+            section = "litellm_params" if theirs in self._params else "model_info"
+            price = _price((self._params if theirs in self._params else self._info).get(theirs))
+            if price is not None:
+                found[ours] = (round(price * 1e6, 6), (section, theirs))
+        if not {"input", "output"} <= set(found):
+            return {}
+        self.used |= {key for _, key in found.values()}
+        return {"price": {ours: price for ours, (price, _) in found.items()}}
+
+    def _text(self, section: str, key: str) -> str:
+        """The text at `key`, with a variable replaced; empty if there is none. The key counts as used."""
+        if found := self._peek(section, key):
+            self.used.add((section, key))
+        return found
+
+    def _peek(self, section: str, key: str) -> str:
+        value = (self._params if section == "litellm_params" else self._info).get(key)
+        if _is_reference(value):
+            return self._variables.get(str(value).removeprefix(_VARIABLE), "")
+        return str(value) if isinstance(value, str | date) else ""  # YAML reads a version such as 2024-10-21 as a date
+
+
+def _as_ours(kind: str, base: str) -> str:
+    """The address with the path that a backend of this kind needs."""
+    base = base.rstrip("/")
+    if base and kind == "anthropic":
+        base = base.removesuffix("/messages")
+    adds_version = kind in ("anthropic", "ollama") and base and not base.endswith("/v1")
+    return f"{base}/v1" if adds_version else base
+
+
+def _prefix(provider: str) -> str:
+    return _PREFIX.get(provider, provider.upper().replace("-", "_"))
+
+
+def _host(address: str) -> str:
+    return urlsplit(address).hostname or ""
+
+
+def _is_reference(value: Any) -> bool:
+    return isinstance(value, str) and value.startswith(_VARIABLE)
+
+
+def _price(value: Any) -> float | None:
+    """USD per token; None if `value` is no price. YAML reads `1e-7` as text."""
+    try:
+        price = float(value) if not isinstance(value, bool) else -1.0
+    except (TypeError, ValueError):
+        return None
+    return price if 0 <= price < 1 else None

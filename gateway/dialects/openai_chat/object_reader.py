@@ -1,0 +1,65 @@
+"""Base of readers that make chat chunks from events without names. The data of each event is one JSON object."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+import orjson
+
+from gateway.dialects.openai_chat.reader import ChunkMaker, around_text
+from gateway.dialects.streams import sse
+from gateway.dialects.streams.text_run import events_with
+
+
+class ObjectReader(ChunkMaker):
+    """Parses the events of one read together, and writes the chunks of successive text events together."""
+
+    @abstractmethod
+    def _take(self, parsed: Any) -> bytes:
+        """Convert the data of an event to chunks. Returns nothing after the end or a failure of the stream."""
+
+    @abstractmethod
+    def _only_text(self, parsed: dict[str, Any]) -> str:
+        """The text of an event that contains a piece of the answer's text and nothing else; empty for other events."""
+
+    @abstractmethod
+    def _misread(self) -> bytes:
+        """Store the failure for an event that could not be parsed. Returns nothing."""
+
+    def feed(self, data: bytes) -> bytes:
+        return self._feed(data)
+
+    def _read(self, event: bytes) -> bytes:
+        data = sse.payload(event)
+        if not data or self.ended or self._failure:
+            return b""
+        try:
+            return self._take(orjson.loads(data))
+        except orjson.JSONDecodeError:
+            return self._misread()
+
+    def _read_many(self, block: bytes, at: int) -> tuple[int, bytes]:
+        values = None if at or self.ended or self._failure else sse.objects(block)
+        if values is None:
+            return at, b""
+        pieces: list[bytes] = []
+        texts: list[str] = []
+        for value in values:
+            if self._begun and not self.finish and (text := self._only_text(value)):
+                texts.append(text)
+                continue
+            if texts:
+                pieces.append(self._contents(texts))
+                texts = []
+            pieces.append(self._take(value))
+            if self.ended or self._failure:
+                break
+        if texts:
+            pieces.append(self._contents(texts))
+        return len(block), b"".join(pieces)
+
+    def _contents(self, texts: list[str]) -> bytes:
+        """A chunk with only content for each of `texts`, as `_chunk` writes it."""
+        before, after = around_text(self._shared)
+        return events_with(before + b'"', texts, b'"' + after)
