@@ -70,7 +70,11 @@ def test_found_backends_become_a_valid_file_that_names_keys_by_variable(monkeypa
     done = run("init", "--team", "search", "--budget", "200", "--slack", "env:SEARCH_SLACK")
     assert done.exit_code == 0, done.output
     text = Path("gateway.yaml").read_text()
-    assert "secret" not in text
+    assert "sk-secret" not in text
+    for key in ("kind", "model", "api_key"):
+        (first, *others) = [line for line in text.splitlines() if line.strip().startswith(f"{key}: ")]
+        assert "  # " in first
+        assert not any("#" in line for line in others)
     found = backends(monkeypatch)
     assert {"gpt-4o-mini", "gpt-4o", "groq/openai/gpt-oss-20b"} <= set(found)
     assert all(found[name].api_key for name in found)
