@@ -80,9 +80,20 @@ def check_files(config: Path | None, folders: Sequence[Path]) -> Checked:
         found.problems += _missing_extras(settings, config)
     found.notes += [each.line for each in (*settings.old_names, *chain.from_iterable(policies.old_names.values()))]
     found.notes += _without_units(config, settings.policies)
-    found.notes += locations.notes(settings.config.backends or (), list(policies.policies.values()))
+    found.notes += locations.notes(
+        settings.config.backends or (), list(policies.policies.values()), _place_of_backend(config)
+    )
     found.notes += ceilings.notes(settings.config.backends or (), policies.policies, PriceBook.of(settings))
     return found
+
+
+def _place_of_backend(config: Path | None) -> Callable[[int], str]:
+    """Number of a backend → `gateway.yaml:3: `; empty without a readable file."""
+    with suppress(ConfigError):
+        if config is not None:
+            file = read_document(config)
+            return lambda number: file.place(("backends", number)).partition(": ")[0] + ": "
+    return lambda number: ""
 
 
 def _settings(config: Path | None, folders: Sequence[Path], found: Checked) -> Settings:
