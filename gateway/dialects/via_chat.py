@@ -105,7 +105,7 @@ class ViaChat:
     def forwarded(self, request: CompletionRequest) -> Iterable[tuple[bytes, bytes]]:
         return self._inner.forwarded(self._as_chat(request))
 
-    def reader(self, request: CompletionRequest) -> Translated:
+    def reader(self, request: CompletionRequest) -> StreamReader:
         inner = self._inner.reader(self._as_chat(request))
         return Translated(inner, self._translation, request)
 

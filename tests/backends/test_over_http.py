@@ -8,11 +8,13 @@ import pytest
 
 from gateway.backends.http.canned import Canned
 from gateway.backends.providers.anthropic import Anthropic
+from gateway.backends.providers.gemini import Gemini, with_delay
 from gateway.backends.providers.openai import OpenAI
 from gateway.domain.backend import Backend
+from gateway.errors import AllBackendsFailed
 from tests.backends.conftest import CallerOf, backend_at
 from tests.fakes.caller import read
-from tests.fakes.provider import Provider
+from tests.fakes.provider import Provider, Raw
 from tests.support.requests import chat_request
 
 
@@ -55,3 +57,23 @@ async def test_a_clients_trace_goes_to_local_servers_and_to_no_provider(
     assert small.last.header(b"x-client-request-id") == b"mine"
     assert (small.last.header(b"traceparent") is not None) == told
     assert (small.last.header(b"tracestate") is not None) == told
+
+
+async def test_togethers_reset_is_its_retry_interval(small: Provider, caller_of: CallerOf) -> None:
+    small.script(Raw((b"HTTP/1.1 429 No\r\nx-ratelimit-reset: 7\r\ncontent-length: 2\r\n\r\n{}",)))
+    with pytest.raises(AllBackendsFailed) as caught:
+        await caller_of().call(chat_request())
+    assert caught.value.retry_after_s == 7
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "seconds"), [(429, {}, 7.5), (429, {b"retry-after": b"3"}, 3.0), (400, {}, None)]
+)
+async def test_googles_retry_delay_is_a_retry_after(
+    status: int, headers: dict[bytes, bytes], seconds: float | None
+) -> None:
+    body = b'{"error":{"details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"7.5s"}]}}'
+    upstream = await with_delay(Canned(status, body, headers))
+    assert (upstream.status, await upstream.read(1000)) == (status, body)
+    provider = Gemini(Backend(name="g", kind="gemini", model="gemini-2.5-pro"))
+    assert provider.retry_after_s(upstream) == seconds

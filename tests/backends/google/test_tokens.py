@@ -56,6 +56,16 @@ async def test_a_service_account_signs_for_its_token(google: Google, keys: tuple
     assert google.granted == ["jwt-bearer"]
 
 
+@pytest.mark.parametrize("ahead_s", [-600, 7200])
+async def test_a_wrong_clock_is_corrected_by_googles(
+    google: Google, keys: tuple[str, Path], tmp_path: Path, caplog: pytest.LogCaptureFixture, ahead_s: float
+) -> None:
+    google.ahead_s = ahead_s
+    file = written(tmp_path, account(google, keys[0]))
+    assert (await Tokens("v", file).current()).value == "ya29.token-1"
+    assert "clock differs from Google's" in caplog.text
+
+
 async def test_the_environment_names_the_file(
     google: Google, keys: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from base64 import urlsafe_b64encode
 from collections.abc import Callable
@@ -12,9 +13,11 @@ from urllib.parse import urlencode
 
 import orjson
 
-from gateway.backends.providers.renewal import Headers, Renewed, Token, ask
+from gateway.backends.providers.renewal import CredentialRefused, Headers, Renewed, Token, ask
 from gateway.backends.providers.vertex.rsa import PrivateKey
 from gateway.settings.environment import variable
+
+log = logging.getLogger(__name__)
 
 METADATA = "http://169.254.169.254"
 """URL of the metadata server of a machine in Google's cloud, at a fixed link-local address."""
@@ -25,6 +28,8 @@ _ASSERTION = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 _EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
 _ACCESS = "urn:ietf:params:oauth:token-type:access_token"
 _LIFE_S = 3600
+_SKEW_S = 30.0
+"""Maximum difference in seconds between Google's clock and this machine's for which the difference is ignored."""
 _WAIT_S = 10.0
 
 
@@ -44,8 +49,7 @@ class Tokens(Renewed[Token]):
         given: dict[str, Any] = orjson.loads(await asyncio.to_thread(Path(path).read_bytes))
         match given.get("type"):
             case "service_account":
-                form = {"grant_type": _ASSERTION, "assertion": assertion(given, time.time())}
-                return _token(await _post(given.get("token_uri", _TOKEN_URL), form))
+                return await _of_service_account(given)
             case "authorized_user":
                 names = ("client_id", "client_secret", "refresh_token")
                 form = {"grant_type": "refresh_token", **{name: given[name] for name in names}}
@@ -53,6 +57,24 @@ class Tokens(Renewed[Token]):
             case "external_account":
                 return await _federated(given)
         raise ValueError(f"{path} is of type {given.get('type')}, which is not supported")
+
+
+async def _of_service_account(given: dict[str, Any]) -> Token:
+    """Exchange an assertion for an access token. If it is refused and this machine's clock differs from Google's, sign
+    once more for Google's time."""
+    url = given.get("token_uri", _TOKEN_URL)
+
+    async def exchanged(now: float) -> Token:
+        return _token(await _post(url, {"grant_type": _ASSERTION, "assertion": assertion(given, now)}))
+
+    try:
+        return await exchanged(time.time())
+    except CredentialRefused as refused:
+        theirs = refused.answered_at
+        if theirs is None or abs(theirs - time.time()) <= _SKEW_S:
+            raise
+        log.warning("this machine's clock differs from Google's by %d s; assertions use Google's", theirs - time.time())
+        return await exchanged(theirs)
 
 
 def assertion(account: dict[str, Any], now: float) -> str:
