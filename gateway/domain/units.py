@@ -130,3 +130,13 @@ def pico_to_usd(pico: int) -> Decimal:
 def usd_text(pico: int) -> str:
     """US dollars in full, without an exponent: `0.0000015`."""
     return f"{pico_to_usd(pico):f}"
+
+
+def cents(pico: int | None) -> str:
+    """US dollars for display: with two decimals from 1 USD on, and with three significant digits below 1 USD."""
+    usd = pico_to_usd(abs(pico or 0))
+    sign = "-" if (pico or 0) < 0 else ""
+    if not usd or usd >= 1:
+        return f"{sign}{usd:,.2f}"
+    whole, _, part = f"{usd:.{2 - usd.adjusted()}f}".partition(".")
+    return f"{sign}{whole}.{part.rstrip('0').ljust(2, '0')}"

@@ -140,3 +140,17 @@ def test_null_still_removes_what_a_base_has() -> None:
     )
     done = run("check")
     assert done.exit_code == 0, done.output
+
+
+def test_a_mistake_in_gateway_yaml_hides_no_mistake_of_a_policy() -> None:
+    Path("gateway.yaml").write_text("listn: 3\nreceivers: {ops: {slack: env:OPS_SLACK}}\n")
+    Path("policies").mkdir()
+    Path("policies/a.yaml").write_text("team: a\ncahe: {}\n")
+    Path("policies/b.yaml").write_text(
+        "team: b\nmodels: {auto: {candidates: [mine]}}\nbudget: {limit_usd: 3, notify: [{receiver: ops}]}\n"
+    )
+    done = run("check")
+    assert done.exit_code == 2
+    assert "gateway.yaml:1: listn: unknown key" in done.output
+    assert "policies/a.yaml:2: cahe: unknown key" in done.output
+    assert "b.yaml" not in done.output

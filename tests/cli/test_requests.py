@@ -320,3 +320,15 @@ def test_logs_are_filtered_by_key_session_cache_and_status_and_number_repeated_a
 
 def test_savings_name_the_part_that_is_not_the_caches(database: Database, tmp_path: Path) -> None:
     assert "the rest: routing and trimming" in run(tmp_path, "savings", "--team", "search").output
+
+
+def test_a_failed_call_is_explained_with_its_status_and_a_cached_answer_without_a_route(
+    database: Database, tmp_path: Path
+) -> None:
+    three, four = f"req_{3:032x}", f"req_{4:032x}"
+    book(database, recent(three, outcome="failed", error="backend_failed", status=500, cost_pico=0))
+    book(database, recent(four, cache="exact", attempt=0, backend="", cost_pico=0))
+    assert "large failed: backend_failed, status 500." in run(tmp_path, "explain", three).output
+    cached = run(tmp_path, "explain", four).output
+    assert "The cache had the answer" in cached
+    assert "reasons for its route" not in cached

@@ -76,7 +76,9 @@ class Google(Scripted):
             return web.json_response({"error": "invalid_grant", "error_description": problem}, status=400, headers=date)
         if kind == "refresh_token" and form != {**form, "client_id": "c", "client_secret": "s", "refresh_token": "r"}:
             return web.json_response({"error": "invalid_grant"}, status=400)
-        if kind == "token-exchange" and (form["subject_token"], form["scope"]) != ("subject", SCOPE):
+        of_aws = str(form.get("subject_token_type")).endswith("aws4_request")
+        subject = "%7B%22headers" if of_aws else "subject"
+        if kind == "token-exchange" and not (str(form["subject_token"]).startswith(subject) and form["scope"] == SCOPE):
             return web.json_response({"error": "invalid_grant"}, status=400)
         return web.json_response({"access_token": self._grant(kind), "expires_in": self.life_s, "token_type": "Bearer"})
 

@@ -16,10 +16,9 @@ from gateway.cli.money.storage import open_database
 from gateway.cli.money.teams import known_team
 from gateway.cli.options import Context, common
 from gateway.domain.backend import Billing
-from gateway.domain.units import parse_usd, usd_to_pico
+from gateway.domain.units import cents, parse_usd, usd_to_pico
 from gateway.ledger.prices.throughput import measured
 from gateway.ledger.reports import breakeven as ledger
-from gateway.ledger.reports.formats import cents
 from gateway.ledger.reports.period import parse_when
 from gateway.ledger.store.sums import snapshot
 

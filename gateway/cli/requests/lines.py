@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, tzinfo
 
-from gateway.ledger.reports.formats import cents
+from gateway.domain.units import cents
 from gateway.ledger.rows import Row
 
 

@@ -19,8 +19,8 @@ from gateway.cli.options import Context, common
 from gateway.cli.teams.redecide import Redecider
 from gateway.cli.teams.replayed import Replay, as_object, increase, replayed, teams
 from gateway.domain.policy import Policy
+from gateway.domain.units import cents
 from gateway.ledger.prices.price_book import PriceBook
-from gateway.ledger.reports.formats import cents
 from gateway.ledger.reports.period import parse_when
 from gateway.ledger.store.sums import snapshot
 from gateway.policy.inherit import DEFAULT
