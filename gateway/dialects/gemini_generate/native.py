@@ -158,22 +158,25 @@ class GeminiRelay(GeminiStream):
         self._passed += alike
         for parsed in alike:
             self._note(parsed)
+        if texts:
+            self._keep({"text": "".join(texts)})
         return texts
 
     def _written(self, parsed: dict[str, Any]) -> bytes:
         written = super()._written(parsed)
         self._note(parsed)
+        for each in (parsed.get("candidates") or [])[:1]:
+            for part in parts(each):
+                self._keep(part)
         return written
 
     def _note(self, parsed: dict[str, Any]) -> None:
-        """Add an event to the whole answer."""
-        candidates = parsed.get("candidates") or []
-        self._several = self._several or any((each.get("index") or 0) > 0 for each in candidates)
-        self._beside |= {name: value for name, value in parsed.items() if name != "candidates"}
-        for each in candidates[:1]:
-            self._candidate |= {name: value for name, value in each.items() if name != "content"}
-            for part in parts(each):
-                self._keep(part)
+        """Add the fields of an event, except for its parts, to the whole answer."""
+        self._beside |= parsed
+        for place, each in enumerate(parsed.get("candidates") or ()):
+            self._several = self._several or (each.get("index") or 0) > 0
+            if not place:
+                self._candidate |= each
 
     def _keep(self, part: Part) -> None:
         """Add a part to the answer. A text continues the last part if both have the same fields and no signature."""
@@ -195,5 +198,6 @@ class GeminiRelay(GeminiStream):
         """The whole answer; None also if the stream had several candidates."""
         if self._several or super().completion() is None:
             return None
+        beside = {name: value for name, value in self._beside.items() if name != "candidates"}
         whole = {**self._candidate, "content": {"role": "model", "parts": self._answer}}
-        return orjson.dumps({"candidates": [whole], **self._beside} if self._candidate else self._beside)
+        return orjson.dumps({"candidates": [whole], **beside} if self._candidate else beside)
