@@ -8,7 +8,9 @@ from functools import lru_cache
 from gateway.dialects.base import Translator
 from gateway.dialects.clients import CLIENTS
 from gateway.dialects.openai_chat.native import ChatToChat
+from gateway.dialects.translate.chat_to_converse.embeddings import EmbeddingsToBedrock
 from gateway.dialects.translate.chat_to_converse.translator import ChatToConverse
+from gateway.dialects.translate.chat_to_gemini.embeddings import EmbeddingsToGemini
 from gateway.dialects.translate.chat_to_gemini.translator import ChatToGemini
 from gateway.dialects.translate.chat_to_messages.translator import ChatToMessages
 from gateway.dialects.translate.chat_to_ollama.embeddings import EmbeddingsToOllama
@@ -39,7 +41,8 @@ def _table(
         *(chat, ChatToMessages(), ChatToResponses()),
         *(ChatToConverse(), ChatToGemini(), ChatToOllama()),
     )
-    for wire in (*from_chat, EmbeddingsToOllama(), *(client.native for client in CLIENTS.values() if client.native)):
+    embeddings = (EmbeddingsToOllama(), EmbeddingsToGemini(), EmbeddingsToBedrock())
+    for wire in (*from_chat, *embeddings, *(client.native for client in CLIENTS.values() if client.native)):
         wires[wire.client, wire.backend] = wire
     for translation in (client.translation for client in CLIENTS.values() if client.translation):
         for inner in from_chat:

@@ -123,6 +123,17 @@ def refused(status: int, name: str, body: bytes, headers: Sequence[tuple[bytes, 
     return Canned(status, orjson.dumps(error) if message or name else body, dict(headers))
 
 
+def named_in(body: bytes) -> str:
+    """The name of the exception in the body of an error; empty if it names none. Proxies drop the header that usually
+    has it."""
+    try:
+        read = orjson.loads(body)
+        name = read.get("__type") or read.get("code")
+    except (ValueError, AttributeError):
+        return ""
+    return name.rpartition("#")[2] if type(name) is str else ""
+
+
 def _kind(name: str) -> str:
     return _KINDS.get(name.partition(":")[0].lower().removesuffix("exception"), "api_error")
 

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import logging
 import time
-from datetime import UTC
-from email.utils import parsedate_to_datetime
 from urllib.parse import quote
 
 from gateway.backends.http.wire import Origin
 from gateway.backends.providers.base import Call, Upstream, error_body
-from gateway.backends.providers.bedrock.answers import Events, anthropics_events, converse_events, refused
+from gateway.backends.providers.bedrock.answers import Events, anthropics_events, converse_events, named_in, refused
 from gateway.backends.providers.bedrock.credentials import CredentialChain
 from gateway.backends.providers.bedrock.event_stream import CONTENT_TYPE
 from gateway.backends.providers.bedrock.signature import Credentials, signed
 from gateway.backends.providers.cloud_claude import asked_betas, claude_body
 from gateway.backends.providers.over_http import OverHttp
-from gateway.backends.providers.renewal import Headers
+from gateway.backends.providers.renewal import Headers, their_time
 from gateway.dialects.base import Translator
 from gateway.domain.backend import Backend
 from gateway.domain.request import CompletionRequest
@@ -62,6 +60,8 @@ class Bedrock(OverHttp):
         await super().aclose()
 
     def url(self, request: CompletionRequest, wire: Translator) -> str:
+        if request.dialect == "openai_embeddings":
+            return f"/model/{self._model}/invoke"
         return f"/model/{self._model}/{_OPERATIONS[wire.backend, request.stream]}"
 
     async def send(self, call: Call) -> Upstream:
@@ -133,11 +133,8 @@ def _name(upstream: Upstream) -> str:
 
 
 def _ahead_s(upstream: Upstream) -> float | None:
-    try:
-        theirs = parsedate_to_datetime((upstream.header(b"date") or b"").decode("latin-1"))
-    except (ValueError, OverflowError):
-        return None
-    return theirs.replace(tzinfo=theirs.tzinfo or UTC).timestamp() - time.time()
+    theirs = their_time(upstream.header(b"date"))
+    return None if theirs is None else theirs - time.time()
 
 
 async def _refused(upstream: Upstream) -> Upstream:
@@ -145,4 +142,4 @@ async def _refused(upstream: Upstream) -> Upstream:
         body = await error_body(upstream)
     finally:
         await upstream.aclose()
-    return refused(upstream.status, _name(upstream), body, upstream.headers)
+    return refused(upstream.status, _name(upstream) or named_in(body), body, upstream.headers)
