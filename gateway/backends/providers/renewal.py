@@ -159,7 +159,7 @@ class CredentialRefused(BackendFailed):
     """The credentials' endpoint answered with another status than 200. `answered_at`: Unix seconds of the endpoint's
     clock; None if unknown."""
 
-    def __init__(self, message: str, answered_at: float | None) -> None:
+    def __init__(self, message: str, answered_at: float | None = None) -> None:
         super().__init__(message)
         self.answered_at = answered_at
 
