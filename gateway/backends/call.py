@@ -10,7 +10,7 @@ import orjson
 
 from gateway.backends.plausible import MOST_PER_TOKEN, checked_usage, usage_without_answer
 from gateway.backends.providers.base import Call, Kind, Upstream, error_body
-from gateway.backends.providers.hosted import chat_rules, limit_fields, refuses_foreign_fields
+from gateway.backends.providers.hosted import chat_rules, limit_fields, obfuscates, refuses_foreign_fields
 from gateway.backends.relay import MISREAD, Relayed, Whole, misread
 from gateway.backends.resilience.breaker import SHORT_PAUSE_S, Health, Slot
 from gateway.backends.resilience.drain import BackendDrains
@@ -101,6 +101,7 @@ class BackendCall:
         self.paces = Pace(plain=True), Pace(hides=self._thinks)
         """The generation speed: first for plain answers, then for streams."""
         self._limits, self._strict = limit_fields(backend), refuses_foreign_fields(backend)
+        self._obfuscates = obfuscates(backend)
         self._rules = chat_rules(backend)
         chosen = "first_byte_timeout" in backend.model_fields_set
         self._begin_s = (backend.first_byte_timeout if chosen else backend.timeout, backend.first_byte_timeout)
@@ -224,6 +225,7 @@ class BackendCall:
             limits=self._limits,
             strict=self._strict,
             rules=self._rules,
+            obfuscates=self._obfuscates,
         )
 
     async def ask(self, call: Call, attempt: Attempt, slot: Slot) -> Relayed | Whole:

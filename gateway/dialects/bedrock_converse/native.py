@@ -91,10 +91,10 @@ class ConverseRelay(ConverseStream):
             (self._held if self.finish else self._passed).append(parsed)
         return written
 
-    def _only_text(self, parsed: dict[str, Any]) -> str:
-        if text := super()._only_text(parsed):
-            self._passed.append(parsed)
-        return text
+    def _texts(self, values: list[dict[str, Any]], start: int) -> list[str]:
+        texts = super()._texts(values, start)
+        self._passed += values[start : start + len(texts)]
+        return texts
 
     def cut(self, delivered: Usage) -> bytes:
         started = b"" if self._last else event("messageStart", {"role": "assistant"})
