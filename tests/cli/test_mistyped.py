@@ -154,3 +154,10 @@ def test_a_mistake_in_gateway_yaml_hides_no_mistake_of_a_policy() -> None:
     assert "gateway.yaml:1: listn: unknown key" in done.output
     assert "policies/a.yaml:2: cahe: unknown key" in done.output
     assert "b.yaml" not in done.output
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs Linux")
+def test_doctor_names_a_file_system_that_takes_no_files() -> None:
+    done = run("doctor", "--data-dir", "/proc/x")
+    assert "the data directory /proc/x cannot be written" in done.output
+    assert "free some space" not in done.output
