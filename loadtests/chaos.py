@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import random
+import signal
 import subprocess
 import sys
 import tempfile
@@ -181,6 +182,7 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
     given = {name: value for name, value in vars(parser.parse_args(words)).items() if value is not None}
     as_json, quick = given.pop("json"), given.pop("quick")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended
     given = {"seed": random.randrange(10**6)} | (QUICK if quick else {}) | given
     options = Options(**given)
     print(f"seed {options.seed}", file=sys.stderr, flush=True)
