@@ -10,7 +10,7 @@ const wanted = sessionStorage.getItem(KEPT) ?? navigator.language.slice(0, 2);
 export const language = wanted in LOCALES ? wanted : "en";
 export const locale = LOCALES[language];
 
-const translated = (text) => texts[text]?.[PLACES[language]] ?? text;
+const translated = (text) => (language === "en" ? text : texts[text]?.[PLACES[language]] ?? texts[text]?.[0] ?? text);
 
 /** The text in the page's language. `{0}`, `{1}` … are replaced by `values`. */
 export const t = (text, ...values) => translated(text).replace(/\{(\d)\}/g, (_, place) => values[place]);

@@ -141,6 +141,7 @@ async function refresh() {
       return;
     }
     const final = FINAL.includes(error.status);
+    if (final) clear(); // figures of the view before must not stay below the new period
     say(words(error), !final);
     if (final) next = 0;
   } finally {
@@ -244,6 +245,7 @@ function badge(waiting) {
 }
 
 function showAll() {
+  paint("notices", figures.invented, () => (figures.invented ? sections.invention() : []));
   const { total, pace, open_alerts: waiting, teams, stack, team_savings: savings, team_budgets: budgets } = figures;
   paint("sums", { total, pace, open_alerts: waiting, savings }, overview.sums);
   paint("teams", { rows: teams, savings, budgets, current: Boolean(pace) }, overview.teams);
@@ -260,7 +262,7 @@ function showTeam(name) {
     $("pretended").hidden = !figures.simulated.length;
     paint("simulated", figures.simulated, models.simulated);
   }
-  paint("notices", { total, by: { backend: by.backend }, mode: figures.mode }, sections.notices);
+  paint("notices", { total, by: { backend: by.backend }, mode: figures.mode, invented: figures.invented }, sections.notices);
   if (figures.budgets) showBudgets();
   paint("alerts", [figures.alerts, viewer.scopes], () => sections.alerts(figures.alerts, viewer.scopes.includes("admin") ? acknowledge : null));
   if (figures.feedback) paint("feedback", figures.feedback, sections.feedback);
@@ -392,6 +394,7 @@ document.addEventListener("visibilitychange", () => {
 addEventListener("hashchange", enter);
 
 translate($("language"));
+$("by").append(...Object.entries(models.GROUPS).map(([value, name]) => h("option", { value }, t(name))));
 const today = new Date();
 for (let back = 2; back < MONTHS; back++) {
   const at = new Date(Date.UTC(today.getUTCFullYear(), today.getUTCMonth() - back, 1)).toISOString();
