@@ -99,6 +99,7 @@ def test_nobody_is_asked_while_nobody_looks(visit: Open) -> None:
     page = opened.page
     page.clock.install()
     opened.enter("lead")
+    until(page, "![...document.querySelectorAll('#answers .value')].some((one) => one.textContent === '…')")
     page.wait_for_selector("#brief .tile")
     asked = lambda: len([address for address in opened.asked if "/dashboard/data" in address])  # noqa: E731
     before = asked()
@@ -124,7 +125,8 @@ def test_a_refused_period_shows_no_figures_of_the_period_before(visit: Open) -> 
     page.wait_for_selector("#status .bad")
     assert "has not begun" in page.inner_text("#status")
     assert page.locator("#figures :is(data, svg, tbody)").count() == 0
-    assert page.inner_text("#moment") == ""
+    assert page.text_content("#moment") == ""
+    assert page.is_hidden("#figures")
     opened.go("#/overview?period=7")
     page.wait_for_selector("#brief .tile")
 
@@ -145,6 +147,22 @@ def _changed(route: Route) -> None:
     pace = {"days": 6.1, "usd": "1", "until": "2027-02-01T00:00:00Z"}
     changes = {"wrong_hits": None, "invented": True, "pace": pace}
     route.fulfill(response=reply, json=figures | {name: value for name, value in changes.items() if name in figures})
+
+
+@pytest.mark.parametrize(("zones", "label"), [({"search": "Asia/Tokyo"}, "GMT+9"), ({}, "UTC")])
+def test_times_are_in_the_zone_of_the_team(visit: Open, zones: dict[str, str], label: str) -> None:
+    opened = visit()
+
+    def zoned(route: Route) -> None:
+        reply = route.fetch()
+        route.fulfill(response=reply, json=reply.json() | {"zones": zones})
+
+    opened.page.route("**/dashboard/viewer", zoned)
+    page = opened.enter("lead", "#/requests?period=30")
+    page.wait_for_selector("#log tbody tr")
+    assert page.inner_text("#log tbody tr >> nth=0").count(label) == 1
+    opened.go("#/overview?period=30")
+    until(page, f"document.querySelector('#moment').textContent.includes('{label};')")
 
 
 def test_signing_out_keeps_the_language(visit: Open) -> None:

@@ -27,6 +27,7 @@ export function translate(choice) {
     if (name) element.setAttribute(name, t(element.getAttribute(name)));
     else element.textContent = t(element.textContent.trim());
   }
+  for (const title of document.querySelectorAll("section:not([aria-labelledby]) > h2")) title.parentElement.setAttribute("aria-label", title.textContent);
   choice.value = language;
   choice.addEventListener("change", () => {
     sessionStorage.setItem(KEPT, choice.value);

@@ -4,7 +4,7 @@ import { ask, fetchFlight, forgetKey, get, known, post, Refused, remember, save,
 import { Course, drawable, Stack } from "./chart.js";
 import { crumbs } from "./crumbs.js";
 import { forget, h, paint } from "./dom.js";
-import { time } from "./format.js";
+import { setZone, time } from "./format.js";
 import { t, translate } from "./i18n.js";
 import { FILTERS, Log } from "./log.js";
 import * as models from "./models.js";
@@ -85,6 +85,7 @@ function clear() {
 function frame() {
   const { query } = here();
   const name = view();
+  setZone(name === "teams" ? "UTC" : viewer.zones[query.team ?? viewer.team]);
   $("door").hidden = true;
   $("controls").hidden = $("figures").hidden = $("nav").hidden = false;
   for (const section of document.querySelectorAll("[data-view]")) section.hidden = !section.dataset.view.split(" ").includes(name);
@@ -141,7 +142,10 @@ async function refresh() {
       return;
     }
     const final = FINAL.includes(error.status);
-    if (final) clear(); // figures of the view before must not stay below the new period
+    if (final && PARTS[name]) {
+      clear(); // no figures of the period before below the refused one
+      $("figures").hidden = true;
+    }
     say(words(error), !final);
     if (final) next = 0;
   } finally {
@@ -395,6 +399,7 @@ addEventListener("hashchange", enter);
 
 translate($("language"));
 $("by").append(...Object.entries(models.GROUPS).map(([value, name]) => h("option", { value }, t(name))));
+for (const days of [7, 30, 90, 366]) $("months").before(h("option", { value: days }, overview.periodName({ period: String(days), days })));
 const today = new Date();
 for (let back = 2; back < MONTHS; back++) {
   const at = new Date(Date.UTC(today.getUTCFullYear(), today.getUTCMonth() - back, 1)).toISOString();
