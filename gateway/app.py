@@ -103,14 +103,14 @@ class Application:
 
     def socket_at(self, path: bytes) -> bool:
         """Whether clients can open a WebSocket at `path`."""
-        return self.sockets is not None and path.decode("latin-1") in SOCKET_PATHS
+        return self.sockets is not None and path.decode("latin-1").removesuffix("/") in SOCKET_PATHS
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "lifespan" and scope["path"].endswith("/"):
+            scope = {**scope, "path": _without_slash(scope["path"])}
         if scope["type"] == "websocket" and self.sockets is not None and scope["path"] in SOCKET_PATHS:
             await self.sockets(scope, receive, send)
             return
-        if scope["type"] == "http" and scope["path"].endswith("/"):
-            scope = {**scope, "path": _without_slash(scope["path"])}
         hot = scope["type"] == "http" and scope["method"] != "OPTIONS" and at(scope["path"])
         if hot and self._inference is not None:
             await self._inference(scope, receive, send)
@@ -123,7 +123,7 @@ _OPERATORS = ("/admin", "/dashboard", "/metrics")
 
 def _without_slash(path: str) -> str:
     """`path` without a final slash, which some clients append. The operator's own paths keep it."""
-    return path if path == "/" or path.startswith(_OPERATORS) else path[:-1]
+    return path if path == "/" or (path[:-1] != "/dashboard" and path.startswith(_OPERATORS)) else path[:-1]
 
 
 def _routes(wiring: Wiring) -> list[Route]:

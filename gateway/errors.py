@@ -10,7 +10,7 @@ GatewayError
 ├── LimitExceeded 429
 ├── BudgetExhausted 429
 ├── ToolLoop 400                   an agent repeats the same failing tool call
-├── LoopDetected 508                a backend of kind `thriftgate` leads back to this gateway
+├── LoopDetected 508                a backend leads back to this gateway
 ├── CacheOnlyMiss 504
 ├── NoBackend 503                  nothing is configured; NoAdequateBackend 503: nothing can serve this request
 ├── DeadlineExceeded 504

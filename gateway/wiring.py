@@ -29,7 +29,7 @@ from gateway.api.idempotency.idempotency import Idempotency
 from gateway.api.routes.service import backend_health
 from gateway.api.routes.usage import UsageFigures
 from gateway.api.server.shutdown import ShutdownFlag
-from gateway.backends.fleet import KINDS, Fleet
+from gateway.backends.fleet import KINDS, MAY_LEAD_BACK, Fleet
 from gateway.backends.providers.base import Kind
 from gateway.backends.providers.discover import backends_of, found_text
 from gateway.backends.providers.litellm.process import OwnProcess, Supervised
@@ -229,6 +229,7 @@ class Wiring:
         litellm = Supervised(self.worker.litellm_socket) if self.worker.litellm_socket else self._own_litellm()
         kinds: dict[str, Callable[[Backend], Kind]] = {
             **KINDS,
+            **{kind: partial(each, hop=self.instance) for kind, each in MAY_LEAD_BACK.items()},
             "litellm": partial(ViaLitellm, process=litellm),
             "thriftgate": partial(Thriftgate, instance=self.instance),
             "litellm_proxy": partial(LitellmProxy, instance=self.instance),

@@ -108,11 +108,13 @@ async def test_a_slash_at_the_end_of_a_path_changes_nothing(state_url: str, tmp_
             ("GET", "/v1/models", 401),
             ("GET", "/health/live", 200),
             ("OPTIONS", "/v1/chat/completions", 204),
+            ("GET", "/dashboard", 308),
             ("GET", "/v1/nothing", 404),
             ("GET", "/v1/models//", 401),
         ):
             assert (await Client(app, f"{path}/", method=method).run()).status == status, path
         assert (await Client(app, "/", method="GET").run()).status == 200
+        assert app.socket_at(b"/v1/responses/") == app.socket_at(b"/v1/responses")
 
 
 async def test_inside_another_applications_thread_it_works_too(state_url: str, tmp_path: Path) -> None:

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 
 from gateway.backends.call import BackendCall, Written
 from gateway.backends.cascade.stream_gate import StreamGate
+from gateway.backends.failures import Failures
 from gateway.backends.plausible import estimate
 from gateway.backends.providers.base import Call
 from gateway.backends.relay import Relayed, Whole
 from gateway.backends.resilience.breaker import SHORT_PAUSE_S, Health
+from gateway.backends.resilience.pauses import pause_after, pause_ended
 from gateway.dialects.facts import FACTS
 from gateway.dialects.requests.surcharges import surcharges
 from gateway.domain.answer import delivered_tokens
@@ -22,19 +24,16 @@ from gateway.domain.record import Attempt, Outcome, Record
 from gateway.domain.request import CompletionRequest, most_asked
 from gateway.domain.routing.route import ContextPlan
 from gateway.errors import (
-    AllBackendsFailed,
     BackendError,
-    BackendFailed,
+    BackendRateLimited,
     BackendRefused,
     BackendTimeout,
-    BackendUnreachable,
     BadRequest,
     BudgetExhausted,
     DeadlineExceeded,
     GatewayError,
     LedgerUnavailable,
     LoopDetected,
-    NotSpoken,
     Overloaded,
     StreamBroken,
 )
@@ -108,20 +107,24 @@ class Attempts:
         BadRequest, ContextTooLong or BudgetExhausted if no backend could be called, Overloaded if all were busy. Also
         raises DeadlineExceeded, LedgerUnavailable and AllBackendsFailed.
         """
-        errors = _Failures()
+        errors = Failures()
         for backend in backends:
-            answer = await self._with_retry(self._exchanges[backend.name], call_context, errors, backend is unsure)
+            answer = await self._with_retry(
+                self._exchanges[backend.name], call_context, errors, backend is unsure, alone=len(backends) == 1
+            )
             if answer is not None:
                 if backend is not backends[0]:
                     self.totals.fallbacks += 1
                 return answer
+        if last_resort and errors.paused and (answer := await self._after_pauses(call_context, errors, unsure)):
+            return answer
         if not last_resort or errors.asked or errors.misfits or errors.busy or (errors.failures and len(backends) > 1):
             raise errors.verdict()
-        probed = _Failures()
+        probed = Failures()
         # every breaker is open and no other backend exists, so skipping them again would not help
         for backend in backends:
             if answer := await self._with_retry(
-                self._exchanges[backend.name], call_context, probed, backend is unsure, True
+                self._exchanges[backend.name], call_context, probed, backend is unsure, last_resort=True
             ):
                 return answer
         raise (probed if probed.failures or probed.misfits or probed.busy else errors).verdict()
@@ -130,12 +133,14 @@ class Attempts:
         self,
         backend_call: BackendCall,
         call_context: CallContext,
-        errors: _Failures,
+        errors: Failures,
         logprobs: bool,
+        *,
+        alone: bool = True,
         last_resort: bool = False,
     ) -> Relayed | Whole | None:
         """Call the backend, and once more after a failure that may be temporary. Returns None if the next backend
-        should be called; the reason is then in `errors`."""
+        should be called; the reason is then in `errors`. `alone`: whether the request has no other backend."""
         before = len(call_context.record.attempts)
         for again in (False, True):
             try:
@@ -159,9 +164,36 @@ class Attempts:
             except BackendError as failure:
                 errors.failures += (failure,)
                 errors.asked = errors.asked or len(call_context.record.attempts) > before
+                if isinstance(failure, BackendRateLimited):
+                    self._limited(backend_call, failure, errors, alone)
+                    return None
                 if again or not await self._pause(backend_call, call_context, failure):
                     return None
                 self.totals.retries += 1
+        return None
+
+    def _limited(self, backend_call: BackendCall, failure: BackendRateLimited, errors: Failures, alone: bool) -> None:
+        """Remember that the backend may be called again after its pause. If it asked for none and the request has
+        another backend, pause it for a short time."""
+        if failure.retry_after_s is None:
+            if alone or (failure.no_quota and backend_call.backend.facts.tells_cost):
+                return
+            backend_call.health.guess_pause()
+        if failure.retryable and not failure.no_quota:
+            errors.paused += (backend_call,)
+
+    async def _after_pauses(
+        self, call_context: CallContext, errors: Failures, unsure: Backend | None
+    ) -> Relayed | Whole | None:
+        """Call each rate-limited backend once more when its pause ends, the shortest pause first. Returns None if no
+        pause ends soon, or if no backend answers."""
+        left = list(errors.paused)
+        ends = asyncio.get_running_loop().time() + SHORT_PAUSE_S
+        while (backend_call := await pause_ended(left, ends, call_context.deadline)) is not None:
+            self.totals.retries += 1
+            probes = backend_call.backend is unsure
+            if answer := await self._with_retry(backend_call, call_context, errors, probes):
+                return answer
         return None
 
     async def _shorter(self, backend: Backend, call_context: CallContext, refused: BackendRefused) -> bool:
@@ -366,61 +398,6 @@ def _delivered(answer: Relayed | Whole | StreamGate) -> int:
         return answer.delivered_characters()
 
     return delivered_tokens(attempt.chunks, characters, estimate)
-
-
-class _Failures:
-    """The errors of one request so far. `failures`: of backends that failed. `misfits`: of backends that cannot take
-    this request. `busy`: of backends without an available slot. `asked`: whether a failed backend was called."""
-
-    failures: tuple[GatewayError, ...] = ()
-    misfits: tuple[GatewayError, ...] = ()
-    busy: tuple[GatewayError, ...] = ()
-    asked = False
-    skipped: tuple[Health, ...] = ()
-    """Backends that were not called, because their circuit breakers are open."""
-
-    def verdict(self) -> GatewayError:
-        """The error to raise. Failures of backends have priority over errors that the client can fix, and these over
-        overload."""
-        if any(not isinstance(failure, NotSpoken) for failure in self.failures):
-            return AllBackendsFailed(self.failures)
-        return next(iter((*self.misfits, *self.busy)), AllBackendsFailed(self.failures or self._known()))
-
-    def _known(self) -> list[BackendError]:
-        """The earlier failures of the skipped backends, if each of them needs the operator; otherwise empty."""
-        if not all(health.needs_operator for health in self.skipped):
-            return []
-        return [BackendFailed(health.trouble, backend=health.name).of_operator() for health in self.skipped]
-
-
-def together(errors: Sequence[GatewayError]) -> GatewayError:
-    """Combine the errors of several `first_of` calls into one error."""
-    if len(errors) == 1:
-        return errors[0]
-    failures: list[GatewayError] = []
-    for error in errors:
-        failures += error.failures if isinstance(error, AllBackendsFailed) else [error]
-    return AllBackendsFailed(failures)
-
-
-def pause_after(failure: BackendError) -> float | None:
-    """Seconds to wait before the same backend is called again; None if it should not be called again."""
-    if not failure.retryable:
-        return None
-    if isinstance(failure, NotSpoken):
-        return 0.0
-    if failure.retry_after_s is not None:
-        return failure.retry_after_s + _jitter() if failure.retry_after_s <= SHORT_PAUSE_S else None
-    if isinstance(failure, BackendUnreachable | BackendFailed | StreamBroken):
-        return _jitter()
-    return None
-
-
-def _jitter() -> float:
-    from tenacity import AsyncRetrying, RetryCallState, wait_exponential_jitter  # here, because retries are rare
-
-    pause = wait_exponential_jitter(multiplier=0.05, max=1.0, jitter=0.2)
-    return float(pause(RetryCallState(AsyncRetrying(), None, (), {})))
 
 
 def _too_late() -> DeadlineExceeded:

@@ -10,7 +10,7 @@ import orjson
 
 from gateway.backends.plausible import MOST_PER_TOKEN, checked_usage, usage_without_answer
 from gateway.backends.providers.base import Call, Kind, Upstream, error_body
-from gateway.backends.providers.hosted import chat_rules, limit_fields, refuses_foreign_fields
+from gateway.backends.providers.hosted import chat_rules, limit_fields, obfuscates, refuses_foreign_fields
 from gateway.backends.relay import MISREAD, Relayed, Whole, misread
 from gateway.backends.resilience.breaker import SHORT_PAUSE_S, Health, Slot
 from gateway.backends.resilience.drain import BackendDrains
@@ -38,6 +38,7 @@ from gateway.errors import (
     BackendTimeout,
     BadRequest,
     BudgetExhausted,
+    DeadlineExceeded,
     LoopDetected,
     NotSpoken,
     UnknownModel,
@@ -63,6 +64,7 @@ _TEMPORARY = frozenset({408, 409, 425})
 """4xx status codes that report a temporary condition, so another call may succeed."""
 _OVERLOADED = frozenset({503, 529})
 _NO_ENDPOINT = frozenset({404, 405, 501})
+_FORBIDDEN = 403
 _OTHER_ENDPOINT = "v1/responses"
 _MOST_RETRY_AFTER_S = 86_400.0
 """Maximum seconds in the `retry-after` header that is sent to clients, because clients wait as long as the header
@@ -99,6 +101,7 @@ class BackendCall:
         self.paces = Pace(plain=True), Pace(hides=self._thinks)
         """The generation speed: first for plain answers, then for streams."""
         self._limits, self._strict = limit_fields(backend), refuses_foreign_fields(backend)
+        self._obfuscates = obfuscates(backend)
         self._rules = chat_rules(backend)
         chosen = "first_byte_timeout" in backend.model_fields_set
         self._begin_s = (backend.first_byte_timeout if chosen else backend.timeout, backend.first_byte_timeout)
@@ -222,6 +225,7 @@ class BackendCall:
             limits=self._limits,
             strict=self._strict,
             rules=self._rules,
+            obfuscates=self._obfuscates,
         )
 
     async def ask(self, call: Call, attempt: Attempt, slot: Slot) -> Relayed | Whole:
@@ -249,18 +253,20 @@ class BackendCall:
         except BackendError as error:
             error.backend = self.backend.name
             call.conceal(error)
-            self._report(slot, error, call)
+            self._report(slot, error, call, attempt.status)
             raise
 
-    def _report(self, slot: Slot, error: BackendError, call: Call) -> None:
-        """Update the backend's health according to an error."""
+    def _report(self, slot: Slot, error: BackendError, call: Call, status: int | None) -> None:
+        """Update the backend's health according to an error. `status`: of the backend's answer; None: no answer."""
         if isinstance(error, BackendRateLimited):
             # An upper gateway's budget may still cover smaller requests, and those of other teams.
             slot.limited(None if error.no_quota and self.backend.facts.tells_cost else error.retry_after_s)
         elif isinstance(error, BackendRefused | NotSpoken):
             slot.succeeded(answered=False)  # the backend works; the error is in the request
-        elif isinstance(error, BackendTimeout) and call.out_of_time:
+        elif error.code == DeadlineExceeded.code or (isinstance(error, BackendTimeout) and call.out_of_time):
             slot.left()  # the request's own deadline was short, so this is no failure of the backend
+        elif status == _FORBIDDEN and self.health.answered_lately:
+            slot.left()  # the key works for other requests, so the cause may be this request
         else:
             slot.failed(error)
             if isinstance(error, BackendOverloaded) and (error.retry_after_s or 0.0) > SHORT_PAUSE_S:
@@ -348,6 +354,15 @@ class BackendCall:
                 return unspoken
         if status == 403 and upstream_error.about_request(upstream_error.error_in(body := await error_body(upstream))):
             return call.wire.refusal(status, body, name)
+        if (
+            status == DeadlineExceeded.status
+            and self.backend.facts.tells_cost
+            and (error := upstream_error.error_in(await error_body(upstream))) is not None
+            and error.code == DeadlineExceeded.code
+        ):
+            late = BackendFailed(f"{name} got no answer within the request's deadline", backend=name)
+            late.code, late.retryable = DeadlineExceeded.code, False
+            return late
         if status == LoopDetected.status:
             return call.wire.refusal(status, await error_body(upstream), name)
         if status in OPERATOR_ERRORS or status < 400:

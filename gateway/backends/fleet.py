@@ -21,6 +21,7 @@ from gateway.backends.providers.litellm.provider import ViaLitellm
 from gateway.backends.providers.litellm_proxy import LitellmProxy
 from gateway.backends.providers.ollama import Ollama
 from gateway.backends.providers.openai import Local, OpenAI
+from gateway.backends.providers.over_http import OverHttp
 from gateway.backends.providers.simulated import Simulated
 from gateway.backends.providers.thriftgate import Thriftgate
 from gateway.backends.providers.vertex.provider import Vertex
@@ -49,6 +50,8 @@ KINDS: Mapping[str, Callable[[Backend], Kind]] = {
     "litellm_proxy": LitellmProxy,
     "ollama": Ollama,
 }
+MAY_LEAD_BACK: Mapping[str, type[OverHttp]] = {"openai": OpenAI, "local": Local, "anthropic": Anthropic}
+"""Kinds whose address may be this gateway's own, without a header of the kind that shows it."""
 
 
 class Fleet:

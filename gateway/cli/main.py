@@ -72,6 +72,8 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
 COMMANDS = {name: command for group in GROUPS.values() for name, command in group.items()}
 OLD = {"chaos": ("develop.chaos", "Old name of `dev chaos`.")}
 """Former commands. They work, but are not listed."""
+MERGED = frozenset({"check", "grade", "compare", "loadtest"})
+"""Commands that `--help` does not list, because `doctor`, `explain`, `quality` and `dev` do the same and more."""
 INTERRUPTED = 130
 """Exit status after Ctrl-C."""
 
@@ -106,7 +108,9 @@ class Lazy(click.Group):
         width = max(map(len, COMMANDS))
         for group, commands in GROUPS.items():
             with formatter.section(group):
-                formatter.write_dl([(name.ljust(width), line) for name, (_, line) in commands.items()])
+                formatter.write_dl(
+                    [(name.ljust(width), line) for name, (_, line) in commands.items() if name not in MERGED]
+                )
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

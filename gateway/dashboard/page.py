@@ -84,6 +84,8 @@ class Dashboard:
         await self._figures.aclose()
 
     async def page(self, request: Request) -> Response:
+        if request.scope.get("raw_path", b"").endswith(b"/"):  # the page's relative links need the path without it
+            return Response(status_code=308, headers={"location": "../dashboard"})
         return self._send(request, PAGE)
 
     async def static(self, request: Request) -> Response:

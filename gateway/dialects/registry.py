@@ -8,7 +8,9 @@ from functools import lru_cache
 from gateway.dialects.base import Translator
 from gateway.dialects.clients import CLIENTS
 from gateway.dialects.openai_chat.native import ChatToChat
+from gateway.dialects.translate.chat_to_converse.embeddings import EmbeddingsToBedrock
 from gateway.dialects.translate.chat_to_converse.translator import ChatToConverse
+from gateway.dialects.translate.chat_to_gemini.embeddings import EmbeddingsToGemini
 from gateway.dialects.translate.chat_to_gemini.translator import ChatToGemini
 from gateway.dialects.translate.chat_to_messages.translator import ChatToMessages
 from gateway.dialects.translate.chat_to_ollama.embeddings import EmbeddingsToOllama
@@ -31,7 +33,7 @@ are more widely supported come first."""
 
 @lru_cache(maxsize=32)
 def _table(
-    thinks: bool, limits: tuple[str, ...], strict: bool, rules: ChatRules
+    thinks: bool, limits: tuple[str, ...], strict: bool, rules: ChatRules, obfuscates: bool = False
 ) -> dict[tuple[DialectName, DialectName], Translator]:
     wires: dict[tuple[DialectName, DialectName], Translator] = {}
     chat = ChatToChat(limits, strict=strict, rules=rules)
@@ -39,11 +41,14 @@ def _table(
         *(chat, ChatToMessages(), ChatToResponses()),
         *(ChatToConverse(), ChatToGemini(), ChatToOllama()),
     )
-    for wire in (*from_chat, EmbeddingsToOllama(), *(client.native for client in CLIENTS.values() if client.native)):
+    embeddings = (EmbeddingsToOllama(), EmbeddingsToGemini(), EmbeddingsToBedrock())
+    for wire in (*from_chat, *embeddings, *(client.native for client in CLIENTS.values() if client.native)):
         wires[wire.client, wire.backend] = wire
     for translation in (client.translation for client in CLIENTS.values() if client.translation):
         for inner in from_chat:
-            wires.setdefault((translation.client, inner.backend), ViaChat(translation, inner, thinks=thinks))
+            wires.setdefault(
+                (translation.client, inner.backend), ViaChat(translation, inner, thinks=thinks, obfuscates=obfuscates)
+            )
     return wires
 
 
@@ -62,10 +67,12 @@ def translators(
     limits: tuple[str, ...] = LIMITS,
     strict: bool = False,
     rules: ChatRules = NO_RULES,
+    obfuscates: bool = False,
 ) -> tuple[Translator, ...]:
     """The translators from `client` to a backend, best first; may be empty. `spoken`: the backend's dialects, hashable.
     `thinks`: whether it accepts a reasoning effort. `limits`: limit fields that it knows. `strict`: whether it rejects
-    Anthropic's fields of messages and tools. `rules`: other differences between its chat API and OpenAI's."""
-    wires = _table(thinks, limits, strict, rules)
+    Anthropic's fields of messages and tools. `rules`: other differences between its chat API and OpenAI's.
+    `obfuscates`: whether it adds random texts to its events unless the request declines them."""
+    wires = _table(thinks, limits, strict, rules, obfuscates)
     order = (client, *(dialect for dialect in _ORDER if dialect != client))
     return tuple(wires[client, dialect] for dialect in order if dialect in spoken and (client, dialect) in wires)

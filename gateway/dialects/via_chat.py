@@ -72,9 +72,12 @@ class ViaChat:
     """Implements `Translator` with two parts. `translation` translates between the client's dialect and chat. `inner`
     translates between chat and the backend's dialect."""
 
-    def __init__(self, translation: Translation, inner: Translator, *, thinks: bool = True) -> None:
-        """`thinks`: the backend accepts a reasoning effort."""
-        self._translation, self._inner, self._thinks = translation, inner, thinks
+    def __init__(
+        self, translation: Translation, inner: Translator, *, thinks: bool = True, obfuscates: bool = False
+    ) -> None:
+        """`thinks`: the backend accepts a reasoning effort. `obfuscates`: the backend adds random texts to its events
+        unless the request declines them."""
+        self._translation, self._inner, self._thinks, self._obfuscates = translation, inner, thinks, obfuscates
         self.client, self.backend = translation.client, inner.backend
 
     def body(
@@ -90,8 +93,12 @@ class ViaChat:
             chat = self._as_chat(request)
         else:  # this plan may keep more turns than an earlier plan, so the result is not cached
             chat = self._chat_request(request, self._translation.chat(request, plan))
-        if not self._thinks and _EFFORT in chat.body:
-            body = {name: value for name, value in chat.body.items() if name != _EFFORT}
+        body = chat.body
+        if not self._thinks and _EFFORT in body:
+            body = {name: value for name, value in body.items() if name != _EFFORT}
+        if self._obfuscates and request.stream:  # the client does not get these texts
+            body = {**body, "stream_options": {**body["stream_options"], "include_obfuscation": False}}
+        if body is not chat.body:  # the chat request itself may be sent to other backends later
             chat = replace(chat, body=body, raw=orjson.dumps(body))
         try:
             marks = ContextPlan(0, 0, marks=plan.marks) if plan is not None and plan.marks is not None else None
@@ -105,7 +112,7 @@ class ViaChat:
     def forwarded(self, request: CompletionRequest) -> Iterable[tuple[bytes, bytes]]:
         return self._inner.forwarded(self._as_chat(request))
 
-    def reader(self, request: CompletionRequest) -> Translated:
+    def reader(self, request: CompletionRequest) -> StreamReader:
         inner = self._inner.reader(self._as_chat(request))
         return Translated(inner, self._translation, request)
 

@@ -35,6 +35,8 @@ _PARTICULAR = {name: kind for kind, facts in KINDS.items() for name in facts.set
 """Key of a backend's entry → the kind of backend that has this key. Only keys that a single kind has."""
 _OF_ENTRA = frozenset({"tenant_id", "client_id", "client_secret", "authority_host", "token_scope"})
 _GOOGLE_LOCATION = re.compile(r"[a-z]+(-[a-z]+\d{1,2})?")
+_PROFILE = re.compile(r"(?:arn:[^/]*:inference-profile/)?(global|us-gov|us|eu|apac|jp|au|ca)\.")
+"""Matches the names of Bedrock's inference profiles that call a model in several regions."""
 _AWS_REGION = re.compile(r"[a-z]{2,4}(-[a-z]+)+-\d{1,2}")
 RANK: dict[str, int] = {"small": 0, "large": 1, "hosted": 2}
 """Tier → rank, weakest first."""
@@ -279,6 +281,13 @@ class Backend(Section):
     def same_model(self, other: Backend) -> bool:
         """Whether both backends serve the same model: equal model names, or the same `model_group`."""
         return self.model == other.model or (bool(self.model_group) and self.model_group == other.model_group)
+
+    @property
+    def data_region(self) -> str:
+        """The region that a policy must allow: `region` or, for an inference profile of Bedrock that spans several
+        regions, the prefix of the profile, such as `eu` or `global`."""
+        found = _PROFILE.match(self.sent_model) if self.kind == "bedrock" else None
+        return found[1] if found else self.region
 
     @property
     def authenticated_by(self) -> str:

@@ -111,6 +111,8 @@ class BackendState:
     headroom: float | None = None
     """Share that is left of the provider's rate limit with the least left. At 0, one more call would exceed the limit.
     None if unknown."""
+    limited: bool = False
+    """Whether the backend is paused, because it has answered that its rate limit is reached."""
 
 
 class FleetView(Protocol):

@@ -34,7 +34,8 @@ def parse_share(value: Any) -> float:
     else:
         raise ValueError(f"must be a share such as 80% or 0.8, not {value!r}")
     if not 0 <= share <= 1:
-        raise ValueError(f"must lie between 0% and 100%, not {value!r}")
+        meant = f"; did you mean {share:g}%?" if 1 < share <= 100 else ""
+        raise ValueError(f"must lie between 0% and 100%, not {value!r}{meant}")
     return share
 
 
@@ -129,3 +130,13 @@ def pico_to_usd(pico: int) -> Decimal:
 def usd_text(pico: int) -> str:
     """US dollars in full, without an exponent: `0.0000015`."""
     return f"{pico_to_usd(pico):f}"
+
+
+def cents(pico: int | None) -> str:
+    """US dollars for display: with two decimals from 1 USD on, and with three significant digits below 1 USD."""
+    usd = pico_to_usd(abs(pico or 0))
+    sign = "-" if (pico or 0) < 0 else ""
+    if not usd or usd >= 1:
+        return f"{sign}{usd:,.2f}"
+    whole, _, part = f"{usd:.{2 - usd.adjusted()}f}".partition(".")
+    return f"{sign}{whole}.{part.rstrip('0').ljust(2, '0')}"

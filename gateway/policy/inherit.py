@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import date
 from difflib import get_close_matches
 from typing import Any
 
 from gateway.domain.policy import TEAM_NAME, TEAM_NAME_LENGTH, Policy
 from gateway.settings.files import ConfigError, Document, old_names, validated
-from gateway.settings.remedies import shown
+from gateway.settings.remedies import is_unknown, shown
 from gateway.settings.renamed_keys import POLICY, KeyPath, OldName, Translation, translate
 
 DEFAULT = "default"
@@ -112,7 +113,9 @@ def _sections(document: Document, key: str, problems: list[str]) -> Iterator[Par
     is_base = key == "bases"
     for name, data in document.data[key].items():
         section = document.section(key, name) if isinstance(name, str) else document
-        if not _is_name(name) or (is_base and name == DEFAULT):
+        if name is None or isinstance(name, int | float | bool | date):
+            problems.append(f"{document.place((key,))}the name {name} must be text; put it in quotes")
+        elif not _is_name(name) or (is_base and name == DEFAULT):
             problems.append(f"{document.place((key, name))}the name must consist of letters, digits and ._-")
         elif not isinstance(data, dict):
             problems.append(f"{document.place((key, name))}must be a mapping of keys to values; {{}} is an empty one")
@@ -175,6 +178,8 @@ def _merged(own: Mapping[Any, Any], base: Mapping[Any, Any], path: KeyPath, inhe
             inherited.add((*path, key))
     for key, value in own.items():
         if value is None:
+            if is_unknown(Policy, (*path, key)):
+                found[key] = None  # validation refuses the mistyped key
             continue
         theirs = base.get(key)
         whole = (not path and key in _WHOLE) or (len(path) == 1 and path[0] in _WHOLE_ENTRIES)

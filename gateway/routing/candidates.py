@@ -88,7 +88,8 @@ def examine(
         if not cause:
             state = fleet.state(backend)
             if not state.available:
-                cause, excluded = "health", state.reason or "unavailable after failures"
+                cause = "busy" if state.limited else "health"
+                excluded = state.reason or "unavailable after failures"
             elif state.headroom == 0.0:
                 cause, excluded = "busy", "its provider's rate limit is used up for the moment"
             elif state.wait_s > backend.spill_after:
@@ -154,8 +155,8 @@ def against(backend: Backend, demand: Demand) -> tuple[Cause, str]:
         return "dialect", f"it cannot be asked in the dialect {demand.dialect}"
     if data.hosted == "forbidden" and (hosted := backend.why_hosted):
         return "data", f"the policy forbids hosted backends: {hosted}"
-    if data.regions and backend.region not in data.regions:
-        where = f"region {backend.region}" if backend.region else "no region is given for it"
+    if data.regions and (region := backend.data_region) not in data.regions:
+        where = f"region {region}" if region else "no region is given for it"
         return "data", f"{where}; the policy allows {', '.join(data.regions)}"
     if demand.tier and backend.tier != demand.tier:
         return "tier", f"its tier is {backend.tier}; the request asks for {demand.tier}"
@@ -170,7 +171,9 @@ def against(backend: Backend, demand: Demand) -> tuple[Cause, str]:
 
 def may_go_to(backend: Backend, data: DataPolicy) -> bool:
     """Whether the policy's data rule allows prompts to be sent to this backend."""
-    return not (data.hosted == "forbidden" and backend.hosted) and (not data.regions or backend.region in data.regions)
+    return not (data.hosted == "forbidden" and backend.hosted) and (
+        not data.regions or backend.data_region in data.regions
+    )
 
 
 def reserved_output(backend: Backend, demand: Demand) -> int:

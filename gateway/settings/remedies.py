@@ -137,6 +137,22 @@ def _instead(problem: Any, model: type[BaseModel]) -> str:
     return did_you_mean(str(key), known, "remove it or correct its spelling")
 
 
+def is_unknown(model: type[BaseModel], path: Sequence[str | int]) -> bool:
+    """Whether the section above the last step of `path` has keys of fixed names, and the last step is none of them."""
+    *above, key = path
+    schema = _schema(model)
+    nodes: list[Any] = [schema]
+    for step in above:
+        nodes = [inner for node in nodes for inner in _inside(schema, node, step)]
+    forms = [each for node in nodes for each in variants(schema, node)]
+    fixed = [each for each in forms if "properties" in each and not each.get("additionalProperties")]
+    return (
+        bool(fixed)
+        and len(fixed) == len([each for each in forms if each.get("type") == "object"])
+        and not any(key in each["properties"] for each in fixed)
+    )
+
+
 def _keys_at(model: type[BaseModel], path: Sequence[str | int]) -> set[str]:
     """The keys of the section at `path`, by their present names."""
     schema = _schema(model)
@@ -191,6 +207,8 @@ def _number(bound: object) -> str:
 
 
 def _input(problem: Any) -> str:
+    if problem["input"] is None or isinstance(problem["input"], bool):
+        return {None: "null", True: "true", False: "false"}[problem["input"]]  # as YAML writes them
     try:
         return shown(repr(problem["input"]))
     except ValueError:  # an integer of thousands of digits cannot be converted to decimal text

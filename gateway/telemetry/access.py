@@ -12,6 +12,7 @@ import orjson
 
 from gateway.domain.record import Record
 from gateway.domain.text.visible import visible, visible_json
+from gateway.domain.units import cents
 
 log = logging.getLogger(__name__)
 
@@ -87,6 +88,9 @@ def readable(line: dict[str, Any]) -> str:
     words = [at, str(line["status"]), line["team"], f"{line['model']} → {answered}"]
     words += [line["error"]] if line["error"] else []
     words.append(f"{line['in']}+{line['out']} tokens")
-    words.append("cost unknown" if line["cost_pico"] is None else f"${line['cost_pico'] / 10**12:.6f}")
+    if line["cost_pico"] is not None:
+        words.append(f"${cents(line['cost_pico'])}")
+    elif line["backend"]:
+        words.append("cost unknown")
     words += [] if line["ms"] is None else [f"{line['ms']:.0f} ms"]
     return "  ".join([*words, line["request"]])

@@ -21,6 +21,11 @@ async def test_the_root_is_open_and_tells_nothing(api: Api) -> None:
         assert (client.status, client.headers["content-type"]) == (200, "application/json")
 
 
+async def test_the_root_leads_a_browser_to_the_page(api: Api) -> None:
+    client = await api.send("/", key="", headers={"accept": "text/html,*/*;q=0.8"})
+    assert (client.status, client.headers["location"]) == (302, "dashboard")
+
+
 @pytest.mark.parametrize("path", ["/v1/models", "/models"])
 async def test_models_are_those_that_the_policy_knows(api: Api, path: str) -> None:
     listed = await api.send(path)

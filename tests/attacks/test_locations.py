@@ -94,7 +94,7 @@ async def test_check_lists_every_override_and_what_the_upgrade_changes(gateway: 
         "backends.declared: location: hosted is followed",
         "backends.ours: location: local is followed",
         "backends.proxy: counts as hosted by its tier",
-        "backends.small: hosted from this version on, since its address is public, or a name that may lead anywhere: "
+        "backends.small: counts as hosted, since its address is public, or a name that may lead anywhere: "
         "teams under data.hosted: forbidden (",
     ):
         assert told in notes

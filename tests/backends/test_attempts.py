@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from gateway.backends.attempts import pause_after
 from gateway.backends.resilience.breaker import BreakerSettings
+from gateway.backends.resilience.pauses import pause_after
 from gateway.domain.backend import Backend
 from gateway.domain.money.usage import Usage
 from gateway.domain.routing.route import ContextPlan
@@ -119,13 +119,68 @@ async def test_a_plain_body_that_breaks_off_is_tried_again(small: Provider, pair
     assert pair.outcomes == [("small", "interrupted"), ("small", "ok")]
 
 
-async def test_a_short_retry_after_is_waited_for(small: Provider, large: Provider, pair: Caller) -> None:
+async def test_a_lone_backend_is_called_again_after_a_short_retry_after(small: Provider, caller_of: CallerOf) -> None:
+    caller = caller_of()
     small.script(Fail(429, retry_after="0.05"))
     started = asyncio.get_running_loop().time()
-    await read(await pair.call(chat_request()))
+    await read(await caller.call(chat_request()))
     assert asyncio.get_running_loop().time() - started >= 0.05
-    assert pair.outcomes == [("small", "failed"), ("small", "ok")]
-    assert not large.exchanges
+    assert caller.outcomes == [("small", "failed"), ("small", "ok")]
+    assert caller.settled()
+
+
+async def test_requests_to_a_lone_backend_wait_for_the_end_of_its_short_pause(
+    small: Provider, caller_of: CallerOf
+) -> None:
+    caller = caller_of()
+    small.script(Fail(429, retry_after="0.3"))
+    first = asyncio.get_running_loop().create_task(caller.call(chat_request()))
+    await until(lambda: caller.fleet.state(caller.fleet.backends[0]).limited)
+    others = [Caller(caller.fleet) for _ in range(3)]
+    for answer in await asyncio.gather(first, *(other.call(chat_request()) for other in others)):
+        await read(answer)
+    assert [other.outcomes for other in others] == [[("small", "ok")]] * 3, "none of them was refused"
+    assert len(small.exchanges) == 5
+
+
+@pytest.mark.parametrize("retry_after", ["1", "2", "30", ""])
+async def test_a_limited_backend_gives_way_at_once_and_is_not_called_during_its_pause(
+    small: Provider, pair: Caller, retry_after: str
+) -> None:
+    small.default = Fail(429, retry_after=retry_after)
+    await read(await pair.call(chat_request()))
+    assert pair.outcomes == [("small", "failed"), ("large", "ok")]
+    assert pair.settled()
+    await read(await pair.call(chat_request()))
+    assert pair.outcomes == [("large", "ok")]
+    assert pair.fleet.stats()["retries"] == 0, "nothing was waited for"
+
+
+@pytest.mark.parametrize("retry_after", ["0.2", ""])
+async def test_if_all_are_limited_the_first_whose_short_pause_ends_is_called_again(
+    small: Provider, large: Provider, pair: Caller, retry_after: str
+) -> None:
+    small.script(Fail(429, retry_after="30"))
+    large.script(Fail(429, retry_after=retry_after))
+    await read(await pair.call(chat_request()))
+    assert pair.outcomes == [("small", "failed"), ("large", "failed"), ("large", "ok")]
+    assert pair.settled()
+
+
+async def test_a_pause_beyond_the_deadline_is_not_waited_for(small: Provider, caller_of: CallerOf) -> None:
+    small.script(Fail(429, retry_after="2"))
+    with pytest.raises(AllBackendsFailed) as caught:
+        await caller_of().call(chat_request(), within_s=1.0)
+    assert (caught.value.status, caught.value.retry_after_s) == (429, 2.0)
+
+
+async def test_without_retry_after_a_lone_backend_stays_open_to_others(small: Provider, caller_of: CallerOf) -> None:
+    caller = caller_of()
+    small.script(Fail(429))
+    with pytest.raises(AllBackendsFailed):
+        await caller.call(chat_request())
+    await read(await caller.call(chat_request()))
+    assert len(small.exchanges) == 2
 
 
 async def test_after_a_long_retry_after_the_next_backend_serves_and_the_limited_one_is_left_alone(
@@ -154,13 +209,13 @@ async def test_all_rate_limited_is_429_with_the_shortest_wait_also_while_they_ar
 
 
 async def test_a_rate_limit_and_a_failure_are_502(small: Provider, large: Provider, pair: Caller) -> None:
-    small.script(Fail(429))
+    small.default = Fail(429)
     large.script(Fail(500), Fail(500))
     with pytest.raises(AllBackendsFailed) as caught:
         await pair.call(chat_request())
     assert caught.value.status == 502
     assert pair.books.still_open == []
-    assert len(pair.record.notes) == 3
+    assert pair.outcomes == [("small", "failed"), *[("large", "failed")] * 2, ("small", "failed")]
 
 
 async def test_a_breaker_opens_after_failures_and_a_lone_backend_is_then_tried_by_one_at_a_time(
@@ -425,8 +480,7 @@ async def test_an_empty_route_is_503(caller_of: CallerOf) -> None:
         (BackendFailed("x"), True),
         (BackendFailed("x", retry_after_s=0.5), True),
         (BackendFailed("x", retry_after_s=30), False),
-        (BackendRateLimited("x", retry_after_s=2.0), True),
-        (BackendRateLimited("x", retry_after_s=2.1), False),
+        (BackendRateLimited("x", retry_after_s=2.0), False),
         (BackendRateLimited("x"), False),
         (BackendTimeout("x"), False),
         (BackendGarbage("x"), False),
@@ -455,3 +509,41 @@ async def test_a_rate_limit_is_told_as_one_and_an_empty_account_as_that(
         await caller_of().call(chat_request())
     error = caught.value
     assert (error.status, error.code, error.kind, error.retryable) == (429, code, kind, again)
+
+
+async def test_a_403_of_a_key_that_works_opens_no_breaker(small: Provider, pair: Caller) -> None:
+    await read(await pair.call(chat_request()))
+    small.script(*[Fail(403, "Your account may not do this")] * 8)
+    for _ in range(8):
+        await read(await pair.call(chat_request()))
+        assert pair.outcomes == [("small", "failed"), ("large", "ok")]
+    await read(await pair.call(chat_request()))
+    assert pair.outcomes == [("small", "ok")]
+
+
+async def test_a_403_of_a_key_that_never_worked_opens_the_breaker(small: Provider, pair: Caller) -> None:
+    small.default = Fail(403, "Your account may not do this")
+    for _ in range(6):
+        await read(await pair.call(chat_request()))
+    assert len(small.exchanges) == 5
+
+
+async def test_an_upper_gateways_deadline_is_no_failure_of_the_backend(small: Provider, caller_of: CallerOf) -> None:
+    caller = caller_of(backend_at(small, "up", kind="thriftgate"))
+    small.script(*[Fail(504, "too late", code="deadline_exceeded")] * 8)
+    for _ in range(8):
+        with pytest.raises(AllBackendsFailed):
+            await caller.call(chat_request())
+        assert [attempt.error for attempt in caller.record.attempts] == ["deadline_exceeded"]
+        assert caller.books.still_open == []
+    await read(await caller.call(chat_request()))
+    assert caller.outcomes == [("up", "ok")]
+
+
+async def test_a_rate_limit_inside_a_200_moves_the_call_to_the_next_backend(small: Provider, pair: Caller) -> None:
+    body = b'{"error":{"code":429,"message":"slow down"}}'
+    small.script(Raw((b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body),)))
+    await read(await pair.call(chat_request()))
+    assert pair.outcomes == [("small", "failed"), ("large", "ok")]
+    assert pair.record.attempts[0].error == "backend_rate_limited"
+    assert pair.fleet.state(pair.fleet.backends[0]).limited

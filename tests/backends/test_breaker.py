@@ -157,11 +157,38 @@ async def test_a_long_retry_after_is_honoured_but_not_for_ever(clock: StoppedClo
     await succeed(subject, 1)
 
 
-async def test_a_short_retry_after_stops_nobody_else(clock: StoppedClock) -> None:
+async def test_a_short_retry_after_is_a_pause_for_all_requests(clock: StoppedClock) -> None:
     subject = health(clock)
     (await entered(subject)).limited(1.0)
+    assert subject.state().limited
+    assert subject.pause_s == pytest.approx(1.0)
+    clock.pass_(1.1)
+    assert not subject.state().limited
+    await succeed(subject, 1)
+
+
+async def test_a_429_without_retry_after_alone_is_no_pause(clock: StoppedClock) -> None:
+    subject = health(clock)
     (await entered(subject)).limited(None)
     assert subject.state().available
+
+
+async def test_a_guessed_pause_doubles_up_to_two_seconds_until_a_later_call_succeeds(clock: StoppedClock) -> None:
+    subject = health(clock)
+    early = await entered(subject)
+    for pause_s in (0.5, 1.0, 2.0, 2.0):
+        (await entered(subject)).limited(None)
+        subject.guess_pause()
+        subject.guess_pause()  # a second refusal of the same moment
+        assert subject.pause_s == pytest.approx(pause_s)
+        clock.pass_(pause_s + 0.01)
+    early.succeeded()  # its call began before the refusals
+    subject.guess_pause()
+    assert subject.pause_s == pytest.approx(2.0)
+    clock.pass_(2.1)
+    await succeed(subject, 1)
+    subject.guess_pause()
+    assert subject.pause_s == pytest.approx(0.5)
 
 
 async def test_calls_above_the_limit_wait_for_a_place_and_get_it(clock: StoppedClock) -> None:

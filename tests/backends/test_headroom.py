@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 
 from gateway.backends.resilience.headroom import Headroom
@@ -92,3 +94,22 @@ def test_an_odd_reset_counts_as_a_minute(reset: str) -> None:
 
 def test_a_limit_of_nothing_is_used_up() -> None:
     assert openai(left=0, most=0).share(0.0, 0) == 0.0
+
+
+def test_togethers_headers_have_no_limit_in_their_names() -> None:
+    room = seen(
+        x_ratelimit_limit="100",
+        x_ratelimit_remaining="40",
+        x_ratelimit_reset="1",
+        x_tokenlimit_limit="1000",
+        x_tokenlimit_remaining="100",
+    )
+    assert room.share(0.0, 0) == pytest.approx(0.1)
+    assert room.share(60.0, 0) == pytest.approx(1.0)
+
+
+def test_a_large_reset_is_a_time() -> None:
+    reset = datetime(2025, 11, 24, 12, 1, tzinfo=UTC).timestamp()
+    for value in (f"{reset:.0f}", f"{reset * 1000:.0f}"):
+        room = seen(x_ratelimit_limit="100", x_ratelimit_remaining="40", x_ratelimit_reset=value)
+        assert room.share(30.0, 0) == pytest.approx(0.7)

@@ -64,3 +64,22 @@ async def test_keys_with_different_limits_share_the_load(
     assert sum(server.refused.values()) <= 0.02 * sum(server.served.values()), (
         "without headers it is about every second"
     )
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(("pauses", "named"), [(False, {"model": "m", "model_group": "pooled"}), (True, {})])
+async def test_keys_that_report_no_limit_are_left_alone_after_a_429(
+    state: State, database: Database, tmp_path: Path, pauses: bool, named: dict[str, str]
+) -> None:
+    async with Limited(own=LIMITS, takes_s=0.0, reports=False, pauses=pauses) as server:
+
+        def keys(provider: Provider) -> tuple[Backend, ...]:
+            fields = {"base_url": f"{server.url}/v1", "model": "pooled", **named}
+            return tuple(
+                backend(provider, f"key-{number}", api_key=SecretStr(key), **fields)
+                for number, key in enumerate(LIMITS)
+            )
+
+        async with open_gateway(state, database, tmp_path, more=keys) as gateway:
+            assert await asked(gateway, 0.95, "hello") == []
+    assert sum(server.refused.values()) <= 0.2 * sum(server.served.values()), "without pauses it is about every second"

@@ -56,7 +56,7 @@ def test_list_shows_alerts_and_letters(folder: Path) -> None:
     listed = values(run(folder, "list", "--json"))
     assert [(one["target"], one["severity"]) for one in listed] == [("", "critical"), ("env:HOOK", "critical")]
     assert "given up" in run(folder, "list").stdout
-    assert run(folder, "list", "--team", "nobody").stdout == "No alerts yet.\n"
+    assert "There is no team 'nobody'" in run(folder, "list", "--team", "nobody").stderr
 
 
 def test_test_sends_one_of_each_kind_to_everyone_and_fails_when_one_does_not_listen(folder: Path) -> None:

@@ -142,8 +142,8 @@ def test_a_strength_without_effect_is_told(folder: Path) -> None:
         "  - {name: theirs, kind: openai, model: m, strength: large, base_url: 'https://api.openai.com/v1'}\n"
     )
     assert orjson.loads(check(folder, "").stdout)["notes"] == [
-        "backends.named: policies select it by hosted, whatever its strength, since its address is public, or a name "
-        "that may lead anywhere; location: local says that the machine is your own."
+        f"{folder / 'gateway.yaml'}:2: backends.named: policies select it by hosted, whatever its strength, since its "
+        "address is public, or a name that may lead anywhere; location: local says that the machine is your own."
     ]
 
 

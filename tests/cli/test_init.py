@@ -11,6 +11,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from gateway.cli.main import cli
+from gateway.cli.operation.init import asked
 from gateway.domain.backend import Backend
 from gateway.policy.load import load_policies
 from gateway.settings.environment import PROVIDER_KEYS
@@ -70,7 +71,11 @@ def test_found_backends_become_a_valid_file_that_names_keys_by_variable(monkeypa
     done = run("init", "--team", "search", "--budget", "200", "--slack", "env:SEARCH_SLACK")
     assert done.exit_code == 0, done.output
     text = Path("gateway.yaml").read_text()
-    assert "secret" not in text
+    assert "sk-secret" not in text
+    for key in ("kind", "model", "api_key"):
+        (first, *others) = [line for line in text.splitlines() if line.strip().startswith(f"{key}: ")]
+        assert "  # " in first
+        assert not any("#" in line for line in others)
     found = backends(monkeypatch)
     assert {"gpt-4o-mini", "gpt-4o", "groq/openai/gpt-oss-20b"} <= set(found)
     assert all(found[name].api_key for name in found)
@@ -239,3 +244,19 @@ def test_a_litellm_config_without_a_usable_model_is_refused_with_the_reasons() -
     assert "config.yaml:3" in done.output
     assert "export a provider's key" not in done.output
     assert not Path("gateway.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    ("answers", "found"),
+    [
+        ("search\n200\nslack\n\n", ("search", "200", {"slack": "env:SEARCH_SLACK"})),
+        ("\n\n", ("default", None, {})),
+        ("\n5\n\n", ("default", "5", {})),
+    ],
+)
+def test_on_a_terminal_team_budget_and_receiver_are_asked_for(
+    answers: str, found: tuple[str, str | None, dict[str, str]]
+) -> None:
+    with CliRunner().isolation(input=answers):
+        team, budget, addresses = asked("default")
+    assert (team, budget, {kind: name for kind, name in addresses.items() if name}) == found

@@ -304,3 +304,31 @@ def test_advice_is_sorted_by_cost_and_says_what_it_could_not_know(tmp_path: Path
     assert "$1.62 a month, team search: cache miss, beginning changed (1 requests)." in shown
     assert run(tmp_path, "advise", "--team", "nobody").exit_code == 2
     assert "No answered call" in run(tmp_path, "advise", "--since", "2100-01-01").output
+
+
+def test_logs_are_filtered_by_key_session_cache_and_status_and_number_repeated_attempts(
+    database: Database, tmp_path: Path
+) -> None:
+    three = f"req_{3:032x}"
+    book(database, recent(three, key_id="key_3", session="s3", cache="exact", status=503, attempt=2))
+    for words in (("--key", "key_3"), ("--session", "s3"), ("--cache", "exact"), ("--status", "503")):
+        (only,) = run(tmp_path, "logs", *words).output.splitlines()
+        assert only.endswith(three)
+        assert "attempt 2" in only
+    assert "attempt" not in run(tmp_path, "logs", "--cache", "miss").output
+
+
+def test_savings_name_the_part_that_is_not_the_caches(database: Database, tmp_path: Path) -> None:
+    assert "the rest: routing and trimming" in run(tmp_path, "savings", "--team", "search").output
+
+
+def test_a_failed_call_is_explained_with_its_status_and_a_cached_answer_without_a_route(
+    database: Database, tmp_path: Path
+) -> None:
+    three, four = f"req_{3:032x}", f"req_{4:032x}"
+    book(database, recent(three, outcome="failed", error="backend_failed", status=500, cost_pico=0))
+    book(database, recent(four, cache="exact", attempt=0, backend="", cost_pico=0))
+    assert "large failed: backend_failed, status 500." in run(tmp_path, "explain", three).output
+    cached = run(tmp_path, "explain", four).output
+    assert "The cache had the answer" in cached
+    assert "reasons for its route" not in cached

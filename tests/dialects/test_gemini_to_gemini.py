@@ -203,7 +203,8 @@ def event(value: Any) -> bytes:
 
 
 def candidate(*parts: Any, **more: Any) -> bytes:
-    return event({"candidates": [{"content": {"role": "model", "parts": [*parts]}, "index": 0, **more}], **BESIDE})
+    content = {"role": "model", "parts": [*parts]}
+    return event({"candidates": [{"content": content, "index": 0, **more}], **BESIDE})
 
 
 BESIDE = {"usageMetadata": COUNTS, "responseId": "r1"}
@@ -229,6 +230,16 @@ def test_a_stream_passes_and_its_end_waits_for_the_booking() -> None:
     ]
     assert (whole["usageMetadata"], whole["candidates"][0]["finishReason"]) == (COUNTS, "STOP")
     assert DIALECTS["gemini_generate"].choices(whole)[0]["message"]["content"] == "ok"
+
+
+@pytest.mark.parametrize(
+    "failed", [event({"error": {"code": 503, "message": "busy"}}), candidate({"text": "x"}, index="x")]
+)
+def test_what_arrived_together_before_a_failure_passes(failed: bytes) -> None:
+    reader = WIRE.reader(asked(method="streamGenerateContent"))
+    assert reader.feed(b"".join([*PIECES[2:4], failed, PIECES[2]])) == b"".join(PIECES[2:4])
+    with pytest.raises((StreamBroken, BackendGarbage)):
+        reader.feed(PIECES[2])
 
 
 def test_a_stream_without_a_finish_reason_is_broken() -> None:

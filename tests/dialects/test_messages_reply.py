@@ -9,7 +9,7 @@ import pytest
 from openai.types.chat import ChatCompletion
 
 from gateway.domain.money.usage import Usage
-from gateway.errors import BackendGarbage
+from gateway.errors import BackendGarbage, BackendOverloaded
 from tests.dialects.over_anthropic import answered, message, wire
 from tests.dialects.samples import golden
 from tests.support.requests import chat_request
@@ -144,11 +144,16 @@ def test_stop_reasons_in_openais_words(reason: str | None, finish: str) -> None:
     [
         b"<html>",
         b"{}",
-        b'{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}',
         b'{"type":"message","content":"hello"}',
         b'{"choices":[]}',
     ],
 )
 def test_what_is_no_message_is_garbage(body: bytes) -> None:
     with pytest.raises(BackendGarbage):
+        wire.plain(chat_request(), body)
+
+
+def test_an_error_in_place_of_a_message_keeps_its_kind() -> None:
+    body = b'{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}'
+    with pytest.raises(BackendOverloaded):
         wire.plain(chat_request(), body)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from gateway.dialects.answers.upstream_error import find_error
+from gateway.dialects.answers.upstream_error import broken, find_error
 from gateway.dialects.openai_chat.native import ChatToChat
+from gateway.dialects.openai_chat.plain import load_reply
 from gateway.dialects.translate.chat_to_messages.translator import ChatToMessages
+from gateway.errors import BackendError
 from tests.dialects.samples import golden
 
 
@@ -71,6 +73,8 @@ def test_trouble_with_the_gateways_own_account_is_not_told_as_the_clients(status
     [
         ("Your input was flagged as harmful.", 403),
         ("This model is not available in your country.", 403),
+        ("Content violates usage guidelines. Team: abc, API key ID: xyz, Failed check: SAFETY_CHECK_TYPE_BIO", 403),
+        ("The prompt has a token that is not allowed.", 403),
         ("Your API key does not have permission to use the specified resource", 502),
         ("User: arn:aws:iam::1:user/g is not authorized to perform: bedrock:InvokeModel", 502),
         ("The security token included in the request is invalid", 502),
@@ -98,3 +102,28 @@ def test_a_long_message_is_cut() -> None:
 @pytest.mark.parametrize("body", [{"choices": [], "error": None}, {"choices": [], "detail": "x"}, {"usage": {}}, 3])
 def test_what_is_no_error_is_none(body: object) -> None:
     assert find_error(body) is None
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "status"),
+    [
+        ({"code": 429}, "rate_limit_error", 429),
+        ({"code": "rate_limit_exceeded"}, "rate_limit_error", 429),
+        ({"type": "overloaded_error"}, "overloaded_error", 503),
+        ({"code": 503}, "overloaded_error", 503),
+        ({"code": 400}, "api_error", 502),
+    ],
+)
+def test_an_error_inside_a_200_keeps_its_kind(error: dict[str, object], kind: str, status: int) -> None:
+    body = {"error": {"message": "busy", **error}}
+    failure = broken(find_error(body))
+    assert (failure.kind, failure.status) == (kind, status)
+    with pytest.raises(BackendError, match="answered 200 with an error: busy") as caught:
+        load_reply(orjson.dumps(body))
+    assert caught.value.status == status
+
+
+def test_a_refusal_may_have_only_a_message() -> None:
+    refused = ChatToChat().refusal(422, b'{"id":"1","message":"no such tool"}', "cohere")
+    assert (refused.status, refused.message) == (422, "no such tool")
+    assert find_error({"message": "no error"}) is None, "an answer may have a message too"

@@ -26,6 +26,8 @@ backends:
   - {{name: large, kind: openai, base_url: "http://127.0.0.1:{provider}/v1", model: scripted,
       price: {{input: 1, cached_input: 0.5, output: 2}}}}
   - {{name: back, kind: thriftgate, base_url: "http://127.0.0.1:{lower}/v1", api_key: env:LOWER_KEY, model: loop}}
+  - {{name: plain-back, kind: openai, base_url: "http://127.0.0.1:{lower}/v1", api_key: env:LOWER_KEY,
+      model: plain-loop, price: {{input: 1, output: 2}}}}
 local_model: {{enabled: false}}
 """
 LOWER = """\
@@ -35,6 +37,8 @@ backends:
   - {{name: cheap, kind: thriftgate, base_url: "http://127.0.0.1:{upper}/v1", api_key: env:UPPER_KEY, model: large,
       price: {{input: 0.01, output: 0.01}}}}
   - {{name: loop, kind: thriftgate, base_url: "http://127.0.0.1:{upper}/v1", api_key: env:UPPER_KEY, model: back}}
+  - {{name: plain-loop, kind: openai, base_url: "http://127.0.0.1:{upper}/v1", api_key: env:UPPER_KEY,
+      model: plain-back, price: {{input: 1, output: 2}}}}
 local_model: {{enabled: false}}
 """
 PLAIN = "cache: {enabled: false}\n"
@@ -164,6 +168,16 @@ async def test_a_loop_ends_with_an_error_that_names_it(chain: Chain, provider: P
     assert caught.value.status_code == 508
     assert caught.value.code == "loop_detected"
     assert "has passed this gateway before" in caught.value.message
+    assert not provider.exchanges
+
+
+async def test_a_loop_through_backends_of_kind_openai_ends_too(chain: Chain, provider: Provider) -> None:
+    async with client(chain.lower, chain.keys["search"]) as sdk:
+        known = await counts(chain)
+        with pytest.raises(openai.APIStatusError):
+            await sdk.chat.completions.create(model="plain-loop", messages=HELLO)
+    grown = [now - before for now, before in zip(await counts(chain), known, strict=True)]
+    assert max(grown) <= 9, "rows of retries alone; each try goes around once"
     assert not provider.exchanges
 
 

@@ -45,6 +45,8 @@ class Bedrock(Scripted):
     bearer: str = ""
     ahead_s: float = 0.0
     """How far its clock is ahead."""
+    named_in: str = ""
+    """The field of the body that names exceptions; empty: the header `x-amzn-errortype` does."""
     asked: list[Asked] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
 
@@ -73,7 +75,10 @@ class Bedrock(Scripted):
     def _error(self, error: Refuse) -> web.Response:
         date = formatdate(time.time() + self.ahead_s, usegmt=True)
         headers = {"x-amzn-errortype": f"{error.name}:http://internal.amazon.com/", "date": date}
-        return web.json_response(error.body, status=error.status, headers=headers)
+        if not self.named_in:
+            return web.json_response(error.body, status=error.status, headers=headers)
+        body = error.body | {self.named_in: f"com.amazon.coral.service#{error.name}"}
+        return web.json_response(body, status=error.status, headers={"date": date})
 
     def _problem(self, request: web.Request, body: bytes) -> str:
         """Why the call is not admitted, as `Exception: words`; empty: it is."""

@@ -7,6 +7,7 @@ import subprocess
 import time
 from base64 import urlsafe_b64decode
 from dataclasses import dataclass, field
+from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,8 @@ class Google(Scripted):
     tokens: set[str] = field(default_factory=set)
     life_s: int = 3600
     down: bool = False
+    ahead_s: float = 0.0
+    """Seconds by which this server's clock is ahead of the machine's."""
     asked: list[Asked] = field(default_factory=list)
     granted: list[str] = field(default_factory=list)
     """How each token was asked for."""
@@ -69,12 +72,18 @@ class Google(Scripted):
         if self.down:
             return web.json_response({"error": "internal_failure", "error_description": "secret words"}, status=500)
         if kind == "jwt-bearer" and (problem := await self._problem(str(form["assertion"]))):
-            return web.json_response({"error": "invalid_grant", "error_description": problem}, status=400)
+            date = {"date": formatdate(self._now(), usegmt=True)}
+            return web.json_response({"error": "invalid_grant", "error_description": problem}, status=400, headers=date)
         if kind == "refresh_token" and form != {**form, "client_id": "c", "client_secret": "s", "refresh_token": "r"}:
             return web.json_response({"error": "invalid_grant"}, status=400)
-        if kind == "token-exchange" and (form["subject_token"], form["scope"]) != ("subject", SCOPE):
+        of_aws = str(form.get("subject_token_type")).endswith("aws4_request")
+        subject = "%7B%22headers" if of_aws else "subject"
+        if kind == "token-exchange" and not (str(form["subject_token"]).startswith(subject) and form["scope"] == SCOPE):
             return web.json_response({"error": "invalid_grant"}, status=400)
         return web.json_response({"access_token": self._grant(kind), "expires_in": self.life_s, "token_type": "Bearer"})
+
+    def _now(self) -> float:
+        return time.time() + self.ahead_s
 
     async def _problem(self, assertion: str) -> str:
         head, claims, signature = assertion.split(".")
@@ -92,7 +101,7 @@ class Google(Scripted):
             return "Invalid JWT Signature."
         if (said["iss"], said["scope"], said["aud"]) != (self.email, SCOPE, f"{self.url}/token"):
             return "Invalid claims."
-        return "" if said["iat"] <= time.time() < said["exp"] <= said["iat"] + 3600 else "Invalid JWT: not in time."
+        return "" if said["iat"] <= self._now() < said["exp"] <= said["iat"] + 3600 else "Invalid JWT: not in time."
 
     async def _impersonate(self, request: web.Request) -> web.Response:
         if request.headers.get("authorization", "").removeprefix("Bearer ") not in self.tokens:

@@ -31,6 +31,8 @@ class Limited(HttpServer):
     window_s: float = 1.0
     takes_s: float = 0.05
     reports: bool = True
+    pauses: bool = True
+    """Whether a 429 has a `retry-after`."""
     served: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
     _buckets: dict[str, tuple[float, float]] = field(default_factory=dict)
@@ -56,7 +58,8 @@ class Limited(HttpServer):
         headers = headers if self.reports else {}
         if not admitted:
             self.refused[key] += 1
-            headers["retry-after"] = str(max(1, round(reset_s)))
+            if self.pauses:
+                headers["retry-after"] = str(max(1, round(reset_s)))
             return web.json_response({"error": {"message": "Rate limit reached"}}, status=429, headers=headers)
         self.served[key] += 1
         await asyncio.sleep(self.takes_s)

@@ -7,7 +7,7 @@ from gateway.domain.policy import DataPolicy
 from gateway.domain.routing.route import ContextEstimate, Prefix
 from gateway.errors import BadRequest, ContextTooLong, Forbidden, NoAdequateBackend
 from gateway.ledger.prices.price_book import PriceBook
-from gateway.routing.candidates import Candidate, Demand, examine, expected_cost, refusal
+from gateway.routing.candidates import Candidate, Demand, against, examine, expected_cost, may_go_to, refusal
 from tests.routing.conftest import HOSTED, LARGE, SMALL, Fleet, backend
 
 PLAIN = Demand("openai_chat", frozenset(), ContextEstimate(1000, 1000), 200, None, DataPolicy())
@@ -149,3 +149,22 @@ def test_a_model_that_no_endpoint_of_this_kind_serves_is_the_clients_mistake(cat
     error = refusal(examine([far], demand, catalogue, Fleet()))
     assert isinstance(error, BadRequest)
     assert (error.status, error.param) == (400, "model")
+
+
+@pytest.mark.parametrize(
+    ("model", "regions", "allowed"),
+    [
+        ("anthropic.claude-v1:0", ("eu-central-1",), True),
+        ("eu.anthropic.claude-v1:0", ("eu-central-1",), False),
+        ("global.anthropic.claude-v1:0", ("eu-central-1",), False),
+        ("eu.anthropic.claude-v1:0", ("eu-central-1", "eu"), True),
+        ("arn:aws:bedrock:eu-central-1:1:inference-profile/global.anthropic.claude-v1:0", ("eu-central-1",), False),
+    ],
+)
+def test_an_inference_profile_counts_as_its_group_of_regions(
+    model: str, regions: tuple[str, ...], allowed: bool
+) -> None:
+    backend = Backend(name="aws", kind="bedrock", model=model, region="eu-central-1")
+    data = DataPolicy(regions=regions)
+    assert may_go_to(backend, data) == allowed
+    assert against(backend, PLAIN._replace(data=data))[0] == ("" if allowed else "data")

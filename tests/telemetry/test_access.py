@@ -136,4 +136,7 @@ def test_a_cached_answer_and_an_error_are_named() -> None:
     assert "auto → cache semantic" in readable(line)
     failed = readable({**line, "cache": "miss", "status": 503, "error": "overloaded", "cost_pico": None})
     assert "503  t  auto → no backend  overloaded" in failed
-    assert "cost unknown" in failed
+    assert "cost" not in failed
+    unpriced = readable({**line, "cache": "miss", "backend": "large", "cost_pico": None})
+    assert "cost unknown" in unpriced
+    assert "$0.00007 " in readable({**line, "backend": "large", "cost_pico": 70_000_000})

@@ -14,7 +14,7 @@ from gateway.alerts.alert import Alert, Kind, alert, digest
 from gateway.domain.money.windows import iso, zone_named
 from gateway.domain.notify import Severity
 from gateway.domain.policy import Budget
-from gateway.domain.units import pico_to_usd, usd_to_pico
+from gateway.domain.units import cents, pico_to_usd, usd_to_pico
 from gateway.ledger.reports.forecast import Forecast
 
 WARNING, CRITICAL = Decimal("0.8"), Decimal(1)
@@ -203,10 +203,9 @@ def _day(at: float, timezone: str) -> str:
 
 
 def money(pico: int) -> str:
-    """`pico` pico-dollars as text in USD with two decimals. Amounts below one dollar have as many decimals as they
-    need."""
+    """`pico` pico-dollars as text in USD with two decimals. Amounts below one dollar have three significant digits."""
     usd = pico_to_usd(pico)
-    return f"{usd:.2f}" if usd >= 1 else _plain(usd)
+    return f"{usd:.2f}" if usd >= 1 else cents(pico)
 
 
 def _plain(number: Decimal) -> str:

@@ -186,8 +186,8 @@ class Inference:
     def _check_hops(self, hops: Sequence[str]) -> None:
         if self._instance in hops:
             raise LoopDetected(
-                f"The request has passed this gateway before: {' → '.join((*hops, self._instance))}. A backend of kind "
-                "thriftgate leads back to it; correct its base_url, or the model that it asks for."
+                f"The request has passed this gateway before: {' → '.join((*hops, self._instance))}. A backend "
+                "leads back to it; correct its base_url, or the model that it asks for."
             )
 
     async def _serve(self, caller: Caller, dialect: ClientDialect, tenant: Tenant, request: CompletionRequest) -> None:

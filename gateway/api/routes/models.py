@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from gateway.api.auth import Authenticator, json_response
@@ -71,6 +71,9 @@ class ModelRoutes:
         ]
 
     async def root(self, request: Request) -> Response:
+        """The answer to a browser leads to the page, that to a program says that the gateway is live."""
+        if "text/html" in request.headers.get("accept", ""):
+            return RedirectResponse("dashboard", 302, {"vary": "accept"})
         return json_response({"service": "thriftgate", "status": "live"})
 
     async def models(self, request: Request, tenant: Tenant) -> Response:

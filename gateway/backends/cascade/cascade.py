@@ -9,9 +9,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from gateway.backends.attempts import Attempts, CallContext, together
+from gateway.backends.attempts import Attempts, CallContext
 from gateway.backends.cascade.stream_gate import StreamGate
 from gateway.backends.cascade.weak_signals import Reader
+from gateway.backends.failures import together
 from gateway.backends.relay import Relayed, Whole
 from gateway.dialects.openai_chat import logprobs
 from gateway.domain.backend import Backend

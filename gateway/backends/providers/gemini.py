@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from urllib.parse import quote
 
 from gateway.backends.http.canned import Canned
@@ -16,9 +17,28 @@ _KEY_TROUBLE = (b"API_KEY_INVALID", b"API_KEY_EXPIRED", b"API key not valid", b"
 in this case."""
 
 
+_DELAY = re.compile(rb'"retryDelay"\s*:\s*"(\d{1,6}(?:\.\d{1,9})?)s"')
+
+
 def operation(request: CompletionRequest) -> str:
     """The last part of the path of a call: the method and, for a stream, the stream's format."""
+    if request.dialect == "openai_embeddings":
+        return "batchEmbedContents"
     return "streamGenerateContent?alt=sse" if request.stream else "generateContent"
+
+
+async def with_delay(upstream: Upstream) -> Upstream:
+    """`upstream`. If it is a 429 of Google's, with a `retry-after` from the field `retryDelay` of its body."""
+    if upstream.status != 429 or upstream.header(b"retry-after"):
+        return upstream
+    try:
+        body = await error_body(upstream)
+    finally:
+        await upstream.aclose()
+    headers = dict(upstream.headers)
+    if found := _DELAY.search(body):
+        headers[b"retry-after"] = found[1]
+    return Canned(upstream.status, body, headers)
 
 
 class Gemini(OverHttp):
@@ -37,7 +57,7 @@ class Gemini(OverHttp):
         return [*headers, (b"x-goog-api-key", self.secret.encode())] if self.secret else headers
 
     async def send(self, call: Call) -> Upstream:
-        upstream = await super().send(call)
+        upstream = await with_delay(await super().send(call))
         if upstream.status != 400:
             return upstream
         try:

@@ -58,6 +58,7 @@ Cohere is called directly, with OpenAI's dialect, because litellm (1.106) cannot
 
 _LATER_LIMIT = ("api.openai.com", ".api.openai.com", ".openai.azure.com", ".services.ai.azure.com")
 """Hosts whose reasoning models reject `max_tokens`. A leading dot means any subdomain of the host."""
+_OPENAIS_OWN = _LATER_LIMIT[:2]
 _OPENAIS = re.compile(r"(?:^|/)(?:gpt-(?!oss)|chatgpt-|codex|o\d)")
 """Matches the names of OpenAI's models, which may also be behind a proxy. These models reject requests with both
 `max_tokens` and `max_completion_tokens`."""
@@ -93,6 +94,12 @@ def refuses_foreign_fields(backend: Backend) -> bool:
     """Whether `backend` rejects message fields that OpenAI's API does not know, such as `cache_control`. Resellers and
     proxies usually accept them."""
     return vendor(backend).strict or _is_one_of(urlsplit(backend.base_url).hostname or "", _LATER_LIMIT)
+
+
+def obfuscates(backend: Backend) -> bool:
+    """Whether `backend` is OpenAI's own API, which adds random texts to its events. Other servers may refuse the field
+    that declines them."""
+    return _is_one_of(urlsplit(backend.base_url).hostname or "", _OPENAIS_OWN)
 
 
 def _is_one_of(host: str, known: tuple[str, ...]) -> bool:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 from gateway.backends.providers.base import Upstream
 from gateway.backends.providers.over_http import OverHttp
 from gateway.domain.request import DialectName
+
+_SECONDS = re.compile(rb"\d{1,5}(?:\.\d{1,9})?")
 
 
 class OpenAI(OverHttp):
@@ -13,12 +17,15 @@ class OpenAI(OverHttp):
     dialect: DialectName = "openai_chat"
 
     def retry_after_s(self, upstream: Upstream) -> float | None:
-        """Seconds in the header `retry-after-ms`, which is more precise, or else in the header `retry-after`. None if
-        both headers are missing."""
+        """Seconds in the header `retry-after-ms`, which is more precise, or else in the header `retry-after`. Without
+        both: the seconds in `x-ratelimit-reset`; None if there are none."""
         value = upstream.header(b"retry-after-ms")
         if value is not None and value.isdigit():  # not `int`, because `int` refuses numbers with thousands of digits
             return float(value) / 1000
-        return super().retry_after_s(upstream)
+        asked = super().retry_after_s(upstream)
+        if asked is None and (reset := upstream.header(b"x-ratelimit-reset")) and _SECONDS.fullmatch(reset):
+            return float(reset)  # Together's
+        return asked
 
 
 class Local(OpenAI):

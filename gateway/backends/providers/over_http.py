@@ -12,6 +12,7 @@ from gateway.backends.providers.base import PATHS, Call, Upstream
 from gateway.dialects.base import Translator
 from gateway.domain.backend import Backend
 from gateway.domain.request import CompletionRequest, DialectName
+from gateway.domain.routing.whereabouts import providers_own
 
 _BETA = b"beta=true"
 """The only part of the query of the client's request that is forwarded. The rest may contain a key."""
@@ -32,10 +33,12 @@ class OverHttp:
     """Path of the provider's list of models, which can be read free of charge. None: the provider has no list that can
     be read with only the key."""
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: Backend, *, hop: str = "") -> None:
+        """`hop`: the id of this gateway in the list of hops. Servers of known providers do not get it."""
         self._client = self.connect(backend)
         self.secret = backend.api_key.get_secret_value() if backend.api_key else ""
         self._conceals_traces = backend.hosted
+        self._hop = "" if providers_own(backend.base_url) else hop
         self._openings: dict[tuple[DialectName, bool], bytes] = {}
         """(Backend dialect, whether the answer is a stream) → request head. The stored heads are used for requests
         whose client sent no headers to forward."""
@@ -69,7 +72,10 @@ class OverHttp:
 
     def lines(self, call: Call) -> bytes:
         """The header lines that differ from call to call."""
-        return b"x-request-id: %b\r\n" % call.attempt_id.encode("ascii")
+        line = b"x-request-id: %b\r\n" % call.attempt_id.encode("ascii")
+        if hop := self._hop:  # the address may lead back to this gateway, which then refuses the call
+            line += b"x-thriftgate-hops: %b\r\n" % ",".join((*call.request.controls.hops, hop)).encode("ascii")
+        return line
 
     async def look(self, within_s: float) -> tuple[int, bytes]:
         """Read the list of models. Returns the status and the body. If `models_path` is None, requests `/` instead,

@@ -9,6 +9,8 @@ import re
 import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from datetime import UTC
+from email.utils import parsedate_to_datetime
 from typing import ClassVar, Generic, Protocol, TypeVar
 from urllib.parse import urlsplit
 
@@ -153,6 +155,24 @@ class Renewed(ABC, Generic[C]):
         self._look_at = now + LOOK_AGAIN_S if ends is None else max(ends - EARLY_S, now + 1.0)
 
 
+class CredentialRefused(BackendFailed):
+    """The credentials' endpoint answered with another status than 200. `answered_at`: Unix seconds of the endpoint's
+    clock; None if unknown."""
+
+    def __init__(self, message: str, answered_at: float | None = None) -> None:
+        super().__init__(message)
+        self.answered_at = answered_at
+
+
+def their_time(date: bytes | None) -> float | None:
+    """Unix seconds of a header `date`; None if it is missing or unreadable."""
+    try:
+        read = parsedate_to_datetime((date or b"").decode("latin-1"))
+    except (ValueError, OverflowError):
+        return None
+    return read.replace(tzinfo=read.tzinfo or UTC).timestamp()
+
+
 async def ask(method: str, url: str, headers: Headers, body: bytes = b"", *, wait_s: float) -> bytes:
     """The body of an answer with status 200. Raises BackendError for other answers, and after `wait_s` seconds. The
     error's text contains nothing that was sent."""
@@ -164,7 +184,9 @@ async def ask(method: str, url: str, headers: Headers, body: bytes = b"", *, wai
         reply = await client.request(method, path, headers, body, deadline=until, first_byte_timeout=wait_s)
         answer = await reply.read(_MOST_BYTES)
         if reply.status != 200:
-            raise BackendFailed(f"{at.hostname} answered {reply.status}: {_why(answer)}")
+            raise CredentialRefused(
+                f"{at.hostname} answered {reply.status}: {_why(answer)}", their_time(reply.header(b"date"))
+            )
         return answer
     finally:
         await client.aclose()

@@ -22,8 +22,11 @@ _SAMPLES, _LEAST_SAMPLES = 128, 20
 """Maximum number of stored waits for a first token, and minimum number of waits for computing the 95th percentile."""
 
 SHORT_PAUSE_S = 2.0
-"""Maximum seconds of a short pause. If the backend's `retry-after` is at most this long, only the request that received
-it waits. Other requests are still sent."""
+"""Maximum seconds of a short pause. A request waits for the end of a short pause if no other backend can serve it."""
+_LATELY_S = 60.0
+_GUESSED_S = 0.5
+"""Seconds of the first pause after a 429 without `retry-after`. The pause doubles with each further such 429, up to
+`SHORT_PAUSE_S`, until a call succeeds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,8 @@ class Breaker:
         self._open_s = self._settings.rest_s
         self._open_until = 0.0
         self.limited_until = 0.0
+        self.guess_s, self.guessed_at = _GUESSED_S, 0.0
+        """Seconds of the next guessed pause, and the time at which the last one began."""
         self._probing = False
 
     def blocked_reason(self, now: float) -> str:
@@ -127,6 +132,13 @@ class Breaker:
         limits the pause."""
         self.limited_until = max(self.limited_until, now + min(seconds, self._settings.longest_rest_s))
 
+    def guess_pause(self, now: float) -> None:
+        """Block calls for a short time, because the backend has answered 429 and not said for how long. A refusal
+        during a pause changes nothing, because its call began before the pause."""
+        if now >= self.limited_until:
+            self.limited(now, self.guess_s)
+            self.guess_s, self.guessed_at = min(self.guess_s * 2, SHORT_PAUSE_S), now
+
     def _trip(self, now: float) -> None:
         self.open, self._probing = True, False
         self._open_until = now + self._open_s
@@ -163,6 +175,8 @@ class Health:
     ) -> None:
         self.name = name
         self.first_byte_ms: float | None = None
+        self.answered_at = float("-inf")
+        """Monotonic time of the last complete answer."""
         self.measured_at = 0.0
         """Monotonic time of the last measurement of `first_byte_ms`."""
         self.whole_s: float | None = None
@@ -192,6 +206,7 @@ class Health:
             self.first_byte_ms,
             now - self.measured_at,
             headroom=headroom,
+            limited=breaker.limited_until > now,
             trouble=self.trouble,
         )
 
@@ -205,6 +220,20 @@ class Health:
         """The 95th percentile of recent waits for a first token, in seconds; None if too few waits were recorded."""
         waits = sorted(self._waits)
         return waits[-(-95 * len(waits) // 100) - 1] if len(waits) >= _LEAST_SAMPLES else None
+
+    @property
+    def pause_s(self) -> float:
+        """Seconds of a pause after a 429 that remain; 0 if there is none."""
+        return self.breaker.limited_for(self.monotonic())
+
+    @property
+    def answered_lately(self) -> bool:
+        """Whether the backend has answered a request in the last minute."""
+        return self.monotonic() - self.answered_at < _LATELY_S
+
+    def guess_pause(self) -> None:
+        """Pause the backend for a short time, because it has answered 429 and not said for how long."""
+        self.breaker.guess_pause(self.monotonic())
 
     def note_failure(self, error: BackendError) -> None:
         """Store a failure's reason if the breaker is open or only the operator can help. Only the first is logged."""
@@ -307,10 +336,14 @@ class Slot:
                 self._close_breaker()
             health = self._health
             now = health.monotonic()
-            health.breaker.succeeded(now)
+            breaker = health.breaker
+            breaker.succeeded(now)
+            if breaker.guess_s > _GUESSED_S and self._started > breaker.guessed_at:
+                breaker.guess_s = _GUESSED_S
             if health.trouble:
                 health.note_success()
             if answered:
+                health.answered_at = now
                 took, before = now - self._started, health.whole_s
                 health.whole_s = took if before is None else before + (took - before) * _NEWEST
 
@@ -324,7 +357,7 @@ class Slot:
     def limited(self, seconds: float | None) -> None:
         """Report that the backend works, but has asked for a pause of `seconds`; None: no duration was stated."""
         self.left()
-        if seconds is not None and seconds > SHORT_PAUSE_S:
+        if seconds is not None:
             self._health.breaker.limited(self._health.monotonic(), seconds)
 
     def lost_race(self) -> None:

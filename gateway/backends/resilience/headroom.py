@@ -1,6 +1,7 @@
 """Estimates how much of a provider's rate limits is unused, from the headers of the provider's answers.
 
-Reads the headers `x-ratelimit-{limit,remaining,reset}-{requests,tokens}` (OpenAI and compatible servers) and
+Reads the headers `x-ratelimit-{limit,remaining,reset}-{requests,tokens}` (OpenAI and compatible servers),
+`x-ratelimit-{limit,remaining,reset}` and `x-tokenlimit-{limit,remaining,reset}` (Together), and
 `anthropic-ratelimit-{requests,tokens,input-tokens,output-tokens}-{limit,remaining,reset}`.
 """
 
@@ -12,15 +13,18 @@ from dataclasses import dataclass
 from datetime import datetime
 
 _HEADER = re.compile(
-    rb"x-ratelimit-(?P<what>limit|remaining|reset)-(?P<of>[a-z-]+)"
+    rb"x-ratelimit-(?P<what>limit|remaining|reset)(?:-(?P<of>[a-z-]+))?"
+    rb"|x-(?P<tokens>tokenlimit)-(?P<tokens_what>limit|remaining|reset)"
     rb"|anthropic-ratelimit-(?P<their_of>[a-z-]+)-(?P<their_what>limit|remaining|reset)"
 )
-_PREFIXES = (b"x-ratelimit-", b"anthropic-ratelimit-")
+_PREFIXES = (b"x-ratelimit-", b"x-tokenlimit-", b"anthropic-ratelimit-")
 _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)(ms|s)?)?")
 _LONGEST = 40
 """Maximum characters of a header value. Longer values are ignored."""
 _NEWEST = 0.2
 """Weight of the newest answer in the moving average of the use per call."""
+_EPOCH_S = 1e9
+"""Seconds above which a number is a Unix time and no duration."""
 _WINDOW_S = 60.0
 """Seconds after which a limit is assumed to be unused again, if the provider does not report this time."""
 
@@ -58,7 +62,8 @@ class Headroom:
         told: dict[str, dict[str, str]] = {}
         for name, value in reported:
             if len(value) <= _LONGEST and (found := _HEADER.fullmatch(name)):
-                of, what = (found["of"] or found["their_of"]).decode(), (found["what"] or found["their_what"]).decode()
+                of = (found["of"] or found["their_of"] or found["tokens"] or b"requests").decode()
+                what = (found["what"] or found["their_what"] or found["tokens_what"]).decode()
                 told.setdefault(of, {})[what] = value.decode("latin-1").strip()
         for limit, values in told.items():
             self._take(limit, values, now, wall)
@@ -101,6 +106,8 @@ def _seconds(value: str | None, wall: float) -> float | None:
     if (found := _DURATION.fullmatch(value)) is not None:
         hours, minutes, rest, unit = found.groups()
         seconds = float(rest or 0) / (1000 if unit == "ms" else 1)
+        if seconds > _EPOCH_S:  # a Unix time in seconds or, as OpenRouter's, in milliseconds
+            seconds = max(0.0, seconds / (1000 if seconds > 100 * _EPOCH_S else 1) - wall)
         return int(hours or 0) * 3600 + int(minutes or 0) * 60 + seconds
     try:
         return max(0.0, datetime.fromisoformat(value).timestamp() - wall)

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from gateway.backends.attempts import HEDGE, Attempts, CallContext, together
+from gateway.backends.attempts import HEDGE, Attempts, CallContext
+from gateway.backends.failures import together
 from gateway.backends.relay import Relayed, Whole
 from gateway.domain.backend import Backend
 from gateway.domain.routing.route import Route

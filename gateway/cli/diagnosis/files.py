@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
@@ -29,16 +29,16 @@ from gateway.policy.effective import places
 from gateway.policy.load import PolicySet, reload_policies
 from gateway.policy.sources import read_sources
 from gateway.routing.loading import fitted
-from gateway.settings.environment import receiver
+from gateway.settings.environment import default_data_dir, receiver
 from gateway.settings.files import ConfigError, Document, read_document
-from gateway.settings.gateway import Settings, load_settings
+from gateway.settings.gateway import GatewayConfig, Paths, Settings, load_settings
 from gateway.settings.receivers import Addresses, ReceiverRefused
 from gateway.settings.remedies import did_you_mean
 from gateway.settings.renamed_keys import GATEWAY, POLICY, KeyPath, MovedKey, RenamedKey
 
 Place = Callable[[str, KeyPath], str]
 """(Team, path) → beginning of an error message."""
-CONFIG, OVERLOOKED = Path("gateway.yaml"), Path("gateway.yml")
+CONFIG, OVERLOOKED, POLICIES = Path("gateway.yaml"), Path("gateway.yml"), Path("policies")
 
 
 @dataclass(slots=True)
@@ -50,6 +50,8 @@ class Checked:
     teams: list[str] = field(default_factory=list)
     policies: tuple[Path, ...] = ()
     config: Path | None = None
+    unread: bool = False
+    """Whether a mistake in gateway.yaml hides its receivers and backends."""
 
     @property
     def files(self) -> str:
@@ -78,23 +80,35 @@ def check_files(config: Path | None, folders: Sequence[Path]) -> Checked:
         found.problems += _missing_extras(settings, config)
     found.notes += [each.line for each in (*settings.old_names, *chain.from_iterable(policies.old_names.values()))]
     found.notes += _without_units(config, settings.policies)
-    found.notes += locations.notes(settings.config.backends or (), list(policies.policies.values()))
+    found.notes += locations.notes(
+        settings.config.backends or (), list(policies.policies.values()), _place_of_backend(config)
+    )
     found.notes += ceilings.notes(settings.config.backends or (), policies.policies, PriceBook.of(settings))
     return found
 
 
+def _place_of_backend(config: Path | None) -> Callable[[int], str]:
+    """Number of a backend → `gateway.yaml:3: `; empty without a readable file."""
+    with suppress(ConfigError):
+        if config is not None:
+            file = read_document(config)
+            return lambda number: file.place(("backends", number)).partition(": ")[0] + ": "
+    return lambda number: ""
+
+
 def _settings(config: Path | None, folders: Sequence[Path], found: Checked) -> Settings:
-    """The settings in gateway.yaml. On a mistake, it is added to `found`, and the default settings are returned."""
+    """The settings in gateway.yaml. On a mistake, it is added to `found`, and settings without backends are
+    returned, so that the policies are checked too."""
     try:
         return load_settings(config, None, folders, keys=True)
     except ConfigError as error:
         found.problems += error.problems
-    for fallback in (config, None):
-        try:
-            return load_settings(fallback, None, folders, keys=False)
-        except ConfigError:
-            continue
-    return replace(load_settings(None, None, (), keys=False), policies=())
+    with suppress(ConfigError):
+        return load_settings(config, None, folders, keys=False)
+    found.unread = True
+    known = folders or ([POLICIES] if POLICIES.is_dir() else [])
+    present = tuple(folder for folder in known if folder.is_dir())
+    return Settings(GatewayConfig(backends=()), Paths(default_data_dir().absolute()), present)
 
 
 def _check_names(settings: Settings, policies: PolicySet, place: Place, found: Checked) -> None:
@@ -154,6 +168,8 @@ def _check_receivers(settings: Settings, policies: PolicySet, place: Place, foun
             try:
                 _, reference = addresses.kind_and_reference(notify.target)
             except ReceiverRefused as error:
+                if found.unread:
+                    continue
                 found.problems.append(f"{place(team, path)}{error}")
                 continue
             if not receiver(reference):

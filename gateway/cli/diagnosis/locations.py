@@ -1,19 +1,19 @@
-"""Notes of `thriftgate check` on backends' locations: effects of `location` in gateway.yaml, and of an upgrade."""
+"""Notes of `thriftgate check` on backends' locations: effects of `location` in gateway.yaml, and of addresses."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from gateway.domain.backend import Backend
 from gateway.domain.policy import Policy
 from gateway.domain.routing.whereabouts import private, providers_own
 
 
-def notes(backends: Sequence[Backend], policies: Sequence[Policy]) -> list[str]:
-    """A sentence for each backend whose location is not the one that its address suggests, or whose location has
-    changed with this version of the gateway."""
+def notes(backends: Sequence[Backend], policies: Sequence[Policy], place: Callable[[int], str]) -> list[str]:
+    """A sentence for each backend whose location is not the one that its keys suggest. `place`: number of a backend →
+    the file and line of its entry, as the beginning of a sentence."""
     closed = sorted(policy.team for policy in policies if policy.data.hosted == "forbidden")
-    return [note for backend in backends for note in _of(backend, closed)]
+    return [place(number) + note for number, backend in enumerate(backends) for note in _of(backend, closed)]
 
 
 def _of(backend: Backend, closed: Sequence[str]) -> Iterator[str]:
@@ -32,11 +32,11 @@ def _of(backend: Backend, closed: Sequence[str]) -> Iterator[str]:
             "says that the machine is your own."
         )
     before = backend.tier == "hosted" or backend.location == "hosted"
-    if before == backend.hosted:
+    if before == backend.hosted or not closed:
         return
-    rule = f"teams under data.hosted: forbidden ({', '.join(closed) or 'none today'})"
+    rule = f"teams under data.hosted: forbidden ({', '.join(closed)})"
     if backend.hosted:
         remedy = "" if providers_own(backend.base_url) else "; location: local says that the machine is your own"
-        yield f"{name}: hosted from this version on, since {backend.why_hosted}: {rule} reach it no more{remedy}."
+        yield f"{name}: counts as hosted, since {backend.why_hosted}: {rule} do not reach it{remedy}."
     else:
-        yield f"{name}: local from this version on: {rule} reach it now; location: hosted prevents that."
+        yield f"{name}: counts as local: {rule} reach it; location: hosted prevents that."

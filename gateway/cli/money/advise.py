@@ -11,7 +11,7 @@ import click
 from gateway.cli import tables
 from gateway.cli.echo import echo
 from gateway.cli.money.storage import open_database
-from gateway.cli.money.usage import known_team
+from gateway.cli.money.teams import known_team
 from gateway.cli.options import Context, common
 from gateway.cli.requests.lines import money
 from gateway.ledger.reports import advice

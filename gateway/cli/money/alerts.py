@@ -18,6 +18,7 @@ from gateway.alerts.delivery.receivers import Answer, Receivers
 from gateway.cli import tables
 from gateway.cli.echo import echo
 from gateway.cli.money.storage import open_database
+from gateway.cli.money.teams import known_team
 from gateway.cli.options import Context, common
 from gateway.cli.zones import moment, zones
 from gateway.domain.policy import Policy
@@ -40,6 +41,7 @@ def list_alerts(context: Context, team: str | None) -> None:
     """List the latest alerts with their deliveries, newest first."""
     settings = context.of_running()
     zone_of = zones(settings)
+    _check_team(settings, team)
     sent = _with(settings, {}, lambda service: service.sent(team))
     lines = [line for one in sent for line in _listed(one, zone_of(one.team))]
     context.print(_values(sent), "\n".join(lines) or "No alerts yet.")
@@ -96,6 +98,7 @@ def dead_letters(context: Context, team: str | None, retry: bool) -> None:
     Such deliveries are tried again only with --retry.
     """
     settings = context.of_running()
+    _check_team(settings, team)
     if retry:
         count = _with(settings, {}, lambda service: service.revive(team))
         context.print({"retried": count}, f"{count} deliveries will be retried.")
@@ -111,8 +114,14 @@ def dead_letters(context: Context, team: str | None, retry: bool) -> None:
     context.print(_values(dead), lambda: tables.console().print(table) if dead else echo(none))
 
 
+def _check_team(settings: Settings, team: str | None) -> None:
+    if team is not None:
+        with open_database(settings, reads=True) as database:
+            known_team(database, settings, team)
+
+
 def _with(settings: Settings, policies: dict[str, Policy], ask: Callable[[Alerts], Awaitable[Result]]) -> Result:
-    with open_database(settings) as database:
+    with open_database(settings, reads=True) as database:
         addresses = Addresses(lambda: settings.known_receivers)
         service = Alerts(database, lambda: policies, receivers=Receivers(addresses=addresses))
 

@@ -13,12 +13,12 @@ import click
 from gateway.cli import tables
 from gateway.cli.echo import echo
 from gateway.cli.money.storage import open_database
+from gateway.cli.money.teams import known_team
 from gateway.cli.options import Context, common
 from gateway.domain.backend import Billing
-from gateway.domain.units import parse_usd, usd_to_pico
+from gateway.domain.units import cents, parse_usd, usd_to_pico
 from gateway.ledger.prices.throughput import measured
 from gateway.ledger.reports import breakeven as ledger
-from gateway.ledger.reports.formats import cents
 from gateway.ledger.reports.period import parse_when
 from gateway.ledger.store.sums import snapshot
 
@@ -68,7 +68,9 @@ def breakeven(
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     settings = context.of_running()
-    with open_database(settings) as database, snapshot(database) as connection:
+    with open_database(settings, reads=True) as database, snapshot(database) as connection:
+        if team is not None:
+            known_team(database, settings, team)
         found = ledger.loads(connection, begin, now, team=team, pattern=model)
         backends = settings.config.backends or ()
         own = list(ledger.owned(backends, measured(connection, backends, now)))

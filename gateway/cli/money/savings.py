@@ -14,12 +14,13 @@ from gateway.api.routes.usage import UsageQuery
 from gateway.cli import tables
 from gateway.cli.echo import echo
 from gateway.cli.money.storage import open_database
-from gateway.cli.money.usage import known_team, spend_of
+from gateway.cli.money.teams import known_team
+from gateway.cli.money.usage import spend_of
 from gateway.cli.options import Context, common
 from gateway.cli.requests.lines import money
 from gateway.cli.zones import zones
 from gateway.ledger.reports.formats import dollars
-from gateway.ledger.reports.period import parse_when
+from gateway.ledger.reports.period import parse_period
 
 
 @click.command()
@@ -39,10 +40,10 @@ def savings(context: Context, team: str | None, since: str, until: str | None) -
     now, settings = time.time(), context.of_running()
     try:
         zone = zones(settings)(team or "")
-        begin, end = parse_when(since, now, zone), parse_when(until, now, zone) if until else None
+        begin, end = parse_period(since, until, now, zone)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
-    with open_database(settings) as database:
+    with open_database(settings, reads=True) as database:
         if team is not None:
             known_team(database, settings, team)
         found = asyncio.run(spend_of(settings, database).read(UsageQuery("team", team, begin, end, savings=True)))
@@ -72,6 +73,8 @@ def _show(values: Mapping[str, Any], since: str) -> None:
     if Decimal(values["idle_usd"]):
         echo(f"  idle time of own machines       {_usd(values['idle_usd'])}")
     echo(f"  saved by the cache's answers    {_usd(values['saved_by_cache_usd'])}")
+    rest = Decimal(total["saved_usd"] or 0) - Decimal(values["saved_by_cache_usd"])
+    echo(f"  the rest: routing and trimming  {_usd(rest)}")
     table = tables.Table("team", "compared with", *tables.numbers("requests", "baseline", "cost", "saved"))
     for one in values["teams"]:
         figures = [_usd(one[f"{name}_usd"]) for name in ("baseline", "cost", "saved")]

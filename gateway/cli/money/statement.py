@@ -13,7 +13,7 @@ from rich.text import Text
 from gateway.api.routes.usage import Spent
 from gateway.cli import tables
 from gateway.cli.zones import ZoneOf, moment
-from gateway.ledger.reports.formats import cents
+from gateway.domain.units import cents
 
 
 def show(found: Spent, console: Console, zone_of: ZoneOf) -> None:

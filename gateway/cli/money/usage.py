@@ -14,6 +14,7 @@ from gateway.cli import tables
 from gateway.cli.echo import echo, echo_json, echo_raw
 from gateway.cli.money.statement import show
 from gateway.cli.money.storage import open_database
+from gateway.cli.money.teams import known_team
 from gateway.cli.money.usage_table import as_table
 from gateway.cli.options import Context, Renamed, common
 from gateway.cli.zones import ZoneOf, zones
@@ -22,13 +23,10 @@ from gateway.ledger.reports import focus
 from gateway.ledger.reports.dimensions import COLUMNS
 from gateway.ledger.reports.formats import as_csv
 from gateway.ledger.reports.parquet import ParquetMissing, as_parquet
-from gateway.ledger.reports.period import parse_when
-from gateway.ledger.reports.report import teams
-from gateway.policy.keys import listing
+from gateway.ledger.reports.period import parse_period
 from gateway.policy.load import load_policies
 from gateway.settings.gateway import Settings
 from gateway.settings.prices import Currency
-from gateway.settings.remedies import did_you_mean
 from gateway.state.sql.database import Database
 
 FORMATS = ("table", "json", "csv", "parquet", "focus", "focus-parquet")
@@ -83,9 +81,9 @@ def usage(
     now, settings = time.time(), context.of_running()
     try:
         zone_of = zones(settings)
-        begin, end = (parse_when(text, now, zone_of(team or "")) if text else None for text in (since, until))
+        begin, end = parse_period(since, until, now, zone_of(team or ""))
         asked = UsageQuery(by, team, begin, end, savings)
-        with open_database(settings) as database:
+        with open_database(settings, reads=True) as database:
             if team is not None:
                 known_team(database, settings, team)
             written = asyncio.run(
@@ -99,16 +97,6 @@ def usage(
         _print(written, form)
     else:
         output.write_bytes(written)
-
-
-def known_team(database: Database, settings: Settings, team: str) -> None:
-    """Raises UsageError unless the team has a policy, a key or spend."""
-    known = set(load_policies(settings.policies, settings.config.ceilings).policies)
-    with database.read() as connection:
-        known |= {*teams(connection), *(row["team"] for row in listing(database))}
-    if team not in known:
-        near = did_you_mean(team, sorted(known), f"there are {', '.join(sorted(known))}")
-        raise click.UsageError(f"There is no team {team!r}: it has no policy, no key and no spend; {near}")
 
 
 def _print(written: bytes, form: str) -> None:

@@ -38,7 +38,7 @@ def _columns(total: Line, currency: Currency | None) -> dict[str, str]:
         "cost_usd": "cost USD",
         "cost_display": f"cost {currency.code}" if currency else "",
         "idle_usd": "idle USD",
-        "saved_usd": "saved USD",
+        "saved_usd": "saved by cache",
         "unpriced": "no price",
     }
     seldom = {"cache_answers": total.cache_answers, "saved_usd": total.saved_pico, "idle_usd": total.idle_pico}

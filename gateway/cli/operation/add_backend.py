@@ -30,7 +30,7 @@ from gateway.settings.files import ConfigError, parse, read_document, validated
 from gateway.settings.gateway import GatewayConfig
 from gateway.settings.insertion import with_items
 from gateway.settings.remedies import did_you_mean
-from gateway.settings.running import running
+from gateway.settings.running import RunningGateway, running
 
 _REFERENCE = re.compile(r"(env|file):.+")
 _UNFIT = re.compile(r"[^A-Za-z0-9._:/-]+")
@@ -219,7 +219,16 @@ def _show(path: Path, values: Mapping[str, Any], others: list[str], reached: Rea
     if others:
         echo(f"Also written, since a list replaces what the gateway finds by itself: {', '.join(others)}")
     for gateway in running():
-        echo(f"The gateway on {gateway.url} uses it after a rolling restart: kill -USR2 {gateway.pid}")
+        echo(_next(gateway, path))
+
+
+def _next(gateway: RunningGateway, path: Path) -> str:
+    """The next step for a running gateway, or a warning that it reads another file."""
+    if gateway.config is not None and gateway.config.resolve() == path.resolve():
+        return f"The gateway on {gateway.url} uses it after a rolling restart: kill -USR2 {gateway.pid}"
+    if gateway.config is None:
+        return f"The gateway on {gateway.url} reads no gateway.yaml. Start it again with --config {path.absolute()}"
+    return f"The gateway on {gateway.url} does not read this file. For that one, add --config {gateway.config}"
 
 
 def _list(context: Context) -> None:

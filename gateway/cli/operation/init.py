@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sys
 from collections.abc import Callable, Mapping
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from gateway.backends.providers.discover import backends_of
 from gateway.cli.echo import echo
@@ -51,8 +53,9 @@ def init(context: Context, team: str, budget: str | None, source: Path | None, *
     """Write gateway.yaml and a policy for what this machine has, and validate both.
 
     Backends are found by provider keys in the environment and by model servers on the usual local ports. Existing
-    files are never changed. Each key of a LiteLLM config that is not taken over is listed with its line. A model whose
-    address is not known here is left out, and a key is used at its own vendor only.
+    files are never changed. On a terminal, the command asks for team, budget and receiver if no option names one. Each
+    key of a LiteLLM config that is not taken over is listed with its line. A model whose address is not known here is
+    left out, and a key is used at its own vendor only.
 
     \b
     thriftgate init --team search --budget 200
@@ -63,6 +66,10 @@ def init(context: Context, team: str, budget: str | None, source: Path | None, *
     for path in (config, folder / f"{team}.yaml"):
         if path.exists():
             raise click.ClickException(f"{path} exists already and is not changed; move it away first.")
+    if sys.stdin.isatty() and _nothing_given("team", "budget", *IN_POLICIES):
+        team, budget, addresses = asked(team)
+        if (folder / f"{team}.yaml").exists():
+            raise click.ClickException(f"{folder / team}.yaml exists already and is not changed; move it away first.")
     receivers = _receivers(team, budget, addresses)
     found = from_litellm.read(source) if source else asyncio.run(_discovered())
     if source and not found.entries:
@@ -83,6 +90,28 @@ def init(context: Context, team: str, budget: str | None, source: Path | None, *
     )
     if problems:
         raise SystemExit(1)
+
+
+def _nothing_given(*names: str) -> bool:
+    """Whether the command line has none of these options."""
+    sources = (click.get_current_context().get_parameter_source(name) for name in names)
+    return all(source is ParameterSource.DEFAULT for source in sources)
+
+
+def asked(team: str) -> tuple[str, str | None, dict[str, str | None]]:
+    """Team, budget and receivers, as the user answers. `team`: the name that is proposed."""
+    team = click.prompt("Team of the first policy", default=team, err=True)
+    budget = click.prompt("Budget in US dollars a month (empty: none)", default="", show_default=False, err=True)
+    addresses: dict[str, str | None] = dict.fromkeys(IN_POLICIES)
+    if budget:
+        kinds = click.Choice(["none", *IN_POLICIES])
+        kind = click.prompt("Receiver of budget alerts", type=kinds, default="none", err=True)
+        if kind != "none":
+            text = f"env:NAME of the variable with {KINDS[kind].address}"
+            addresses[kind] = click.prompt(
+                text, default=f"env:{re.sub('[^A-Z0-9]', '_', team.upper())}_{kind.upper()}", err=True
+            )
+    return team, budget or None, addresses
 
 
 @click.group()

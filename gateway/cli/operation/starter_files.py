@@ -20,6 +20,23 @@ HEAD = """\
 # A changed file takes effect with `kill -USR2 PID`; `thriftgate status` shows the process id.
 """
 
+_MEANINGS = {
+    "kind": "vendor, cloud or API",
+    "model": "its name at the provider or server",
+    "deployment": "Azure: the name of the deployment",
+    "api_version": "Azure: the version of the API",
+    "base_url": "where requests are sent",
+    "api_key": "the variable with the key; the file has no secret",
+    "region": "where its machines are",
+    "strength": "small or large: the tier of a backend on your own machines",
+    "context_window": "maximum tokens of prompt and answer",
+    "max_output_tokens": "maximum tokens of an answer",
+    "price": "USD per 1M tokens, or per hour of the machine",
+    "dialects": "the APIs that it answers",
+    "only_named": "not for `auto`; only its own name leads to it",
+}
+"""Key of a backend → its meaning, for the first line that has the key."""
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -71,15 +88,24 @@ def _variable(backend: Backend) -> str:
 def gateway_yaml(entries: Sequence[Entry]) -> str:
     """The text of gateway.yaml."""
     lines = [HEAD, "backends:                     # one model at one address each; docs/how-to/providers.md"]
-    lines += [f"  {line}" for each in entries for line in item(each).splitlines()]
+    explained: set[str] = set()
+    lines += [f"  {line}" for each in entries for line in item(each, explained).splitlines()]
     return "\n".join(lines) + "\n"
 
 
-def item(backend: Entry) -> str:
-    """A backend as an item of the list `backends`, without indentation."""
+def item(backend: Entry, explained: set[str] | None = None) -> str:
+    """A backend as an item of the list `backends`, without indentation. Keys that are not in `explained` get a comment
+    and are added; None: no comments on keys."""
     (name, value), *rest = backend.values.items()
     first = f"- {name}: {_scalar(value)}{'   # ' + backend.comment if backend.comment else ''}"
-    return "\n".join([first, *(f"  {key}: {_scalar(value)}" for key, value in rest)])
+    return "\n".join([first, *(_explained(f"  {key}: {_scalar(value)}", key, explained) for key, value in rest)])
+
+
+def _explained(line: str, key: str, explained: set[str] | None) -> str:
+    if explained is None or key in explained or key not in _MEANINGS:
+        return line
+    explained.add(key)
+    return f"{line.ljust(28)}  # {_MEANINGS[key]}"
 
 
 def flow_item(backend: Entry) -> str:

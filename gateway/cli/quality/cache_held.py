@@ -15,6 +15,8 @@ from gateway.cache.cache import Cache
 from gateway.cache.entry import Entry, Flush
 from gateway.cli import tables
 from gateway.cli.echo import echo_json
+from gateway.cli.money.storage import open_database
+from gateway.cli.money.teams import known_team
 from gateway.cli.options import Context, common
 from gateway.cli.zones import span
 from gateway.domain.units import parse_duration, usd_text
@@ -98,7 +100,11 @@ def flush(
     async def flushed(cache: Cache) -> int:
         return await cache.flush(team or "", tag, which.age_s, dry_run=not yes, prefix=prefix)
 
-    count = on_state(context.of_running(), flushed)
+    settings = context.of_running()
+    if team is not None:
+        with open_database(settings, reads=True) as database:
+            known_team(database, settings, team)
+    count = on_state(settings, flushed)
     would = f"{count} answer(s) {which.description} would be flushed; add --yes to do it."
     done = f"{count} answer(s) {which.description} flushed."
     context.print({"team": team, "answers": count, "flushed": yes}, done if yes else would)

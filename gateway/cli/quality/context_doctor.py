@@ -12,7 +12,7 @@ import click
 from gateway.cli import tables
 from gateway.cli.echo import echo
 from gateway.cli.money.storage import open_database
-from gateway.cli.money.usage import known_team
+from gateway.cli.money.teams import known_team
 from gateway.cli.options import Context, common
 from gateway.cli.quality.context_explain import read_request
 from gateway.cli.requests.lines import money
@@ -51,7 +51,7 @@ def doctor(options: Context, files: tuple[Path, ...], session: str | None, team:
         begin = parse_when(since, now)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
-    with open_database(settings) as database:
+    with open_database(settings, reads=True) as database:
         if team is not None:
             known_team(database, settings, team)
         with database.read() as connection:

@@ -9,7 +9,7 @@ import click
 
 from gateway.cli import tables
 from gateway.cli.money.storage import open_database
-from gateway.cli.money.usage import known_team
+from gateway.cli.money.teams import known_team
 from gateway.cli.options import Context, common
 from gateway.domain.money.windows import iso
 from gateway.ledger.reports import holdout

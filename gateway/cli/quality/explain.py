@@ -66,6 +66,8 @@ def explain(context: Context, prompt: str, team: str, model: str, max_tokens: in
     thriftgate explain req_0198c2a4b7d100112233445566778899
     thriftgate explain "How many days are in a week?" --team search
     """
+    if prompt.startswith("req_") and not ID.fullmatch(prompt):
+        raise click.UsageError(f"{prompt!r} is no request id; an id is req_ and 32 hexadecimal digits.")
     if ID.fullmatch(prompt):
         settings = context.of_running()
         flight = flight_of(settings, prompt)

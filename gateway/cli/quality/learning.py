@@ -15,10 +15,11 @@ from gateway.cli.options import Context, common
 from gateway.domain.money.windows import iso
 from gateway.domain.routing.class_trial import ClassTrial, TrialKey
 from gateway.domain.routing.standing import Standing
+from gateway.domain.units import cents
 from gateway.learning.evidence import Pair, changed
 from gateway.learning.plans import plan_trials
 from gateway.learning.spend_cap import ALL, CapSpent, spent
-from gateway.ledger.reports.formats import cents, dollars
+from gateway.ledger.reports.formats import dollars
 from gateway.ledger.store import class_trials
 from gateway.ledger.store.evidence import WINDOW_S, escalations
 from gateway.settings.gateway import Settings

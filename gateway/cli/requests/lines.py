@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, tzinfo
 
-from gateway.ledger.reports.formats import cents
+from gateway.domain.units import cents
 from gateway.ledger.rows import Row
 
 
@@ -26,6 +26,8 @@ def cells(row: Row, zone: tzinfo) -> tuple[str, ...]:
     served = row.backend if row.attempt else "cache"
     asked = row.model_asked if row.model_asked in ("", served) else f"{row.model_asked} → {served}"
     result = row.outcome if row.outcome != "failed" else f"failed ({row.error or row.status})"
+    if row.attempt > 1:
+        result += f"  attempt {row.attempt}"
     if row.cache not in ("", "off", "miss"):
         result += f"  cache {row.cache}"
     cost = f"saved {money(row.saved_pico)}" if row.saved_pico and not row.attempt else money(row.cost_pico)

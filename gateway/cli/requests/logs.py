@@ -5,15 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
+from typing import get_args
 
 import click
 import orjson
 
 from gateway.cli.echo import echo, echo_json
 from gateway.cli.money.storage import open_database
+from gateway.cli.money.teams import known_team
 from gateway.cli.options import Context, common
 from gateway.cli.requests.lines import line
 from gateway.cli.zones import zones
+from gateway.domain.record import CacheResult
 from gateway.ledger.reports.period import parse_when
 from gateway.ledger.reports.requests import Filter, as_object, recent
 from gateway.ledger.rows import Row
@@ -33,6 +37,10 @@ MOST = 10_000
 @click.option("--backend", help="Only this backend.")
 @click.option("--model", help="Only this model name, as the application sent it.")
 @click.option("--failed", is_flag=True, help="Only attempts that did not succeed.")
+@click.option("--key", help="Only the key of this id.")
+@click.option("--session", help="Only the session of this id, as the ledger has it.")
+@click.option("--cache", type=click.Choice(get_args(CacheResult)), help="Only requests with this result of the cache.")
+@click.option("--status", type=int, help="Only attempts with this HTTP status.")
 @click.option("--since", help="Start: 2026-01-31T12:00, or 15m for the last 15 minutes.")
 @click.option(
     "--limit",
@@ -50,6 +58,10 @@ def logs(
     backend: str | None,
     model: str | None,
     failed: bool,
+    key: str | None,
+    session: str | None,
+    cache: str | None,
+    status: int | None,
     since: str | None,
     count: int,
 ) -> None:
@@ -70,7 +82,7 @@ def logs(
         begin = parse_when(since, time.time(), zone_of(team or "")) if since else None
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--since") from error
-    wanted = Filter(team, backend, model, failed, begin)
+    wanted = Filter(team, backend, model, failed, begin, key, session, cache, status)
 
     def show(row: Row) -> None:
         if context.as_json:
@@ -78,7 +90,9 @@ def logs(
         else:
             echo(line(row, zone_of(row.team)))
 
-    with open_database(settings) as database, suppress(KeyboardInterrupt):
+    with open_database(settings, reads=True) as database, suppress(KeyboardInterrupt):
+        if team is not None:
+            known_team(database, settings, team)
         for row in rows(database, wanted, count):
             show(row)
         if follow:
@@ -108,5 +122,5 @@ def following(database: Database, wanted: Filter, sleep: Callable[[float], None]
 def _late(database: Database, wanted: Filter) -> list[Row]:
     since = time.time() - LATE_S
     with database.read() as connection:
-        found = recent(connection, Filter(wanted.team, wanted.backend, wanted.model, wanted.failed, since), MOST)
+        found = recent(connection, replace(wanted, since=since), MOST)
     return found[::-1]

@@ -49,8 +49,11 @@ def backup(context: Context, folder: Path, with_files: bool) -> None:
     if embedded and not paths.sqlite.is_file():
         raise click.ClickException(f"{paths.data}: contains no ledger; give the gateway's directory with --data-dir.")
     _require_empty(target.data)
-    target.data.mkdir(mode=0o700, parents=True, exist_ok=True)
-    os.chmod(target.data, 0o700)
+    try:
+        target.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.chmod(target.data, 0o700)
+    except OSError as error:
+        raise click.ClickException(f"{folder}: cannot be written: {error.strerror}.") from error
     with tables.working("copying"):
         copied = list(_copy_files(paths, target, with_files))  # the journal before the database: see `restore`
         if embedded:
@@ -84,7 +87,11 @@ def restore(context: Context, folder: Path) -> None:
     try:
         made: dict[str, Any] = orjson.loads((folder / MANIFEST).read_bytes())
         files: dict[str, str] = made["files"]
-    except (OSError, ValueError, KeyError) as error:
+    except OSError as error:
+        raise click.ClickException(
+            f"{folder}: is not a copy made by `thriftgate backup`: {MANIFEST}: {error.strerror}."
+        ) from error
+    except (ValueError, KeyError, TypeError) as error:
         raise click.ClickException(f"{folder}: is not a copy made by `thriftgate backup` ({error}).") from error
     with tables.working("comparing the copy with its digests"):
         for name, digest in files.items():

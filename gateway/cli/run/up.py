@@ -30,6 +30,13 @@ def up(context: Context, host: str | None, port: int | None, workers: int) -> No
     """
     protect_files()
     settings = context.settings(keys=True)
+    data = settings.paths.data
+    try:
+        data.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise click.ClickException(
+            f"{data}: cannot be used as data directory ({error.strerror}); give another --data-dir."
+        ) from error
     with logs_in(settings.paths.data) as terminal:
         tell = terminal.tell
         tell(f"Starting on {settings.paths.data} …")

@@ -19,9 +19,9 @@ from gateway.cli.simulation.call import LogError
 from gateway.cli.simulation.reading import KINDS, read_calls
 from gateway.cli.simulation.simulated import Simulation, Sums, saved_percent
 from gateway.domain.tenant import Key, Tenant
+from gateway.domain.units import cents
 from gateway.errors import GatewayError
 from gateway.ledger.prices.price_book import PriceBook
-from gateway.ledger.reports.formats import cents
 from gateway.policy.load import load_policies
 from gateway.routing.loading import followed, packaged
 from gateway.routing.router import Router

@@ -10,11 +10,14 @@ import click
 from gateway.cli import tables
 from gateway.cli.echo import echo
 from gateway.cli.money.storage import open_database
+from gateway.cli.money.teams import known_team
 from gateway.cli.options import Context, common
+from gateway.cli.teams.client_settings import CLIENTS, Connection
 from gateway.cli.teams.default_policy import note_default_policy
 from gateway.cli.zones import ZoneOf, moment, zones
 from gateway.domain.units import parse_duration
 from gateway.policy import keys as store
+from gateway.settings.running import running_on
 
 
 @click.group()
@@ -77,6 +80,10 @@ def create(
         {**values, "allowed_models": sorted(allowed_models) or None},
         f"{secret}\n\nThis is key {key.id} of team {team}. It is shown only now; keep it with your secrets.",
     )
+    gateway = running_on(settings.paths.data)
+    if gateway is not None and "inference" in key.scopes:
+        lines = CLIENTS["env"].lines(Connection(gateway.url, secret, "auto"))
+        echo(f"\nTo use it in a shell:\n{lines}", err=True)
 
 
 @keys.command("list")
@@ -85,7 +92,9 @@ def create(
 def list_(context: Context, team: str | None) -> None:
     """List all keys, newest first. Secrets are not stored and cannot be shown."""
     settings = context.of_running()
-    with open_database(settings) as database:
+    with open_database(settings, reads=True) as database:
+        if team is not None:
+            known_team(database, settings, team)
         rows = store.listing(database, team)
     context.print(rows, lambda: tables.console().print(_table(rows, zones(settings))) if rows else echo("No keys yet."))
 
@@ -100,7 +109,7 @@ def rotate(context: Context, key_id: str, grace: str) -> None:
     A lineage is a key with all keys that replaced it. Its budgets, limits and reports continue unchanged. Revoking the
     old or the new key revokes both.
     """
-    with open_database(context.of_running(writes=True)) as database:
+    with open_database(context.of_running(writes=True), reads=True) as database:
         made = store.rotate(database, key_id, grace_s=0.0 if grace in ("0", "0s") else _duration(grace, "--grace"))
     if made is None:
         raise click.ClickException(f"There is no valid key {key_id}; `thriftgate keys list` shows them.")
@@ -125,7 +134,10 @@ def revoke(context: Context, key_id: str | None, team: str | None, yes: bool) ->
     """
     if (key_id is None) == (team is None):
         raise click.UsageError("Name one key, or a team with --team.")
-    with open_database(context.of_running(writes=True)) as database:
+    settings = context.of_running(writes=True)
+    with open_database(settings, reads=True) as database:
+        if team is not None:
+            known_team(database, settings, team)
         if team is not None and not yes:
             ids = store.living(database, team)
             raise click.ClickException(

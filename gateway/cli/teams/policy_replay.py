@@ -19,8 +19,8 @@ from gateway.cli.options import Context, common
 from gateway.cli.teams.redecide import Redecider
 from gateway.cli.teams.replayed import Replay, as_object, increase, replayed, teams
 from gateway.domain.policy import Policy
+from gateway.domain.units import cents
 from gateway.ledger.prices.price_book import PriceBook
-from gateway.ledger.reports.formats import cents
 from gateway.ledger.reports.period import parse_when
 from gateway.ledger.store.sums import snapshot
 from gateway.policy.inherit import DEFAULT
@@ -60,7 +60,7 @@ def replay(context: Context, file: Path, since: str, until: str | None, max_incr
     settings = context.of_running()
     present = load_policies(settings.policies, settings.config.ceilings)
     new = load_proposed(file, settings.policies, settings.config.ceilings)
-    with open_database(settings) as database, snapshot(database) as connection:
+    with open_database(settings, reads=True) as database, snapshot(database) as connection:
         pairs = _pairs(present, new, teams(connection, begin, end))
         found = replayed(connection, _redecider(settings), pairs, begin, end) if pairs else []
     context.print(as_object(found), lambda: _show(found))

@@ -8,19 +8,41 @@ from typing import Any
 
 import orjson
 
-from gateway.errors import BackendRefused, StreamBroken
+from gateway.errors import (
+    BackendError,
+    BackendGarbage,
+    BackendOverloaded,
+    BackendRateLimited,
+    BackendRefused,
+    StreamBroken,
+)
 
 MAX_MESSAGE = 2000
 _PASSING = {"overloaded_error": 503, "rate_limit_error": 429}
 """Type of a temporary error → its status code."""
 _CREDENTIALS = (401, 402, 403, 407)
 _ACCOUNT = re.compile(
-    r"api[-_ ]?key|credential|signature|\btoken\b|bearer|auth(?:enti|ori[sz])|permission|access ?denied|\biam\b|arn:|"
+    r"api[-_ ]?key|credential|signature|(?:access|auth|security|session|invalid|expired) token|bearer|"
+    r"auth(?:enti|ori[sz])|permission|access ?denied|\biam\b|arn:|"
     r"account|billing|credit|balance|quota|payment|organi[sz]ation|project|subscription|workspace|suspended|disabled|"
     r"\bip\b",
     re.IGNORECASE,
 )
 """Matches words in the text of a 403 which show that the cause is the calling account or key."""
+_CONTENT = re.compile(
+    r"usage guidelines|usage polic|content[- _](?:polic|filter|violat|management)|moderation|safety[-_ ]check|"
+    r"safety (?:system|reasons|filter)|(?:content|prompt|input|output|request)\b.{0,40}\bflagged",
+    re.IGNORECASE,
+)
+"""Matches words in the text of a 403 which show that the cause is the request's content. They decide even if the text
+also names an account or a key, as xAI's does."""
+_CODES = {
+    "429": "rate_limit_error",
+    "rate_limit_exceeded": "rate_limit_error",
+    "503": "overloaded_error",
+    "529": "overloaded_error",
+}
+"""Code of a temporary error inside an answer with status 200 → the error's type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +88,15 @@ def _dump(value: object) -> str:
 
 
 def error_in(body: bytes) -> UpstreamError | None:
-    """Like `find_error`, but reads bytes. None for HTML and other formats."""
+    """The error in the body of a refusal, which may also be `{"message": "…"}`. None for HTML and other formats."""
     try:
-        return find_error(orjson.loads(body))
+        read = orjson.loads(body)
     except orjson.JSONDecodeError:
         return None
+    if error := find_error(read):
+        return error
+    message = read.get("message") if type(read) is dict else None  # Cohere's, and that of many proxies
+    return UpstreamError(message[:MAX_MESSAGE]) if type(message) is str and message else None
 
 
 def broken(error: UpstreamError | None, otherwise: bytes | str = "no reason given") -> StreamBroken:
@@ -79,15 +105,31 @@ def broken(error: UpstreamError | None, otherwise: bytes | str = "no reason give
     if type(otherwise) is bytes:
         otherwise = otherwise[:MAX_MESSAGE].decode(errors="replace")
     failure = StreamBroken(f"The backend's stream ended with an error: {error.message if error else otherwise!s}")
-    if error and error.kind in _PASSING:
-        failure.kind, failure.status = error.kind, _PASSING[error.kind]
+    if error and (kind := passing(error)):
+        failure.kind, failure.status = kind, _PASSING[kind]
     return failure
+
+
+def passing(error: UpstreamError) -> str:
+    """The type of a temporary error: `rate_limit_error` or `overloaded_error`; empty for other errors."""
+    return error.kind if error.kind in _PASSING else _CODES.get(error.code or "", "")
+
+
+def in_success(error: UpstreamError) -> BackendError:
+    """The exception for an error in a plain answer with status 200."""
+    kind, message = passing(error), f"The backend answered 200 with an error: {error.message}"
+    if kind == "rate_limit_error":
+        return BackendRateLimited(message)
+    return BackendOverloaded(message) if kind else BackendGarbage(message)
 
 
 def about_request(error: UpstreamError | None) -> bool:
     """Whether a status 403 is about the request: its content, model or region. False if it is about the gateway's
     account, or without an `error`."""
-    return error is not None and not _ACCOUNT.search(f"{error.kind} {error.code} {error.message}")
+    if error is None:
+        return False
+    text = f"{error.kind} {error.code} {error.message}"
+    return _CONTENT.search(text) is not None or not _ACCOUNT.search(text)
 
 
 def refusal(status: int, error: UpstreamError | None, backend: str) -> BackendRefused:

@@ -13,7 +13,7 @@ import orjson
 from gateway.dialects.bedrock_converse.event_stream import event, events
 from gateway.dialects.bedrock_converse.request import BEGAN, MESSAGES
 from gateway.dialects.streams.text_run import encoded
-from gateway.dialects.translate.messages_to_chat.answer import message
+from gateway.dialects.translate.messages_to_chat.answer import message, usage_of
 from gateway.dialects.translate.messages_to_chat.writer import MessagesWriter
 from gateway.domain.money.usage import Usage
 from gateway.domain.request import CompletionRequest
@@ -28,9 +28,6 @@ _COUNTS = {
     "cacheReadInputTokens": "cache_read_input_tokens",
     "cacheWriteInputTokens": "cache_creation_input_tokens",
 }
-
-
-_DATA = b"\ndata: "
 
 
 def reply(request: CompletionRequest, completion: dict[str, Any], usage: Usage | None) -> dict[str, Any]:
@@ -69,69 +66,69 @@ def _block(block: Block) -> Block:
     return {"text": block["text"]}
 
 
-class ConverseWriter:
-    """Implements `Writer` for Converse. Converts the events that the writer for Anthropic messages produces."""
+def writer(request: CompletionRequest) -> MessagesWriter:
+    """The writer of a stream."""
+    return MessagesWriter(as_messages(request), _Frames(request))
+
+
+class _Frames:
+    """Implements `Form`: each of Anthropic's events as an event of Converse. Several have none."""
+
+    STOP = b""
 
     def __init__(self, request: CompletionRequest) -> None:
-        self._request, self._inner = request, MessagesWriter(as_messages(request))
+        self._request = request
 
-    def write(self, chunk: dict[str, Any]) -> bytes:
-        return self._converted(self._inner.write(chunk))
+    def message_start(self, message: dict[str, Any]) -> bytes:
+        return event("messageStart", {"role": "assistant"})
 
-    def more(self, texts: list[str]) -> bytes | None:
-        index = self._inner.text_block(len(texts))
-        if index is None:
-            return None
+    def block_start(self, index: int, block: Block) -> bytes:
+        return _begin(block, index)
+
+    def text_delta(self, index: int, text: str) -> bytes:
+        return _delta(index, {"text": text})
+
+    def text_deltas(self, index: int, texts: list[str]) -> bytes:
         payload = b'{"delta":{"text":"%%b"},"contentBlockIndex":%d}' % index
         return events("contentBlockDelta", [payload % text for text in encoded(texts)])
 
-    def end(self, finish: str, usage: Usage | None) -> bytes:
-        return self._converted(self._inner.end(finish, usage))
+    def thinking_delta(self, index: int, text: str) -> bytes:
+        return _delta(index, {"reasoningContent": {"text": text}})
 
-    def whole(self) -> bytes | None:
-        return None
+    def signature_delta(self, index: int, signature: str) -> bytes:
+        return _delta(index, {"reasoningContent": {"signature": signature}})
 
-    def _converted(self, events: bytes) -> bytes:
-        # the events are the inner writer's own, so each has one line of data, and JSON contains no line break
-        pieces = [each.partition(_DATA)[2] for each in events.split(b"\n\n") if each]
-        return b"".join([self._events(orjson.loads(piece)) for piece in pieces])
+    def input_delta(self, index: int, piece: str) -> bytes:
+        return _delta(index, {"toolUse": {"input": piece}})
 
-    def _events(self, given: dict[str, Any]) -> bytes:
-        index = {"contentBlockIndex": given.get("index")}
-        match given["type"]:
-            case "message_start":
-                return event("messageStart", {"role": "assistant"})
-            case "content_block_start":
-                return _begin(given["content_block"], index)
-            case "content_block_delta":
-                return event("contentBlockDelta", {"delta": _delta(given["delta"]), **index})
-            case "content_block_stop":
-                return event("contentBlockStop", index)
-            case "message_delta":
-                stop = event("messageStop", {"stopReason": _stop(given["delta"]["stop_reason"])})
-                return stop + event("metadata", _counted(self._request, given["usage"]))
-        return b""
+    def block_stop(self, index: int) -> bytes:
+        return event("contentBlockStop", {"contentBlockIndex": index})
+
+    def message_delta(self, fields: dict[str, Any], usage: dict[str, Any]) -> bytes:
+        return _ended(self._request, fields["stop_reason"], usage)
 
 
-def _begin(block: Block, index: Block) -> bytes:
+def ended(request: CompletionRequest, reason: str, usage: Usage) -> bytes:
+    """The last events of an answer. `reason`: the stop reason in Anthropic's terms."""
+    return _ended(request, reason, usage_of(usage))
+
+
+def _ended(request: CompletionRequest, reason: Any, usage: dict[str, Any]) -> bytes:
+    return event("messageStop", {"stopReason": _stop(reason)}) + event("metadata", _counted(request, usage))
+
+
+def _begin(block: Block, index: int) -> bytes:
     """The event that begins a block; empty if the block needs none. Only tool calls and hidden thinking need one."""
     if block["type"] == "tool_use":
         call = {"toolUseId": block["id"], "name": block["name"]}
-        return event("contentBlockStart", {"start": {"toolUse": call}, **index})
+        return event("contentBlockStart", {"start": {"toolUse": call}, "contentBlockIndex": index})
     if block["type"] == "redacted_thinking":
-        return event("contentBlockDelta", {"delta": {"reasoningContent": {"redactedContent": block["data"]}}, **index})
+        return _delta(index, {"reasoningContent": {"redactedContent": block["data"]}})
     return b""
 
 
-def _delta(delta: Block) -> Block:
-    match delta["type"]:
-        case "input_json_delta":
-            return {"toolUse": {"input": delta["partial_json"]}}
-        case "thinking_delta":
-            return {"reasoningContent": {"text": delta["thinking"]}}
-        case "signature_delta":
-            return {"reasoningContent": {"signature": delta["signature"]}}
-    return {"text": delta["text"]}
+def _delta(index: int, delta: Block) -> bytes:
+    return event("contentBlockDelta", {"delta": delta, "contentBlockIndex": index})
 
 
 def frames(body: dict[str, Any]) -> tuple[bytes, bytes]:
@@ -139,20 +136,21 @@ def frames(body: dict[str, Any]) -> tuple[bytes, bytes]:
     frames."""
     begun = [event("messageStart", {"role": "assistant"})]
     for place, block in enumerate(body["output"]["message"]["content"]):
-        index = {"contentBlockIndex": place}
-        begun += (*_pieces(block, index), event("contentBlockStop", index))
-    counted = {name: body[name] for name in ("usage", "metrics")}
+        begun += (*_pieces(block, place), event("contentBlockStop", {"contentBlockIndex": place}))
+    counted: Block = {name: body[name] for name in ("usage", "metrics") if name in body}
     return b"".join(begun), event("messageStop", {"stopReason": body["stopReason"]}) + event("metadata", counted)
 
 
-def _pieces(block: Block, index: Block) -> Iterator[bytes]:
+def _pieces(block: Block, index: int) -> Iterator[bytes]:
+    deltas: list[Block] = [block]
     if call := block.get("toolUse"):
-        given = orjson.dumps(call["input"]).decode()
         yield _begin({"type": "tool_use", "id": call["toolUseId"], "name": call["name"]}, index)
-        yield event("contentBlockDelta", {"delta": {"toolUse": {"input": given}}, **index})
+        deltas = [{"toolUse": {"input": orjson.dumps(call["input"]).decode()}}]
     elif thought := block.get("reasoningContent"):
         text = thought.get("reasoningText")
-        for piece in [{name: text[name]} for name in ("text", "signature") if name in text] if text else [thought]:
-            yield event("contentBlockDelta", {"delta": {"reasoningContent": piece}, **index})
-    else:
-        yield event("contentBlockDelta", {"delta": block, **index})
+        parts = [{name: text[name]} for name in ("text", "signature") if name in text] if text else [thought]
+        deltas = [{"reasoningContent": part} for part in parts]
+    elif cited := block.get("citationsContent"):
+        deltas = [*(cited.get("content") or ()), *({"citation": each} for each in cited.get("citations") or ())]
+    for delta in deltas:
+        yield _delta(index, delta)

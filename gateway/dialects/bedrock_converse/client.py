@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.dialects.bedrock_converse.answer import ConverseWriter, reply
+from gateway.dialects.bedrock_converse.answer import reply, writer
 from gateway.dialects.bedrock_converse.dialect import Endpoint, at, named_in
 from gateway.dialects.bedrock_converse.native import ConverseToConverse
 from gateway.dialects.bedrock_converse.request import EXTRAS
@@ -33,7 +33,7 @@ _TRANSLATION = _AsChat(
         "tools": "toolConfig.tools",
     },
     reply,
-    ConverseWriter,
+    writer,
 )
 CLIENT = Client(
     Endpoint("", stream=False),

@@ -12,32 +12,42 @@ import orjson
 
 from gateway.dialects.framing import FramedEndpoint
 from gateway.dialects.gemini_generate.errors import error_body, error_event
+from gateway.dialects.gemini_generate.request import camel_case
 from gateway.dialects.openai_chat.request import load_object
 from gateway.dialects.openai_embeddings import dialect as embeddings
+from gateway.dialects.translate.chat_to_gemini.embeddings import EXTRAS
 from gateway.domain.request import CompletionRequest, Controls
 from gateway.errors import BadRequest
+
+_OWN = ("taskType", "title")
+"""Names of fields that OpenAI's embeddings do not have. Only Google's backends get them."""
 
 
 def parse_one(
     body: bytes, request_id: str, controls: Controls, headers: Mapping[bytes, bytes], /, *, model: str, stream: bool
 ) -> CompletionRequest:
     """Parse an embedContent request. Raises BadRequest."""
-    fields = load_object(body)
-    return _request([_text(fields, "")], fields.get("outputDimensionality"), model, request_id, controls, headers)
+    fields = camel_case(load_object(body))
+    given = [_text(fields, "")], [_own(fields)], fields.get("outputDimensionality")
+    return _request(*given, model, request_id, controls, headers)
 
 
 def parse_batch(
     body: bytes, request_id: str, controls: Controls, headers: Mapping[bytes, bytes], /, *, model: str, stream: bool
 ) -> CompletionRequest:
     """Parse a batchEmbedContents request. Raises BadRequest, also if its parts ask for vectors of different lengths."""
-    asked = load_object(body).get("requests")
+    asked = camel_case(load_object(body)).get("requests")
     if not isinstance(asked, list) or not asked or not all(isinstance(each, dict) for each in asked):
         raise BadRequest("requests must be an array of at least one object.", param="requests")
     texts = [_text(each, f"requests[{place}].") for place, each in enumerate(asked)]
     lengths = [each.get("outputDimensionality") for each in asked]
     if any(length != lengths[0] for length in lengths):
         raise BadRequest("All requests must have the same outputDimensionality.", param="outputDimensionality")
-    return _request(texts, lengths[0], model, request_id, controls, headers)
+    return _request(texts, [_own(each) for each in asked], lengths[0], model, request_id, controls, headers)
+
+
+def _own(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: fields[name] for name in _OWN if fields.get(name) is not None}
 
 
 def _text(fields: Mapping[str, Any], place: str) -> str:
@@ -53,6 +63,7 @@ def _text(fields: Mapping[str, Any], place: str) -> str:
 
 def _request(
     texts: list[str],
+    own: list[dict[str, Any]],
     dimensions: Any,
     model: str,
     request_id: str,
@@ -63,12 +74,15 @@ def _request(
     if dimensions is not None:
         fields["dimensions"] = dimensions
     try:
-        return embeddings.parse(orjson.dumps(fields), request_id, controls, headers)
+        request = embeddings.parse(orjson.dumps(fields), request_id, controls, headers)
     except BadRequest as error:
         if error.param == "dimensions":
             error.param = "outputDimensionality"
             error.message = error.message.replace("dimensions", "outputDimensionality")
         raise
+    if any(own):
+        request.body = {**request.body, EXTRAS: own}
+    return request
 
 
 class OneVector:

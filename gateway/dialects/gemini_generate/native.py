@@ -8,11 +8,10 @@ from typing import Any
 import orjson
 
 from gateway.dialects.answers.plain import Plain
-from gateway.dialects.gemini_generate.answer import GeminiWriter
+from gateway.dialects.gemini_generate.answer import GeminiWriter, event
 from gateway.dialects.gemini_generate.request import OWN
 from gateway.dialects.openai_chat.message import overall_finish
 from gateway.dialects.openai_chat.plain import load_reply
-from gateway.dialects.streams import sse
 from gateway.dialects.translate.chat_to_gemini.body import LEVELLED, UNSIGNED
 from gateway.dialects.translate.chat_to_gemini.reply import completion, parts, usage
 from gateway.dialects.translate.chat_to_gemini.stream import GeminiStream
@@ -129,7 +128,9 @@ class GeminiRelay(GeminiStream):
     def __init__(self, request: CompletionRequest, created: int) -> None:
         super().__init__(wants_usage=True, created=created, name=name_of(request), model=request.model)
         self._request = request
-        self._held = b""
+        self._passed: list[dict[str, Any]] = []
+        """The events of the current read that are sent to the client."""
+        self._held: list[dict[str, Any]] = []
         """The events from the finish reason on. They are sent when the cost has been booked."""
         self._beside: dict[str, Any] = {}
         self._candidate: dict[str, Any] = {}
@@ -138,33 +139,44 @@ class GeminiRelay(GeminiStream):
         self._several = False
 
     def _relay(self, block: bytes) -> bytes:
-        passed = b""
-        for each in sse.events(block):
-            if written := self._read(each):
-                self._transcript.keep(written)
-            if self._failure:
-                break
-            data = sse.payload(each).replace(b"\n", b"")  # JSON has no line breaks inside its strings
-            line = b"data: " + data + b"\n\n" if data else b""
-            if self.finish:
-                self._held += line
-            else:
-                passed += line
-        return passed
+        super()._relay(block)
+        passed, self._passed = self._passed, []
+        return b"".join(map(event, passed))
 
     def _take_last(self, event: bytes) -> None:
         self._relay(event)
 
+    def _take(self, parsed: Any) -> bytes:
+        written = super()._take(parsed)
+        if not self._failure:
+            (self._held if self.finish else self._passed).append(parsed)
+        return written
+
+    def _texts(self, values: list[dict[str, Any]], start: int) -> list[str]:
+        texts = super()._texts(values, start)
+        alike = values[start : start + len(texts)]
+        self._passed += alike
+        for parsed in alike:
+            self._note(parsed)
+        if texts:
+            self._keep({"text": "".join(texts)})
+        return texts
+
     def _written(self, parsed: dict[str, Any]) -> bytes:
         written = super()._written(parsed)
-        candidates = parsed.get("candidates") or []
-        self._several = self._several or any((each.get("index") or 0) > 0 for each in candidates)
-        self._beside |= {name: value for name, value in parsed.items() if name != "candidates"}
-        for each in candidates[:1]:
-            self._candidate |= {name: value for name, value in each.items() if name != "content"}
+        self._note(parsed)
+        for each in (parsed.get("candidates") or [])[:1]:
             for part in parts(each):
                 self._keep(part)
         return written
+
+    def _note(self, parsed: dict[str, Any]) -> None:
+        """Add the fields of an event, except for its parts, to the whole answer."""
+        self._beside |= parsed
+        for place, each in enumerate(parsed.get("candidates") or ()):
+            self._several = self._several or (each.get("index") or 0) > 0
+            if not place:
+                self._candidate |= each
 
     def _keep(self, part: Part) -> None:
         """Add a part to the answer. A text continues the last part if both have the same fields and no signature."""
@@ -177,7 +189,7 @@ class GeminiRelay(GeminiStream):
 
     def eof(self) -> None:
         super().eof()
-        self.ending = self._held
+        self.ending = b"".join(map(event, self._held))
 
     def cut(self, delivered: Usage) -> bytes:
         return GeminiWriter(self._request).end("length", delivered)
@@ -186,5 +198,6 @@ class GeminiRelay(GeminiStream):
         """The whole answer; None also if the stream had several candidates."""
         if self._several or super().completion() is None:
             return None
+        beside = {name: value for name, value in self._beside.items() if name != "candidates"}
         whole = {**self._candidate, "content": {"role": "model", "parts": self._answer}}
-        return orjson.dumps({"candidates": [whole], **self._beside} if self._candidate else self._beside)
+        return orjson.dumps({"candidates": [whole], **beside} if self._candidate else beside)

@@ -20,8 +20,9 @@ class ObjectReader(ChunkMaker):
         """Convert the data of an event to chunks. Returns nothing after the end or a failure of the stream."""
 
     @abstractmethod
-    def _only_text(self, parsed: dict[str, Any]) -> str:
-        """The text of an event that contains a piece of the answer's text and nothing else; empty for other events."""
+    def _texts(self, values: list[dict[str, Any]], start: int) -> list[str]:
+        """The texts of the successive events from index `start` that contain a piece of the answer's text, not empty,
+        and nothing else. `values`: the data of all events of one read."""
 
     @abstractmethod
     def _misread(self) -> bytes:
@@ -44,19 +45,14 @@ class ObjectReader(ChunkMaker):
         if values is None:
             return at, b""
         pieces: list[bytes] = []
-        texts: list[str] = []
-        for value in values:
-            if self._begun and not self.finish and (text := self._only_text(value)):
-                texts.append(text)
-                continue
-            if texts:
+        place = 0
+        while place < len(values) and not (self.ended or self._failure):
+            if self._begun and not self.finish and (texts := self._texts(values, place)):
                 pieces.append(self._contents(texts))
-                texts = []
-            pieces.append(self._take(value))
-            if self.ended or self._failure:
-                break
-        if texts:
-            pieces.append(self._contents(texts))
+                place += len(texts)
+            else:
+                pieces.append(self._take(values[place]))
+                place += 1
         return len(block), b"".join(pieces)
 
     def _contents(self, texts: list[str]) -> bytes:

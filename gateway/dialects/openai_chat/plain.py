@@ -8,7 +8,7 @@ import orjson
 
 from gateway.dialects import json_splice
 from gateway.dialects.answers.plain import Plain
-from gateway.dialects.answers.upstream_error import find_error
+from gateway.dialects.answers.upstream_error import find_error, in_success
 from gateway.dialects.openai_chat.message import mean_probability, overall_finish
 from gateway.dialects.openai_chat.usage import reported
 from gateway.domain.request import CompletionRequest
@@ -41,8 +41,8 @@ def read(request: CompletionRequest, body: bytes) -> Plain:
 
 
 def load_reply(body: bytes) -> dict[str, Any]:
-    """The JSON object in the body of a 2xx answer. Raises BackendGarbage if there is none, or it reports an error. The
-    exception contains the backend's message."""
+    """The JSON object in the body of a 2xx answer. Raises BackendGarbage if there is none. If it reports an error,
+    raises a BackendError with the backend's message."""
     try:
         reply = orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -50,7 +50,7 @@ def load_reply(body: bytes) -> dict[str, Any]:
     if type(reply) is not dict:
         raise BackendGarbage("The backend answered with JSON that is not an object.")
     if ("choices" not in reply or "error" in reply) and (reported_error := find_error(reply)):
-        raise BackendGarbage(f"The backend answered 200 with an error: {reported_error.message}")
+        raise in_success(reported_error)
     return reply
 
 

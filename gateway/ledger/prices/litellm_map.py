@@ -112,7 +112,9 @@ def read(path: Path) -> dict[str, dict[str, Any]]:
     """Read the map: name → facts about the model. Raises ConfigError."""
     try:
         found = orjson.loads(path.read_bytes())
-    except (OSError, orjson.JSONDecodeError) as error:
+    except OSError as error:
+        raise ConfigError([f"{path}: cannot be read: {error.strerror}"]) from error
+    except orjson.JSONDecodeError as error:
         raise ConfigError([f"{path}: cannot be read: {error}"]) from error
     if not isinstance(found, dict) or not all(isinstance(facts, dict) for facts in found.values()):
         raise ConfigError([f"{path}: must be an object of objects, as litellm's map is"])

@@ -7,7 +7,7 @@ from datetime import datetime, tzinfo
 from decimal import Decimal
 from typing import Any
 
-from gateway.ledger.reports.formats import cents
+from gateway.domain.units import cents
 
 _CACHE = {
     "exact": "The cache had the answer to an identical request.",
@@ -31,7 +31,7 @@ def sentences(flight: Mapping[str, Any], zone: tzinfo) -> Iterator[str]:
     yield _cost(flight)
     if flight["degraded"]:
         yield f"Parts that were out of order: {', '.join(flight['degraded'])}."
-    if flight["source"] == "ledger":
+    if flight["source"] == "ledger" and flight["cache"] not in ("exact", "semantic", "join"):
         yield "From the ledger: the reasons for its route are kept for an hour, and only where there was a choice."
 
 
@@ -76,7 +76,7 @@ def _attempts(flight: Mapping[str, Any]) -> Iterator[str]:
     for number, one in enumerate(flight["attempts"], 1):
         kind = f" ({one['kind']})" if one["kind"] else ""
         if one["outcome"] == "failed":
-            yield f"Call {number}: {one['backend']}{kind} failed: {one['error'] or one['status']}."
+            yield f"Call {number}: {one['backend']}{kind} failed: {_failure(one)}."
             continue
         cached = f" ({one['cached_tokens']:,} from its prompt cache)" if one["cached_tokens"] else ""
         counted = ", counted by the gateway" if one["estimated"] else ""
@@ -89,6 +89,11 @@ def _attempts(flight: Mapping[str, Any]) -> Iterator[str]:
         if one["outcome"] == "escalated":
             sure = "" if one["confidence"] is None else f" (confidence {one['confidence']:.0%})"
             yield f"  {one['backend']} was not sure enough{sure}, so a stronger backend was asked."
+
+
+def _failure(attempt: Mapping[str, Any]) -> str:
+    status = f"status {attempt['status']}" if attempt["status"] else ""
+    return ", ".join(filter(None, (attempt["error"], status))) or "no answer"
 
 
 def _context_and_budget(flight: Mapping[str, Any]) -> Iterator[str]:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-from gateway.domain.units import pico_to_usd
+from gateway.domain.units import cents, pico_to_usd
 from gateway.ledger.reports.report import COUNTS, Line, Report, Simulated
 
 MONEY = {
@@ -84,16 +84,6 @@ def notes(report: Report) -> list[str]:
 
 def _less(pico: int) -> str:
     return f"{cents(pico)} USD less" if pico >= 0 else f"{cents(-pico)} USD more"
-
-
-def cents(pico: int | None) -> str:
-    """US dollars for display: with two decimals from 1 USD on, and with three significant digits below 1 USD."""
-    usd = pico_to_usd(abs(pico or 0))
-    sign = "-" if (pico or 0) < 0 else ""
-    if not usd or usd >= 1:
-        return f"{sign}{usd:,.2f}"
-    whole, _, part = f"{usd:.{2 - usd.adjusted()}f}".partition(".")
-    return f"{sign}{whole}.{part.rstrip('0').ljust(2, '0')}"
 
 
 def cents_of(usd: str | float | Decimal) -> str:

@@ -27,6 +27,20 @@ def parse_when(text: str, now: float, zone: tzinfo = UTC) -> float:
     return when
 
 
+def parse_period(
+    since: str | None, until: str | None, now: float, zone: tzinfo = UTC
+) -> tuple[float | None, float | None]:
+    """The begin and end of a period, each as `parse_when` reads it. Raises ValueError also if the period is empty or
+    has not begun."""
+    begin = parse_when(since, now, zone) if since else None
+    end = parse_when(until, now, zone) if until else None
+    if begin is not None and begin > now:
+        raise ValueError(f"{cut(str(since), 80)!r} is in the future, so the period has no request")
+    if end is not None and end <= (begin or 0):
+        raise ValueError(f"the end {cut(str(until), 80)!r} is not after the start, so the period is empty")
+    return begin, end
+
+
 def _parsed(text: str, now: float, zone: tzinfo) -> float:
     try:
         at = datetime.fromisoformat(text.strip())

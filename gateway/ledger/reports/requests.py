@@ -27,6 +27,11 @@ class Filter:
     """Whether only attempts that did not succeed are wanted."""
     since: float | None = None
     """Earliest start of the request, in Unix seconds."""
+    key: str | None = None
+    session: str | None = None
+    cache: str | None = None
+    """How the cache was used, such as exact, semantic or miss."""
+    status: int | None = None
 
 
 def recent(connection: Connection, wanted: Filter, limit: int) -> list[Row]:
@@ -37,6 +42,10 @@ def recent(connection: Connection, wanted: Filter, limit: int) -> list[Row]:
     which += [] if wanted.backend is None else [c.backend == wanted.backend]
     which += [] if wanted.model is None else [c.model_asked == wanted.model]
     which += [c.outcome != "ok"] if wanted.failed else []
+    which += [] if wanted.key is None else [c.key_id == wanted.key]
+    which += [] if wanted.session is None else [c.session == wanted.session]
+    which += [] if wanted.cache is None else [c.cache == wanted.cache]
+    which += [] if wanted.status is None else [c.status == wanted.status]
     query = select(*_COLUMNS).where(*which).order_by(c.at.desc(), c.id.desc()).limit(limit)
     return [Row(*values) for values in connection.execute(query)]
 

@@ -12,6 +12,7 @@ import pytest
 from pydantic import SecretStr, ValidationError
 
 from gateway.backends.fleet import Fleet
+from gateway.backends.providers.bedrock.answers import named_in, refused
 from gateway.backends.providers.bedrock.credentials import CredentialChain
 from gateway.backends.providers.bedrock.provider import Bedrock as BedrockProvider
 from gateway.domain.backend import Backend
@@ -231,6 +232,13 @@ async def test_bedrocks_exceptions_are_what_they_mean(
         bedrock.steps.clear()
 
 
+@pytest.mark.parametrize("field", ["__type", "code"])
+async def test_a_wrong_clock_that_only_the_body_names_is_corrected(bedrock: Bedrock, ask: Any, field: str) -> None:
+    bedrock.named_in, bedrock.ahead_s = field, 900.0
+    _, data = await ask(chat_request())
+    assert (b"Claude" in data, len(bedrock.refused)) == (True, 1)
+
+
 async def test_too_long_has_openais_code(bedrock: Bedrock, ask: Any) -> None:
     bedrock.script(refuse(400, "ValidationException", "Input is too long for requested model."))
     with pytest.raises(BackendRefused) as caught:
@@ -264,3 +272,13 @@ def test_the_address_follows_from_the_region() -> None:
     assert backend.base_url == "https://bedrock-runtime.us-west-2.amazonaws.com"
     assert (backend.hosted, backend.provider_name, backend.spoken) == (True, "aws.bedrock", ("bedrock_converse",))
     assert Backend(name="b", kind="bedrock", region="us-west-2", model=CLAUDE).spoken == ("anthropic_messages",)
+
+
+@pytest.mark.parametrize("body", [b'{"__type":"com.amazon#ThrottlingException"}', b'{"code":"ThrottlingException"}'])
+def test_an_exception_is_also_named_in_the_body(body: bytes) -> None:
+    assert refused(400, named_in(body), body, []).status == 429
+
+
+@pytest.mark.parametrize("body", [b"<html>", b"[]", b'{"__type":1}', b"{}"])
+def test_a_body_without_a_name_names_no_exception(body: bytes) -> None:
+    assert named_in(body) == ""

@@ -9,9 +9,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
 import pytest
 from aiohttp import web
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials as BotoCredentials
 
 from gateway.backends.providers.bedrock.credentials import CredentialChain
 from gateway.backends.providers.bedrock.signature import Credentials
@@ -208,3 +212,94 @@ async def test_refused_keys_are_looked_for_once_and_not_again_after_others_came(
     first = await credentials.current()
     assert all(await asyncio.gather(*[credentials.replaced(first) for _ in range(20)]))
     assert len(endpoint.asked) == 6
+
+
+@dataclass
+class TokenService(HttpServer):
+    """AWS's token service for AssumeRole: checks each signature with botocore."""
+
+    forms: list[dict[str, Any]] = field(default_factory=list)
+
+    def routes(self) -> list[web.RouteDef]:
+        return [web.post("/", self._answer)]
+
+    async def _answer(self, request: web.Request) -> web.Response:
+        body = await request.read()
+        authorization = request.headers["authorization"]
+        key_id = authorization.partition("Credential=")[2].partition("/")[0]
+        names = authorization.partition("SignedHeaders=")[2].partition(",")[0].split(";")
+        headers = {name: request.headers[name] for name in names}
+        asked = AWSRequest("POST", f"http://{request.host}/", headers=headers, data=body)
+        asked.context["timestamp"] = request.headers["x-amz-date"]
+        token = request.headers.get("x-amz-security-token")
+        auth = SigV4Auth(BotoCredentials(key_id, "s", token), "sts", "us-east-1")
+        signature = auth.signature(auth.string_to_sign(asked, auth.canonical_request(asked)), asked)
+        assert authorization.endswith(f"Signature={signature}")
+        self.forms.append({"key": key_id, **dict(parse_qsl(body.decode()))})
+        ends = datetime.fromtimestamp(time.time() + 3600, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        keys = f"<AccessKeyId>ROLE{len(self.forms)}</AccessKeyId><SecretAccessKey>s</SecretAccessKey>"
+        return web.Response(text=f"<C>{keys}<SessionToken>t</SessionToken><Expiration>{ends}</Expiration></C>")
+
+
+@pytest.fixture
+async def service(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[TokenService]:
+    async with TokenService() as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_STS", server.url)
+        yield server
+
+
+KEYS = "aws_access_key_id = {}\naws_secret_access_key = s\n"
+
+
+async def test_a_profile_assumes_roles_one_after_the_other(service: TokenService, tmp_path: Path) -> None:
+    written(tmp_path, "credentials", "[base]\n" + KEYS.format("BASE"))
+    inner = "[profile inner]\nrole_arn = arn:inner\nsource_profile = base\n"
+    outer = "[profile outer]\nrole_arn = arn:outer\nsource_profile = inner\nexternal_id = x\nrole_session_name = n\n"
+    written(tmp_path, "config", inner + outer)
+    found = await chain(profile="outer").current()
+    assert (found.key_id, found.token) == ("ROLE2", "t")
+    assert found.expires_at is not None
+    common = {"Action": "AssumeRole", "Version": "2011-06-15"}
+    assert service.forms == [
+        {"key": "BASE", **common, "RoleArn": "arn:inner", "RoleSessionName": "thriftgate"},
+        {"key": "ROLE1", **common, "RoleArn": "arn:outer", "RoleSessionName": "n", "ExternalId": "x"},
+    ]
+
+
+async def test_a_role_takes_keys_of_its_own_profile_and_of_the_environment(
+    service: TokenService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = "[profile own]\nrole_arn = r\nsource_profile = own\n" + KEYS.format("OWN")
+    written(tmp_path, "config", own + "[profile env]\nrole_arn = r\ncredential_source = Environment\n")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "ENV")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s")
+    for name in ("own", "env"):
+        await chain(profile=name).current()
+    assert [form["key"] for form in service.forms] == ["OWN", "ENV"]
+
+
+async def test_a_program_prints_credentials(tmp_path: Path) -> None:
+    printed = '{"Version": 1, "AccessKeyId": "P", "SecretAccessKey": "s", "SessionToken": "t"}'
+    (tmp_path / "keys.json").write_text(printed)
+    written(tmp_path, "config", f"[profile p]\ncredential_process = cat '{tmp_path}/keys.json'\n")
+    assert await chain(profile="p").current() == Credentials("P", "s", "t")
+
+
+@pytest.mark.parametrize(
+    ("lines", "named"),
+    [
+        ("sso_session = s", "sso_session"),
+        ("role_arn = r\nsource_profile = base\nmfa_serial = m", "mfa_serial"),
+        ("role_arn = r", "role_arn"),
+        ("role_arn = r\nsource_profile = back", "back"),
+        ("credential_process = false", "credential_process"),
+    ],
+)
+async def test_a_setting_that_cannot_be_used_is_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, lines: str, named: str
+) -> None:
+    back = "[profile back]\nrole_arn = r\nsource_profile = p\n"
+    written(tmp_path, "config", f"[profile p]\n{lines}\n{back}")
+    with pytest.raises(BackendFailed):
+        await chain(profile="p").current()
+    assert named in caplog.text

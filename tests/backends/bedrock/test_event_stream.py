@@ -9,7 +9,7 @@ from zlib import crc32
 import pytest
 from botocore.eventstream import EventStreamBuffer
 
-from gateway.backends.providers.bedrock.event_stream import Decoder, Message
+from gateway.backends.providers.bedrock.event_stream import Decoder, Messages
 from gateway.errors import BackendGarbage
 from tests.fakes.event_stream import frame
 
@@ -36,18 +36,28 @@ def test_messages_are_botocores(seed: int) -> None:
     theirs = EventStreamBuffer()
     theirs.add_data(data)
     expected = [(set(event.headers), event.payload) for event in theirs]
-    decoder, found = Decoder(), list[Message]()
+    decoder, found = Decoder(), list[Messages]()
     for piece in pieces(dice, data):
         found += decoder.feed(piece)
-    assert [(set(message.headers), message.payload) for message in found] == expected
+    assert [(set(each.headers), payload) for each in found for payload in each.payloads] == expected
     assert not decoder.inside
 
 
 def test_texts_and_bytes_of_headers_are_read() -> None:
     (message,) = Decoder().feed(frame({":event-type": "chunk", "flag": True, "b": b"\xff"}, b"x"))
-    assert message == Message({":event-type": b"chunk", "flag": b"", "b": b"\xff"}, b"x")
+    assert message == Messages({":event-type": b"chunk", "flag": b"", "b": b"\xff"}, [b"x"])
     assert message.header(":event-type") == "chunk"
     assert message.header("missing") == ""
+
+
+def test_messages_with_equal_headers_are_returned_together() -> None:
+    kinds = [("a", b"1"), ("a", b""), ("b", b"2"), ("a", b"3")]
+    found = Decoder().feed(b"".join(frame({":event-type": kind}, payload) for kind, payload in kinds))
+    assert [(each.header(":event-type"), each.payloads) for each in found] == [
+        ("a", [b"1", b""]),
+        ("b", [b"2"]),
+        ("a", [b"3"]),
+    ]
 
 
 def test_half_a_message_is_waited_for() -> None:

@@ -6,11 +6,17 @@ import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import orjson
 import pytest
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials as BotoCredentials
 
+from gateway.backends.providers.bedrock.signature import Credentials
 from gateway.backends.providers.renewal import EARLY_S
+from gateway.backends.providers.vertex.aws_identity import signed_request
 from gateway.backends.providers.vertex.rsa import PrivateKey
 from gateway.backends.providers.vertex.tokens import Token, Tokens
 from gateway.errors import BackendFailed
@@ -54,6 +60,16 @@ async def test_a_service_account_signs_for_its_token(google: Google, keys: tuple
     file = written(tmp_path, account(google, keys[0]))
     assert (await Tokens("v", file).current()).value == "ya29.token-1"
     assert google.granted == ["jwt-bearer"]
+
+
+@pytest.mark.parametrize("ahead_s", [-600, 7200])
+async def test_a_wrong_clock_is_corrected_by_googles(
+    google: Google, keys: tuple[str, Path], tmp_path: Path, caplog: pytest.LogCaptureFixture, ahead_s: float
+) -> None:
+    google.ahead_s = ahead_s
+    file = written(tmp_path, account(google, keys[0]))
+    assert (await Tokens("v", file).current()).value == "ya29.token-1"
+    assert "clock differs from Google's" in caplog.text
 
 
 async def test_the_environment_names_the_file(
@@ -166,3 +182,54 @@ async def test_a_token_is_replaced_before_it_ends_and_used_on_while_none_comes(
 def test_a_token_is_not_shown() -> None:
     assert "ya29" not in repr(Token("ya29.x", 1.0))
     assert "12345" not in repr(PrivateKey(1, 2, 12345))
+
+
+AUDIENCE = "//iam.googleapis.com/projects/1/locations/global/workloadIdentityPools/p/providers/q"
+VERIFIED = "https://sts.{region}.amazonaws.com?Action=GetCallerIdentity&Version=2011-06-15"
+
+
+def from_aws(google: Google, **source: Any) -> dict[str, Any]:
+    found = source or {"environment_id": "aws1", "regional_cred_verification_url": VERIFIED}
+    kind = "urn:ietf:params:aws:token-type:aws4_request"
+    given = {"type": "external_account", "audience": AUDIENCE, "subject_token_type": kind}
+    return {**given, "token_url": f"{google.url}/token", "credential_source": found}
+
+
+@pytest.mark.parametrize("session", ["", "t/k="])
+def test_an_aws_identity_is_proven_by_a_request_that_botocore_would_sign(session: str) -> None:
+    url = VERIFIED.replace("{region}", "eu-west-1")
+    token = signed_request(url, AUDIENCE, Credentials("AKIA", "s", session), "eu-west-1", 1_700_000_000.0)
+    read = orjson.loads(unquote(token))
+    headers = {each["key"]: each["value"] for each in read["headers"]}
+    assert (read["url"], read["method"], headers["x-goog-cloud-target-resource"]) == (url, "POST", AUDIENCE)
+    names = headers["authorization"].partition("SignedHeaders=")[2].partition(",")[0].split(";")
+    asked = AWSRequest("POST", url, headers={name: headers[name] for name in names}, data=b"")
+    asked.context["timestamp"] = headers["x-amz-date"]
+    auth = SigV4Auth(BotoCredentials("AKIA", "s", session or None), "sts", "eu-west-1")
+    signature = auth.signature(auth.string_to_sign(asked, auth.canonical_request(asked)), asked)
+    assert headers["authorization"].endswith(f"Signature={signature}")
+    assert headers.get("x-amz-security-token", "") == session
+
+
+async def test_an_aws_identity_is_exchanged(google: Google, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("AWS_ACCESS_KEY_ID", "A"), ("AWS_SECRET_ACCESS_KEY", "s"), ("AWS_REGION", "eu-west-1")):
+        monkeypatch.setenv(name, value)
+    await Tokens("v", written(tmp_path, from_aws(google))).current()
+    assert google.granted == ["token-exchange"]
+
+
+async def test_a_user_acts_for_a_service_account(google: Google, tmp_path: Path) -> None:
+    user = {"type": "authorized_user", "client_id": "c", "client_secret": "s", "refresh_token": "r"}
+    source = {**user, "token_uri": f"{google.url}/token"}
+    given = {"service_account_impersonation_url": f"{google.url}/impersonate", "source_credentials": source}
+    await Tokens("v", written(tmp_path, {"type": "impersonated_service_account", **given})).current()
+    assert google.granted == ["refresh_token", "impersonated"]
+
+
+@pytest.mark.parametrize("key", ["executable", "certificate"])
+async def test_a_source_that_is_not_supported_is_named(
+    google: Google, tmp_path: Path, caplog: pytest.LogCaptureFixture, key: str
+) -> None:
+    with pytest.raises(BackendFailed):
+        await Tokens("v", written(tmp_path, from_aws(google, **{key: {}}))).current()
+    assert f"credential_source.{key}" in caplog.text

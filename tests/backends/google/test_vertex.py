@@ -28,8 +28,14 @@ from tests.fakes.google import (
     Google,
     event,
 )
-from tests.fakes.scripted import Pieces, Refuse
-from tests.support.requests import chat_request, completions_request, messages_request, responses_request
+from tests.fakes.scripted import Body, Pieces, Refuse
+from tests.support.requests import (
+    chat_request,
+    completions_request,
+    messages_request,
+    request_in,
+    responses_request,
+)
 
 SPOKEN = Usage(input_tokens=9, cached_tokens=5, output_tokens=4, reasoning_tokens=3)
 PLACE = f"/v1/projects/{PROJECT}/locations/{LOCATION}/publishers"
@@ -81,6 +87,26 @@ async def test_every_client_is_answered_by_gemini_at_both_addresses(
         asked = google.asked[-1]
         assert (asked.path, asked.query) == (f"{path}/models/{GEMINI}:{method}", "alt=sse" if stream else "")
         assert asked.body["contents"] == [{"role": "user", "parts": [{"text": "hello"}]}]
+
+
+async def test_embeddings_have_googles_methods(google: Google, ask: Any) -> None:
+    vectors = {"embeddings": [{"values": [0.5]}], "usageMetadata": {"promptTokenCount": 2}}
+    counted = {"predictions": [{"embeddings": {"values": [0.5], "statistics": {"token_count": 2}}}]}
+    alone = {"embedding": {"values": [0.5]}, "usageMetadata": {"promptTokenCount": 2}}
+    old, new = "gemini-embedding-001", "gemini-embedding-2"
+    places = f"{PLACE}/google/models"
+    for backend, path, reply in (
+        (studio(google, model=old), f"/v1beta/models/{old}:batchEmbedContents", vectors),
+        (vertex(google, model=old), f"{places}/{old}:predict", counted),
+        (vertex(google, model=new), f"{places}/{new}:embedContent", alone),
+    ):
+        google.script(Body(reply))
+        answer, data = await ask(request_in("openai_embeddings", input="hello", model="auto"), backend)
+        assert (google.asked[-1].path, answer.attempt.usage) == (path, Usage(input_tokens=2))
+        assert orjson.loads(data)["data"][0]["embedding"] == [0.5]
+    several = request_in("openai_embeddings", input=["a", "b"], model="auto")
+    with pytest.raises(BackendRefused, match="one text"):
+        await ask(several, vertex(google, model=new))
 
 
 @pytest.mark.parametrize("stream", [False, True])

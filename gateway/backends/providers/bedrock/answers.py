@@ -11,7 +11,7 @@ import orjson
 
 from gateway.backends.http.canned import Canned
 from gateway.backends.providers.base import Upstream
-from gateway.backends.providers.bedrock.event_stream import Decoder, Message
+from gateway.backends.providers.bedrock.event_stream import Decoder, Messages
 from gateway.domain.answer import Sink
 from gateway.errors import BackendGarbage, StreamBroken
 
@@ -35,7 +35,7 @@ _TOO_LONG = ("too long", "too many input tokens", "context limit")
 class Events:
     """Wraps an `Upstream` whose body is an AWS event stream. The body of the wrapper consists of server-sent events."""
 
-    def __init__(self, inner: Upstream, write: Callable[[Message], bytes]) -> None:
+    def __init__(self, inner: Upstream, write: Callable[[Messages], bytes]) -> None:
         self.status, self.whole, self._inner, self._write = inner.status, inner.whole, inner, write
         self._decoder = Decoder()
 
@@ -48,7 +48,7 @@ class Events:
 
     async def pipe_to(self, take: Sink) -> bool:
         def convert(piece: bytes) -> bool:
-            events = b"".join([self._write(message) for message in self._decoder.feed(piece)])
+            events = b"".join([self._write(messages) for messages in self._decoder.feed(piece)])
             return take(events) if events else True
 
         more = await self._inner.pipe_to(convert)
@@ -70,25 +70,27 @@ class Events:
         await self._inner.aclose()
 
 
-def anthropics_event(message: Message) -> bytes:
-    """Convert an event of InvokeModelWithResponseStream to a server-sent event. The event contains Anthropic's own
-    event in base64. Raises BackendGarbage."""
-    if failure := _failure(message):
+def anthropics_events(messages: Messages) -> bytes:
+    """Convert events of InvokeModelWithResponseStream to server-sent events. Each event contains Anthropic's own event
+    in base64. Raises BackendGarbage."""
+    if failure := _failure(messages):
         return failure
     try:
-        inner = b64decode(orjson.loads(message.payload)["bytes"], validate=True)
-        name: str = orjson.loads(inner)["type"]
-        return b"event: %b\ndata: %b\n\n" % (name.encode(), inner)
+        inner = [b64decode(orjson.loads(payload)["bytes"], validate=True) for payload in messages.payloads]
+        named: list[tuple[str, bytes]] = [(orjson.loads(each)["type"], each) for each in inner]
+        return b"".join([b"event: %b\ndata: %b\n\n" % (name.encode(), each) for name, each in named])
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise BackendGarbage("The backend sent an event that is not one of Anthropic's.") from error
 
 
-def converse_event(message: Message) -> bytes:
-    """Convert an event of ConverseStream to a server-sent event in boto3's format. The format is an object whose only
+def converse_events(messages: Messages) -> bytes:
+    """Convert events of ConverseStream to server-sent events in boto3's format. The format is an object whose only
     key is the event's type."""
-    if failure := _failure(message):
+    if failure := _failure(messages):
         return failure
-    return b"data: {%b:%b}\n\n" % (_quoted(message.headers.get(":event-type", b"")), message.payload or b"{}")
+    before = b"data: {%b:" % _quoted(messages.headers.get(":event-type", b""))
+    payloads = [payload or b"{}" for payload in messages.payloads]
+    return b"%b%b}\n\n" % (before, (b"}\n\n" + before).join(payloads))
 
 
 @lru_cache(maxsize=64)
@@ -97,12 +99,13 @@ def _quoted(name: bytes) -> bytes:
     return orjson.dumps(name.decode("utf-8", "replace"))
 
 
-def _failure(message: Message) -> bytes:
-    """The error event for an exception message; empty for other messages."""
-    if message.headers.get(":message-type") not in (b"exception", b"error"):
+def _failure(messages: Messages) -> bytes:
+    """The error event for exception messages; empty for other messages."""
+    if messages.headers.get(":message-type") not in (b"exception", b"error"):
         return b""
-    name = message.header(":exception-type") or message.header(":error-code")
-    error = {"type": _kind(name), "message": _text(message.payload) or message.header(":error-message") or name}
+    name = messages.header(":exception-type") or messages.header(":error-code")
+    text = _text(messages.payloads[0]) or messages.header(":error-message") or name
+    error = {"type": _kind(name), "message": text}
     return b"event: error\ndata: " + orjson.dumps({"type": "error", "error": error}) + b"\n\n"
 
 
@@ -118,6 +121,17 @@ def refused(status: int, name: str, body: bytes, headers: Sequence[tuple[bytes, 
         status = _STATUSES.get(kind, status)
     error = {"type": "error", "error": {"type": kind, "message": message or name}}
     return Canned(status, orjson.dumps(error) if message or name else body, dict(headers))
+
+
+def named_in(body: bytes) -> str:
+    """The name of the exception in the body of an error; empty if it names none. Proxies drop the header that usually
+    has it."""
+    try:
+        read = orjson.loads(body)
+        name = read.get("__type") or read.get("code")
+    except (ValueError, AttributeError):
+        return ""
+    return name.rpartition("#")[2] if type(name) is str else ""
 
 
 def _kind(name: str) -> str:

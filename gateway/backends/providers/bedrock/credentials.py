@@ -1,23 +1,31 @@
 """Finds AWS credentials where AWS's SDKs look: environment, web identity, shared files, container endpoint, instance
 endpoint.
 
-Not supported: `credential_process`, single sign-on, `role_arn` in a profile.
+Not supported: single sign-on, and roles that need a code of a person (`mfa_serial`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import configparser
 import re
-from collections.abc import Awaitable, Callable, Mapping
+import time
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 import orjson
 
-from gateway.backends.providers.bedrock.signature import Credentials
+from gateway.backends.http.wire import Origin
+from gateway.backends.providers.bedrock.profiles import (
+    Profile,
+    check_supported,
+    chosen,
+    keys_of,
+    of_program,
+    read_profile,
+)
+from gateway.backends.providers.bedrock.signature import Credentials, signed
 from gateway.backends.providers.renewal import Headers, Renewed, ask
 from gateway.domain.routing.whereabouts import loopback
 from gateway.errors import BackendError
@@ -37,6 +45,8 @@ _WAIT_S = 2.0
 _FIELD = re.compile(r"<(AccessKeyId|SecretAccessKey|SessionToken|Expiration)>([^<]+)<")
 """Matches fields of the token service's answer, which is XML. Their values never contain escapes."""
 
+_FORM = (b"content-type", b"application/x-www-form-urlencoded")
+
 Source = Callable[[], Awaitable[Credentials | None]]
 
 
@@ -48,7 +58,7 @@ class CredentialChain(Renewed[Credentials]):
     ) -> None:
         """`region`: the region whose token service is called. `instance`: URL of the instance endpoint."""
         super().__init__(backend, "AWS credentials", "docs/how-to/bedrock.md")
-        self._profile, self._instance = profile, instance
+        self._profile, self._instance, self._region = profile, instance, region
         self._tokens = variables("AWS_").get("AWS_ENDPOINT_URL_STS") or f"https://sts.{region}.amazonaws.com"
 
     async def _find(self) -> Credentials | None:
@@ -74,21 +84,72 @@ class CredentialChain(Renewed[Credentials]):
         file, role = given.get("AWS_WEB_IDENTITY_TOKEN_FILE"), given.get("AWS_ROLE_ARN")
         if not file or not role:
             return None
-        form = {
-            "Action": "AssumeRoleWithWebIdentity",
-            "Version": "2011-06-15",
-            "RoleArn": role,
-            "RoleSessionName": given.get("AWS_ROLE_SESSION_NAME") or "thriftgate",
-            "WebIdentityToken": (await asyncio.to_thread(Path(file).read_text, encoding="utf-8")).strip(),
-        }
-        headers = [(b"content-type", b"application/x-www-form-urlencoded")]
-        answer = await _ask("POST", self._tokens + "/", headers, urlencode(form).encode())
-        named = dict(_FIELD.findall(answer.decode()))
-        ends = datetime.fromisoformat(named["Expiration"]).timestamp()
-        return Credentials(named["AccessKeyId"], named["SecretAccessKey"], named["SessionToken"], ends)
+        return await self._by_identity(role, file, given.get("AWS_ROLE_SESSION_NAME"))
+
+    async def _by_identity(self, role: str, file: str, session: str | None) -> Credentials:
+        identity = (await asyncio.to_thread(Path(file).read_text, encoding="utf-8")).strip()
+        form = _role_form("AssumeRoleWithWebIdentity", role, session) | {"WebIdentityToken": identity}
+        return _assumed(await _ask("POST", self._tokens + "/", [_FORM], urlencode(form).encode()))
 
     async def _file(self) -> Credentials | None:
-        return await asyncio.to_thread(_of_files, self._profile)
+        return await self._of_profile(chosen(self._profile), ())
+
+    async def _of_profile(self, name: str, before: tuple[str, ...]) -> Credentials | None:
+        """The credentials of a profile; None if it has none. `before`: the profiles whose roles need this profile."""
+        profile = await asyncio.to_thread(read_profile, name)
+        if (role := profile.get("role_arn")) and name not in before:
+            return await self._of_role(name, role, profile, (*before, name))
+        if found := keys_of(profile):
+            return found
+        if command := profile.get("credential_process"):
+            return await of_program(command)
+        check_supported(name, profile)
+        return None
+
+    async def _of_role(self, name: str, role: str, profile: Profile, before: tuple[str, ...]) -> Credentials:
+        if profile.get("mfa_serial"):
+            raise ValueError(f"profile {name} has mfa_serial: the role needs a code of a person")
+        session = profile.get("role_session_name")
+        if file := profile.get("web_identity_token_file"):
+            return await self._by_identity(role, file, session)
+        if source := profile.get("source_profile"):
+            if source in before[:-1]:
+                raise ValueError(f"profile {name} has source_profile {source}, whose role needs this profile")
+            base = await self._of_profile(source, before)
+        else:
+            base = await self._of_source(name, profile.get("credential_source", ""))
+        if base is None:
+            raise ValueError(f"profile {name} has role_arn, but no credentials to assume the role with")
+        form = _role_form("AssumeRole", role, session)
+        for key, field in (("external_id", "ExternalId"), ("duration_seconds", "DurationSeconds")):
+            if profile.get(key):
+                form[field] = profile[key]
+        return await self._assume(form, base)
+
+    async def _of_source(self, name: str, source: str) -> Credentials | None:
+        match source:
+            case "Environment":
+                return await self._environment()
+            case "EcsContainer":
+                return await self._container()
+            case "Ec2InstanceMetadata":
+                return await self._of_instance()
+        raise ValueError(f"profile {name} has role_arn without source_profile, credential_source or token file")
+
+    async def _assume(self, form: dict[str, str], base: Credentials) -> Credentials:
+        """The credentials of a role, in exchange for a request that is signed with the keys `base`."""
+        body, origin = urlencode(form).encode(), Origin.parse(self._tokens)
+        headers = signed(
+            "POST",
+            "/",
+            [(b"host", origin.authority), _FORM],
+            body,
+            base,
+            region=self._region,
+            service="sts",
+            now=time.time(),
+        )
+        return _assumed(await _ask("POST", self._tokens + "/", headers[1:], body))
 
     async def _container(self) -> Credentials | None:
         given = variables("AWS_")
@@ -117,6 +178,17 @@ class CredentialChain(Renewed[Credentials]):
         return _temporary(await _ask("GET", roles + role, headers))
 
 
+def _role_form(action: str, role: str, session: str | None) -> dict[str, str]:
+    return {"Action": action, "Version": "2011-06-15", "RoleArn": role, "RoleSessionName": session or "thriftgate"}
+
+
+def _assumed(answer: bytes) -> Credentials:
+    """The credentials in an answer of the token service. Raises LookupError, ValueError."""
+    named = dict(_FIELD.findall(answer.decode()))
+    ends = datetime.fromisoformat(named["Expiration"]).timestamp()
+    return Credentials(named["AccessKeyId"], named["SecretAccessKey"], named["SessionToken"], ends)
+
+
 def _check_container(url: str) -> None:
     """Check the URL of a container endpoint. Raises ValueError for an address to which AWS's SDKs would not send a
     token."""
@@ -134,33 +206,3 @@ def _temporary(body: bytes) -> Credentials:
     read = orjson.loads(body)
     expires = datetime.fromisoformat(read["Expiration"]).timestamp() if read.get("Expiration") else None
     return Credentials(str(read["AccessKeyId"]), str(read["SecretAccessKey"]), str(read.get("Token") or ""), expires)
-
-
-def _of_files(profile: str | None) -> Credentials | None:
-    """The keys of a profile in `~/.aws/credentials` or `~/.aws/config`; None if it has none. `profile`: its name; None:
-    the default of AWS's SDKs."""
-    given = variables("AWS_")
-    name = profile or given.get("AWS_PROFILE") or given.get("AWS_DEFAULT_PROFILE") or "default"
-    home = Path(variables("HOME").get("HOME", "/")) / ".aws"
-    credentials = Path(given.get("AWS_SHARED_CREDENTIALS_FILE", home / "credentials"))
-    config = Path(given.get("AWS_CONFIG_FILE", home / "config"))
-    for file, section in ((credentials, name), (config, name if name == "default" else f"profile {name}")):
-        if found := _keys(_sections(file).get(section, {})):
-            return found
-    return None
-
-
-def _sections(file: Path) -> Mapping[str, Mapping[str, str]]:
-    parser = configparser.RawConfigParser()
-    try:
-        parser.read_string(file.read_text(encoding="utf-8"), source=str(file))
-    except FileNotFoundError:
-        return {}
-    except configparser.Error as error:  # the error's text contains the line of the file, which may be a secret
-        raise ValueError(f"{file} is not in the format of AWS's files ({type(error).__name__})") from None
-    return {section: dict(parser[section]) for section in parser.sections()}
-
-
-def _keys(section: Mapping[str, Any]) -> Credentials | None:
-    key, secret = section.get("aws_access_key_id"), section.get("aws_secret_access_key")
-    return Credentials(key, secret, section.get("aws_session_token", "")) if key and secret else None

@@ -16,7 +16,7 @@ from gateway.errors import BackendGarbage
 CONTENT_TYPE = b"application/vnd.amazon.eventstream"
 _PRELUDE = struct.Struct(">III")
 """Three integers: the message's length, the length of its headers, and a checksum of both."""
-_CHECKSUM = 4
+_CHECKSUM = struct.Struct(">I")
 _MOST_BYTES = 24 * 2**20
 _USUAL_HEAD = 256
 """Maximum bytes of a message's headers. If the headers are longer, their parsed form is not cached."""
@@ -26,12 +26,12 @@ _SIZED = frozenset({6, 7})
 """Type numbers of the values that begin with their length: bytes and strings."""
 
 
-class Message(NamedTuple):
-    """One message of the stream."""
+class Messages(NamedTuple):
+    """Successive messages of the stream with equal headers."""
 
     headers: Mapping[str, bytes]
     """Header name → header value. Values other than bytes and strings stay encoded."""
-    payload: bytes
+    payloads: list[bytes]
 
     def header(self, name: str) -> str:
         """The text of a header; empty if it is missing."""
@@ -39,7 +39,7 @@ class Message(NamedTuple):
 
 
 class Decoder:
-    """Decodes bytes as they arrive, and returns each message when it is complete."""
+    """Decodes bytes as they arrive, and returns messages when they are complete."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -49,20 +49,25 @@ class Decoder:
         """Whether a message has begun and is not yet complete."""
         return bool(self._rest)
 
-    def feed(self, data: bytes) -> list[Message]:
+    def feed(self, data: bytes) -> list[Messages]:
         """The messages that are complete after `data` was added. Raises BackendGarbage if a length or a checksum is
         wrong."""
         data = self._rest + data if self._rest else data
-        found, at = [], 0
-        while (begin := at + _PRELUDE.size) <= len(data):
-            size, head = _lengths(data[at:begin])
-            end = at + size - _CHECKSUM
-            if len(data) < end + _CHECKSUM:
+        found, at, size = list[Messages](), 0, len(data)
+        raw: bytes | None = None
+        payloads: list[bytes] = []
+        while (begin := at + _PRELUDE.size) <= size:
+            length, head = _lengths(data[at:begin])
+            if size < at + length:
                 break
-            if crc32(data[at:end]).to_bytes(_CHECKSUM, "big") != data[end : end + _CHECKSUM]:
+            end, body = at + length - _CHECKSUM.size, begin + head
+            if _CHECKSUM.unpack_from(data, end) != (crc32(data[at:end]),):
                 raise BackendGarbage("The backend sent an event whose checksum is wrong.")
-            found.append(Message(_known(data[begin : begin + head]), data[begin + head : end]))
-            at = end + _CHECKSUM
+            if (headers := data[begin:body]) != raw:
+                raw, payloads = headers, []
+                found.append(Messages(_known(headers), payloads))
+            payloads.append(data[body:end])
+            at += length
         self._rest = data[at:]
         return found
 
@@ -71,7 +76,7 @@ class Decoder:
 def _lengths(prelude: bytes) -> tuple[int, int]:
     """The lengths of a message and of its headers. Cached, because many events of a stream have equal lengths."""
     size, head, checksum = _PRELUDE.unpack(prelude)
-    if crc32(prelude[:8]) != checksum or not _PRELUDE.size + head + _CHECKSUM <= size <= _MOST_BYTES:
+    if crc32(prelude[:8]) != checksum or not _PRELUDE.size + head + _CHECKSUM.size <= size <= _MOST_BYTES:
         raise BackendGarbage("The backend sent something that is no event stream.")
     return size, head
 

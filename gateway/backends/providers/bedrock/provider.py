@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import logging
 import time
-from datetime import UTC
-from email.utils import parsedate_to_datetime
 from urllib.parse import quote
 
 from gateway.backends.http.wire import Origin
 from gateway.backends.providers.base import Call, Upstream, error_body
-from gateway.backends.providers.bedrock.answers import Events, anthropics_event, converse_event, refused
+from gateway.backends.providers.bedrock.answers import Events, anthropics_events, converse_events, named_in, refused
 from gateway.backends.providers.bedrock.credentials import CredentialChain
 from gateway.backends.providers.bedrock.event_stream import CONTENT_TYPE
 from gateway.backends.providers.bedrock.signature import Credentials, signed
 from gateway.backends.providers.cloud_claude import asked_betas, claude_body
 from gateway.backends.providers.over_http import OverHttp
-from gateway.backends.providers.renewal import Headers
+from gateway.backends.providers.renewal import Headers, their_time
 from gateway.dialects.base import Translator
 from gateway.domain.backend import Backend
 from gateway.domain.request import CompletionRequest
@@ -62,6 +60,8 @@ class Bedrock(OverHttp):
         await super().aclose()
 
     def url(self, request: CompletionRequest, wire: Translator) -> str:
+        if request.dialect == "openai_embeddings":
+            return f"/model/{self._model}/invoke"
         return f"/model/{self._model}/{_OPERATIONS[wire.backend, request.stream]}"
 
     async def send(self, call: Call) -> Upstream:
@@ -69,13 +69,15 @@ class Bedrock(OverHttp):
         more."""
         used = None if self._by_key else await self._credentials.current()
         upstream = await self._sent(call, used)
-        if used and upstream.status in (400, 401, 403) and await self._mended(upstream, used):
-            await upstream.aclose()
-            upstream = await self._sent(call, await self._credentials.current())
         if upstream.status >= 400:
-            return await _refused(upstream)
+            name, body = await _problem(upstream)
+            if not (used and upstream.status in (400, 401, 403) and await self._mended(upstream, name, used)):
+                return refused(upstream.status, name, body, upstream.headers)
+            upstream = await self._sent(call, await self._credentials.current())
+            if upstream.status >= 400:
+                return refused(upstream.status, *await _problem(upstream), upstream.headers)
         if (upstream.header(b"content-type") or b"").startswith(CONTENT_TYPE):
-            return Events(upstream, anthropics_event if call.wire.backend == "anthropic_messages" else converse_event)
+            return Events(upstream, anthropics_events if call.wire.backend == "anthropic_messages" else converse_events)
         return upstream
 
     async def _sent(self, call: Call, used: Credentials | None) -> Upstream:
@@ -112,10 +114,9 @@ class Bedrock(OverHttp):
             now=time.time() + self._ahead_s,
         )
 
-    async def _mended(self, upstream: Upstream, used: Credentials) -> bool:
+    async def _mended(self, upstream: Upstream, name: str, used: Credentials) -> bool:
         """Whether the gateway should sign the call again. True if a wrong clock was corrected, or the credentials now
-        differ from `used`."""
-        name = _name(upstream)
+        differ from `used`. `name`: the name of AWS's exception."""
         if (
             name.startswith(_TIMED)
             and (ahead := _ahead_s(upstream)) is not None
@@ -127,22 +128,17 @@ class Bedrock(OverHttp):
         return name.startswith(_STALE) and await self._credentials.replaced(used)
 
 
-def _name(upstream: Upstream) -> str:
-    """The name of AWS's exception in a response; empty if the response names none."""
-    return (upstream.header(b"x-amzn-errortype") or b"").decode("latin-1").partition(":")[0]
-
-
 def _ahead_s(upstream: Upstream) -> float | None:
-    try:
-        theirs = parsedate_to_datetime((upstream.header(b"date") or b"").decode("latin-1"))
-    except (ValueError, OverflowError):
-        return None
-    return theirs.replace(tzinfo=theirs.tzinfo or UTC).timestamp() - time.time()
+    theirs = their_time(upstream.header(b"date"))
+    return None if theirs is None else theirs - time.time()
 
 
-async def _refused(upstream: Upstream) -> Upstream:
+async def _problem(upstream: Upstream) -> tuple[str, bytes]:
+    """The name of AWS's exception, from the header or else the body, and the body of an error response. The response is
+    closed."""
     try:
         body = await error_body(upstream)
     finally:
         await upstream.aclose()
-    return refused(upstream.status, _name(upstream), body, upstream.headers)
+    named = (upstream.header(b"x-amzn-errortype") or b"").decode("latin-1")
+    return named.partition(":")[0] or named_in(body), body

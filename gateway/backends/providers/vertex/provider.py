@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from urllib.parse import quote
 
+from gateway.backends.http.canned import Canned
 from gateway.backends.providers.base import Call, Upstream
 from gateway.backends.providers.by_token import ByToken
 from gateway.backends.providers.cloud_claude import asked_betas, claude_body
-from gateway.backends.providers.gemini import operation
+from gateway.backends.providers.gemini import operation, with_delay
+from gateway.backends.providers.vertex.embeddings import REFUSED, embedded_alone, embeds_alone, predicted
 from gateway.backends.providers.vertex.tokens import Tokens
 from gateway.dialects.base import Translator
 from gateway.domain.backend import Backend
@@ -32,11 +33,14 @@ class Vertex(ByToken):
             self.tokens = tokens or Tokens(backend.name, file.removeprefix("file:") if file else None)
         model = quote(backend.sent_model, safe="@")
         place = f"/v1/projects/{backend.project}/locations/{backend.region}/publishers"
+        self._embeds_alone = embeds_alone(backend.sent_model)
         self._google, self._anthropic = f"{place}/google/models/{model}", f"{place}/anthropic/models/{model}"
 
     def url(self, request: CompletionRequest, wire: Translator) -> str:
         if wire.backend == "anthropic_messages":
             return f"{self._anthropic}:{'streamRawPredict' if request.stream else 'rawPredict'}"
+        if request.dialect == "openai_embeddings":
+            return f"{self._google}:{'embedContent' if self._embeds_alone else 'predict'}"
         return f"{self._google}:{operation(request)}"
 
     def sign(self, headers: list[tuple[bytes, bytes]], body: bytes) -> list[tuple[bytes, bytes]]:
@@ -50,7 +54,12 @@ class Vertex(ByToken):
         betas = asked_betas(request, wire)
         return [*found, (b"anthropic-beta", ",".join(betas).encode())] if betas else found
 
-    def send(self, call: Call) -> Awaitable[Upstream]:
+    async def send(self, call: Call) -> Upstream:
         if call.wire.backend == "anthropic_messages":
             call.body = claude_body(call.body, _VERSION, streams_by_path=False)
-        return super().send(call)
+        elif call.request.dialect == "openai_embeddings":
+            body = embedded_alone(call.body) if self._embeds_alone else predicted(call.body)
+            if body is None:
+                return Canned(400, REFUSED, {})
+            call.body = body
+        return await with_delay(await super().send(call))

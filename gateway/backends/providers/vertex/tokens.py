@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from base64 import urlsafe_b64encode
 from collections.abc import Callable
@@ -12,9 +13,12 @@ from urllib.parse import urlencode
 
 import orjson
 
-from gateway.backends.providers.renewal import Headers, Renewed, Token, ask
+from gateway.backends.providers.renewal import CredentialRefused, Headers, Renewed, Token, ask
+from gateway.backends.providers.vertex.aws_identity import subject_token
 from gateway.backends.providers.vertex.rsa import PrivateKey
 from gateway.settings.environment import variable
+
+log = logging.getLogger(__name__)
 
 METADATA = "http://169.254.169.254"
 """URL of the metadata server of a machine in Google's cloud, at a fixed link-local address."""
@@ -25,6 +29,8 @@ _ASSERTION = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 _EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
 _ACCESS = "urn:ietf:params:oauth:token-type:access_token"
 _LIFE_S = 3600
+_SKEW_S = 30.0
+"""Maximum difference in seconds between Google's clock and this machine's for which the difference is ignored."""
 _WAIT_S = 10.0
 
 
@@ -42,17 +48,41 @@ class Tokens(Renewed[Token]):
         if not path:
             return _token(await _ask("GET", self._metadata + _METADATA_PATH, [(b"metadata-flavor", b"Google")]))
         given: dict[str, Any] = orjson.loads(await asyncio.to_thread(Path(path).read_bytes))
+        return await self._of(given, path)
+
+    async def _of(self, given: dict[str, Any], path: str) -> Token:
+        """An access token for `given`, the contents of the credentials file at `path`."""
         match given.get("type"):
             case "service_account":
-                form = {"grant_type": _ASSERTION, "assertion": assertion(given, time.time())}
-                return _token(await _post(given.get("token_uri", _TOKEN_URL), form))
+                return await _of_service_account(given)
             case "authorized_user":
                 names = ("client_id", "client_secret", "refresh_token")
                 form = {"grant_type": "refresh_token", **{name: given[name] for name in names}}
                 return _token(await _post(given.get("token_uri", _TOKEN_URL), form))
             case "external_account":
-                return await _federated(given)
+                return await _federated(given, self._backend)
+            case "impersonated_service_account":
+                source = await self._of(given["source_credentials"], path)
+                return await _acting(given, source)
         raise ValueError(f"{path} is of type {given.get('type')}, which is not supported")
+
+
+async def _of_service_account(given: dict[str, Any]) -> Token:
+    """Exchange an assertion for an access token. If it is refused and this machine's clock differs from Google's, sign
+    once more for Google's time."""
+    url = given.get("token_uri", _TOKEN_URL)
+
+    async def exchanged(now: float) -> Token:
+        return _token(await _post(url, {"grant_type": _ASSERTION, "assertion": assertion(given, now)}))
+
+    try:
+        return await exchanged(time.time())
+    except CredentialRefused as refused:
+        theirs = refused.answered_at
+        if theirs is None or abs(theirs - time.time()) <= _SKEW_S:
+            raise
+        log.warning("this machine's clock differs from Google's by %d s; assertions use Google's", theirs - time.time())
+        return await exchanged(theirs)
 
 
 def assertion(account: dict[str, Any], now: float) -> str:
@@ -75,32 +105,49 @@ def _base64(data: bytes) -> bytes:
     return urlsafe_b64encode(data).rstrip(b"=")
 
 
-async def _federated(given: dict[str, Any]) -> Token:
+_CANNOT = {"executable": "a program", "certificate": "a certificate"}
+"""Key of a `credential_source` that is not supported → its meaning."""
+
+
+async def _federated(given: dict[str, Any], backend: str) -> Token:
     """Exchange another provider's token for an access token (workload identity federation). `given`: contents of the
     credentials file. The access token is for the service account in this file, if it names one."""
     source = given["credential_source"]
+    if key := next((key for key in _CANNOT if key in source), None):
+        raise ValueError(f"credential_source.{key} ({_CANNOT[key]}) is not supported: use a file, a url, or AWS")
+    if str(source.get("environment_id", "")).startswith("aws"):
+        return await _exchanged(given, await subject_token(given, backend))
     if "file" in source:
         subject = await asyncio.to_thread(Path(source["file"]).read_bytes)
     elif "url" in source:
         headers = [(name.encode(), value.encode()) for name, value in (source.get("headers") or {}).items()]
         subject = await _ask("GET", source["url"], headers)
     else:
-        raise ValueError("of workload identities, only those in a file or behind a url are supported")
+        raise ValueError("a workload identity must be in a file, behind a url, or of AWS")
     form = source.get("format") or {}
     text = orjson.loads(subject)[form["subject_token_field_name"]] if form.get("type") == "json" else subject.decode()
+    return await _exchanged(given, text.strip())
+
+
+async def _exchanged(given: dict[str, Any], subject: str) -> Token:
     exchanged = {
         "grant_type": _EXCHANGE,
         "audience": given["audience"],
         "scope": _SCOPE,
         "requested_token_type": _ACCESS,
         "subject_token_type": given["subject_token_type"],
-        "subject_token": text.strip(),
+        "subject_token": subject,
     }
     token = _token(await _post(given["token_url"], exchanged))
-    if not (url := given.get("service_account_impersonation_url")):
-        return token
+    return await _acting(given, token) if given.get("service_account_impersonation_url") else token
+
+
+async def _acting(given: dict[str, Any], token: Token) -> Token:
+    """A token for the service account that `given` names. `token`: of the identity that may act for the account."""
+    url = given["service_account_impersonation_url"]
     headers = [(b"authorization", b"Bearer " + token.value.encode()), (b"content-type", b"application/json")]
-    body = orjson.dumps({"scope": [_SCOPE], "lifetime": f"{_LIFE_S}s"})
+    chain = {"delegates": given["delegates"]} if given.get("delegates") else {}
+    body = orjson.dumps({"scope": [_SCOPE], "lifetime": f"{_LIFE_S}s", **chain})
     acting = orjson.loads(await _ask("POST", url, headers, body))
     return Token(acting["accessToken"], time.time() + _LIFE_S)
 

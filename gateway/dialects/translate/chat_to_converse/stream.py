@@ -38,12 +38,18 @@ class ConverseStream(ObjectReader, MessagesStream):
         except (ValueError, AttributeError, TypeError, LookupError):
             return self._misread()
 
-    def _only_text(self, parsed: dict[str, Any]) -> str:
+    def _texts(self, values: list[dict[str, Any]], start: int) -> list[str]:
+        texts: list[str] = []
         try:
-            text = parsed["contentBlockDelta"]["delta"]["text"]
-        except (LookupError, TypeError):
-            return ""
-        return text if len(parsed) == 1 and type(text) is str else ""
+            for place in range(start, len(values)):
+                (value,) = values[place].values()
+                text = value["delta"]["text"]
+                if type(text) is not str or not text or "contentBlockDelta" not in values[place]:
+                    break
+                texts.append(text)
+        except (LookupError, TypeError, ValueError):
+            pass  # the event is another one
+        return texts
 
     def _misread(self) -> bytes:
         return self._fail(BackendGarbage("The backend sent an event that is not one of Converse's."))

@@ -61,11 +61,11 @@ class ChatToConverse:
 
     def reader(self, request: CompletionRequest) -> ConverseStream:
         return ConverseStream(
-            wants_usage=request.wants_usage, created=int(self._clock()), name=_name(request), model=request.model
+            wants_usage=request.wants_usage, created=int(self._clock()), name=name_of(request), model=request.model
         )
 
     def plain(self, request: CompletionRequest, body: bytes) -> Plain:
-        converted = {**message(load_reply(body)), "id": _name(request), "model": request.model}
+        converted = {**message(load_reply(body)), "id": name_of(request), "model": request.model}
         usage = messages_usage(converted["usage"])
         completion = chat_completion(converted, shown(usage), int(self._clock()))
         choice = completion["choices"][0]
@@ -75,6 +75,6 @@ class ChatToConverse:
         return self._refusals.refusal(status, body, backend)
 
 
-def _name(request: CompletionRequest) -> str:
+def name_of(request: CompletionRequest) -> str:
     """An id for the answer, because Converse sends no id."""
     return f"chatcmpl-{request.id.removeprefix('req_')}"

@@ -48,18 +48,23 @@ class GeminiStream(ObjectReader):
         except (ValueError, AttributeError, TypeError, LookupError):
             return self._misread()
 
-    def _only_text(self, parsed: dict[str, Any]) -> str:
+    def _texts(self, values: list[dict[str, Any]], start: int) -> list[str]:
+        texts: list[str] = []
         try:
-            (answer,) = parsed["candidates"]
-            (part,) = answer["content"]["parts"]
-            text = part["text"]
+            for place in range(start, len(values)):
+                parsed = values[place]
+                (answer,) = parsed["candidates"]
+                (part,) = answer["content"]["parts"]
+                text = part["text"]
+                other = len(part) > 1 or "finishReason" in answer or "promptFeedback" in parsed or "error" in parsed
+                other = other or type(answer.get("index", 0)) is not int
+                if other or type(text) is not str or not text:
+                    break
+                texts.append(text)
+                self._counts = parsed.get("usageMetadata") or self._counts
         except (LookupError, TypeError, ValueError):
-            return ""
-        other = len(part) > 1 or "finishReason" in answer or "promptFeedback" in parsed or "error" in parsed
-        if other or type(text) is not str:
-            return ""
-        self._counts = parsed.get("usageMetadata") or self._counts
-        return text
+            pass  # the event is another one
+        return texts
 
     def _misread(self) -> bytes:
         return self._fail(BackendGarbage("The backend sent an event that is not one of Gemini's."))

@@ -51,14 +51,23 @@ class OllamaStream(ObjectReader):
         except (ValueError, AttributeError, TypeError, LookupError):
             return self._misread()
 
-    def _only_text(self, parsed: dict[str, Any]) -> str:
-        if self._forced or parsed.get("done") is not False or "error" in parsed or "logprobs" in parsed:
-            return ""
-        message = parsed.get("message")
-        if type(message) is not dict or message.get("thinking") or message.get("tool_calls"):
-            return ""
-        text = message.get("content")
-        return text if type(text) is str else ""
+    def _texts(self, values: list[dict[str, Any]], start: int) -> list[str]:
+        texts: list[str] = []
+        for place in range(start, 0 if self._forced else len(values)):
+            parsed = values[place]
+            message = parsed.get("message")
+            if (
+                parsed.get("done") is not False
+                or "error" in parsed
+                or "logprobs" in parsed
+                or type(message) is not dict
+            ):
+                break
+            text = message.get("content")
+            if message.get("thinking") or message.get("tool_calls") or type(text) is not str or not text:
+                break
+            texts.append(text)
+        return texts
 
     def _misread(self) -> bytes:
         return self._fail(BackendGarbage("The backend sent a line that is not one of Ollama's stream."))

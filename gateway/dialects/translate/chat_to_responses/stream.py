@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import repeat
 from typing import Any
 
 import orjson
@@ -113,15 +114,16 @@ class ResponsesStream(ChunkMaker):
         data = lines[1 : _LINES * events : _LINES]
         contents: list[bytes] = DELTA.findall(b"\n".join(data))
         regular = len(contents) == events and not any(lines[2 : _LINES * events : _LINES])
-        if not regular or {line.count(_KEY) for line in data} != {1}:
+        if not regular or set(map(bytes.count, data, repeat(_KEY))) != {1}:
             return at, b""
         try:
             decoded(contents)
         except ValueError:
             return at, b""
         end = at + events * (len(_TEXT) + 2) + sum(map(len, data))
-        chunks = [b'%b"%b"%b' % (self._before, content, self._after) for content in contents if content]
-        return end, b"".join(chunks)
+        texts = [content for content in contents if content]
+        before, after = self._before + b'"', b'"' + self._after
+        return end, b"%b%b%b" % (before, (after + before).join(texts), after) if texts else b""
 
     def _chunk(self, delta: dict[str, Any], finish: str | None = None, **beside: Any) -> bytes:
         if not self._begun and not self._wants_logprobs:

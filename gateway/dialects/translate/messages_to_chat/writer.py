@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 from gateway.dialects.anthropic_messages import events, thinking
 from gateway.dialects.openai_chat.message import TEXT_FIELDS, objects
@@ -19,12 +19,29 @@ from gateway.domain.money.usage import Usage
 from gateway.domain.request import CompletionRequest
 
 
+class Form(Protocol):
+    """Writes the events as bytes. The default is Anthropic's form."""
+
+    STOP: bytes
+    """The last event."""
+
+    def message_start(self, message: dict[str, Any]) -> bytes: ...
+    def block_start(self, index: int, block: dict[str, Any]) -> bytes: ...
+    def text_delta(self, index: int, text: str) -> bytes: ...
+    def text_deltas(self, index: int, texts: list[str]) -> bytes: ...
+    def thinking_delta(self, index: int, text: str) -> bytes: ...
+    def signature_delta(self, index: int, signature: str) -> bytes: ...
+    def input_delta(self, index: int, piece: str) -> bytes: ...
+    def block_stop(self, index: int) -> bytes: ...
+    def message_delta(self, fields: dict[str, Any], usage: dict[str, Any]) -> bytes: ...
+
+
 class MessagesWriter:
     """Implements `Writer` for Anthropic messages. Blocks may not interleave, so pieces of other calls wait until the
     open call is complete."""
 
-    def __init__(self, request: CompletionRequest) -> None:
-        self._request = request
+    def __init__(self, request: CompletionRequest, form: Form = events) -> None:
+        self._request, self._form = request, form
         self._shows_thinking = thinking.shown(request.body)
         self._names: dict[str, str] | None = None
         self._begun = False
@@ -45,7 +62,7 @@ class MessagesWriter:
         out: list[bytes] = []
         if not self._begun:
             self._begun = True
-            out.append(events.message_start(opening(self._request, chunk)))
+            out.append(self._form.message_start(opening(self._request, chunk)))
         for choice in objects(chunk["choices"])[:1]:
             if type(delta := choice.get("delta")) is dict:
                 self._delta(delta, out)
@@ -53,16 +70,10 @@ class MessagesWriter:
         return b"".join(out)
 
     def more(self, texts: list[str]) -> bytes | None:
-        index = self.text_block(len(texts))
-        return None if index is None else events.text_deltas(index, texts)
-
-    def text_block(self, pieces: int) -> int | None:
-        """Count `pieces` more pieces of text. Returns the index of the block that they belong to; None if no text block
-        is open, and then they are not counted."""
         if self._open != "text":
             return None
-        self._pieces += pieces
-        return self._index
+        self._pieces += len(texts)
+        return self._form.text_deltas(self._index, texts)
 
     def _delta(self, delta: dict[str, Any], out: list[bytes]) -> None:
         if self._open == "tool_use" and _says_text(delta) and not self._calls.whole:
@@ -85,19 +96,19 @@ class MessagesWriter:
 
     def _text(self, text: str, out: list[bytes]) -> None:
         self._become("text", {"type": "text", "text": ""}, out)
-        out.append(events.text_delta(self._index, text))
+        out.append(self._form.text_delta(self._index, text))
         self._pieces += 1
 
     def _think(self, delta: dict[str, Any], out: list[bytes]) -> None:
         thought = delta.get("reasoning_content") or delta.get("reasoning")
         if type(thought) is str and thought:
             self._become("thinking", {"type": "thinking", "thinking": "", "signature": ""}, out)
-            out.append(events.thinking_delta(self._index, thought))
+            out.append(self._form.thinking_delta(self._index, thought))
             self._pieces += 1
         for block in objects(delta.get("thinking_blocks")):
             if block.get("type") == "redacted_thinking":
                 self._begin("", block, out)
-                out.append(events.block_stop(self._index))
+                out.append(self._form.block_stop(self._index))
             elif block.get("signature"):
                 self._sign(block, out)
 
@@ -107,8 +118,8 @@ class MessagesWriter:
         if self._open != "thinking":
             self._begin("thinking", {"type": "thinking", "thinking": "", "signature": ""}, out)
             if text := block.get("thinking"):
-                out.append(events.thinking_delta(self._index, text))
-        out += (events.signature_delta(self._index, block["signature"]), events.block_stop(self._index))
+                out.append(self._form.thinking_delta(self._index, text))
+        out += (self._form.signature_delta(self._index, block["signature"]), self._form.block_stop(self._index))
         self._open = ""
 
     def _write_calls(self, out: list[bytes], *, to_the_end: bool = False) -> None:
@@ -125,7 +136,7 @@ class MessagesWriter:
                     self._sign(thinking.carrier(call.signature), out)
                 self._begin("tool_use", self._tool_use(call), out)
             for piece in call.take():
-                out.append(events.input_delta(self._index, piece))
+                out.append(self._form.input_delta(self._index, piece))
                 self._pieces += 1
             if not (to_the_end or (self._calls.waiting and self._calls.whole)):
                 return
@@ -146,21 +157,21 @@ class MessagesWriter:
         self._end_block(out)
         self._index += 1
         self._open = kind
-        out.append(events.block_start(self._index, block))
+        out.append(self._form.block_start(self._index, block))
 
     def _end_block(self, out: list[bytes]) -> None:
         if self._open == "thinking":
-            out.append(events.signature_delta(self._index, thinking.UNSIGNED))
+            out.append(self._form.signature_delta(self._index, thinking.UNSIGNED))
         elif self._open == "tool_use":
             self._calls.done()
         if self._open:
-            out.append(events.block_stop(self._index))
+            out.append(self._form.block_stop(self._index))
         self._open = ""
 
     def end(self, finish: str, usage: Usage | None) -> bytes:
         out: list[bytes] = []
         if not self._begun:
-            out.append(events.message_start(opening(self._request, {})))
+            out.append(self._form.message_start(opening(self._request, {})))
         self._write_calls(out, to_the_end=True)
         for delta in self._late:
             self._write_delta(delta, out)
@@ -168,7 +179,7 @@ class MessagesWriter:
         counted = usage or Usage(input_tokens=expected_input(self._request), output_tokens=self._pieces)
         why = {"finish_reason": finish, "stop_reason": self._sequence}
         last = ending(self._request, why, calls=self._called, refused=self._refused)
-        out += (events.message_delta(last, usage_of(counted)), events.STOP)
+        out += (self._form.message_delta(last, usage_of(counted)), self._form.STOP)
         return b"".join(out)
 
     def whole(self) -> bytes | None:

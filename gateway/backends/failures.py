@@ -1,0 +1,46 @@
+"""The errors of one request's attempts, and the error that the client gets for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gateway.backends.call import BackendCall
+from gateway.backends.resilience.breaker import Health
+from gateway.errors import AllBackendsFailed, BackendError, BackendFailed, GatewayError, NotSpoken
+
+
+class Failures:
+    """The errors of one request so far. `failures`: of backends that failed. `misfits`: of backends that cannot take
+    this request. `busy`: of backends without an available slot. `asked`: whether a failed backend was called."""
+
+    failures: tuple[GatewayError, ...] = ()
+    misfits: tuple[GatewayError, ...] = ()
+    busy: tuple[GatewayError, ...] = ()
+    paused: tuple[BackendCall, ...] = ()
+    """Backends that may be called again after a pause, because they are only rate-limited."""
+    asked = False
+    skipped: tuple[Health, ...] = ()
+    """Backends that were not called, because their circuit breakers are open."""
+
+    def verdict(self) -> GatewayError:
+        """The error to raise. Failures of backends have priority over errors that the client can fix, and these over
+        overload."""
+        if any(not isinstance(failure, NotSpoken) for failure in self.failures):
+            return AllBackendsFailed(self.failures)
+        return next(iter((*self.misfits, *self.busy)), AllBackendsFailed(self.failures or self._known()))
+
+    def _known(self) -> list[BackendError]:
+        """The earlier failures of the skipped backends, if each of them needs the operator; otherwise empty."""
+        if not all(health.needs_operator for health in self.skipped):
+            return []
+        return [BackendFailed(health.trouble, backend=health.name).of_operator() for health in self.skipped]
+
+
+def together(errors: Sequence[GatewayError]) -> GatewayError:
+    """Combine the errors of several `first_of` calls into one error."""
+    if len(errors) == 1:
+        return errors[0]
+    failures: list[GatewayError] = []
+    for error in errors:
+        failures += error.failures if isinstance(error, AllBackendsFailed) else [error]
+    return AllBackendsFailed(failures)
