@@ -142,6 +142,11 @@ class Figures:
     def _policy(self, team: str) -> Policy:
         return self._policies.current.find(team)[0]
 
+    def zones(self, teams: Sequence[str]) -> dict[str, str]:
+        """Team → time zone of its policy, for teams that are not in UTC."""
+        zones = {team: self._policy(team).timezone for team in teams}
+        return {team: zone for team, zone in zones.items() if zone != "UTC"}
+
     async def teams(self) -> list[str]:
         """All teams that have a key or a separate policy, sorted. An admin can choose one of them on the page. Raises
         LedgerUnavailable."""

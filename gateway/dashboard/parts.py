@@ -22,6 +22,8 @@ from gateway.policy.load import PolicySet
 
 DEAREST = 10
 ALERTS = 100
+MARK, INVENTED_ORGANISATION = "demo-", "demo"
+"""The beginning of the names of all teams in the demo history, and the organisation in their policies."""
 
 
 class Prices(SimulatedCall, PriceList, Protocol):
@@ -41,6 +43,10 @@ class Scope:
     @property
     def policy(self) -> Policy:
         return self.policies.find(self.team)[0]
+
+    def invented(self, team: str) -> bool:
+        """Whether the requests of `team` are the demo history of `thriftgate dev history`."""
+        return team.startswith(MARK) and self.policies.find(team)[0].organisation == INVENTED_ORGANISATION
 
 
 Read = Callable[[Connection, Scope], dict[str, Any]]
@@ -67,6 +73,7 @@ def spend(connection: Connection, scope: Scope) -> dict[str, Any]:
         "by": by,
         "stack": cube.stack(groups, step, lambda one: one.model),
         "pace": cube.pace(groups, period),
+        "invented": scope.invented(scope.team),
     }
 
 
@@ -168,6 +175,7 @@ def all_teams(connection: Connection, scope: Scope) -> dict[str, Any]:
         "teams": rows,
         "pace": cube.pace(groups, period, by_team=True),
         "open_alerts": sum(waiting.values()),
+        "invented": any(map(scope.invented, by_team)),
         "stack": cube.stack(groups, cube.days_of(period, groups, by_team=True), lambda one: one.team),
     }
 

@@ -188,10 +188,18 @@ def latest_alerts(connection: Connection, team: str, count: int, now: float) -> 
             found.setdefault(id, _alert(sent))["receivers"].append(_receiver(sent))
         else:  # an escalation's row may come first, and its text says that the alert was not acknowledged
             found[id] = {**_alert(sent), "receivers": found[id]["receivers"] if id in found else []}
+    _name_keys(connection, [one["budget"] for one in found.values() if one["budget"]])
     lines = _most_severe((one.pop("payload"), one) for one in found.values())
     for payload, one in lines:
         one["open"] = one["acknowledged"] is None and not _ended(payload, now)
     return sorted((one for _, one in lines), key=lambda one: (one["open"], str(one["at"])), reverse=True)[:count]
+
+
+def _name_keys(connection: Connection, budgets: Sequence[dict[str, Any]]) -> None:
+    """Replace the key ids in alerts about budgets per key by the keys' names."""
+    names = key_names(connection, {one["who"] for one in budgets if one["per"] == "key"})
+    for one in budgets:
+        one["who"] = names.get(one["who"], one["who"])
 
 
 _T = TypeVar("_T")

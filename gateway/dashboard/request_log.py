@@ -33,6 +33,8 @@ _TEXT = {
 }  # fmt: skip
 """Name of a filter → the columns of which one must be equal to its value."""
 FILTERS = (*_TEXT, "status", "cache", "min_cost")
+NONE = "(none)"
+"""As a filter: the requests without a value, for example without an end user."""
 _MOST_USD = Decimal(9_000_000)
 _PICO = 10**12
 _READ = 200
@@ -71,7 +73,8 @@ def _conditions(wanted: Wanted, table: Any) -> list[ColumnElement[bool]]:
     which = [c.kind.not_in((CHECK, IDLE)), *within(wanted.period.since, wanted.period.until, wanted.team, table)]
     for name, columns in _TEXT.items():
         if name in filters:
-            which.append(or_(*(c[column] == filters[name] for column in columns)))
+            value = "" if filters[name] == NONE else filters[name]
+            which.append(or_(*(c[column] == value for column in columns)))
     if "status" in filters:
         which.append(c.outcome == filters["status"])
     if "cache" in filters:

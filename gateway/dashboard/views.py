@@ -76,11 +76,9 @@ class Views:
         return _json(await self._viewer(tenant))
 
     async def _viewer(self, tenant: Tenant) -> dict[str, Any]:
-        return {
-            "team": tenant.team,
-            "scopes": sorted(tenant.key.scopes),
-            "teams": await self._figures.teams() if _admin(tenant) else [tenant.team],
-        }
+        teams = await self._figures.teams() if _admin(tenant) else [tenant.team]
+        zones = self._figures.zones(teams)
+        return {"team": tenant.team, "scopes": sorted(tenant.key.scopes), "teams": teams, "zones": zones}
 
     async def data(self, request: Request, tenant: Tenant) -> Response:
         """The figures of one team. Query parameters: `period` (see `parse_period`; `days=1..366` means the same),

@@ -231,6 +231,12 @@ def test_bypass_asks_a_backend_again(rows: list[dict[str, Any]]) -> None:
     assert (again["cache"], again["backend"]) == ("bypass", "local-smollm2")
 
 
+def test_an_answer_from_the_cache_has_a_saving(rows: list[dict[str, Any]]) -> None:
+    hits = [each for each in rows if each["cache"] in ("exact", "semantic")]
+    assert hits
+    assert all(float(each["saved_usd"]) > 0 for each in hits)
+
+
 def test_both_tiers_serve_and_an_unsure_answer_is_escalated(rows: list[dict[str, Any]]) -> None:
     assert {"local-smollm2", "simulated-large"} <= {each["backend"] for each in rows}
     assert row(rows, "finite group")["backend"] == "simulated-large"

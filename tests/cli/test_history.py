@@ -10,8 +10,10 @@ from click.testing import CliRunner, Result
 
 from gateway.cli.develop.history import GATEWAY, TEAMS, rows
 from gateway.cli.main import cli
+from gateway.policy.load import load_policies
+from gateway.routing.aliases import resolve
 from gateway.settings.files import parse
-from gateway.settings.gateway import GatewayConfig
+from gateway.settings.gateway import Ceilings, GatewayConfig
 from gateway.state.sql.database import Database
 from tests.ledger.booked import book, row
 
@@ -31,6 +33,16 @@ def test_every_invented_row_is_marked_and_the_same_again() -> None:
     assert NOW - 30 * 86_400 <= found[0].at <= found[-1].at <= NOW
     assert {one.cache for one in found} == {"miss", "exact", "semantic"}
     assert all(one.cost_pico is not None for one in found)
+    assert len({one.end_user for one in found}) == 13
+    assert {bool(one.session) for one in found if one.end_user} == {True}
+    assert {one.session for one in found if not one.end_user} == {""}
+
+
+def test_what_is_asked_is_answered_by_the_simulated_backend_alone(tmp_path: Path) -> None:
+    run(tmp_path, "dev", "history", "--days", "1")
+    policy = load_policies([tmp_path / "policies"], Ceilings()).policies[TEAMS[0].name]
+    backends = parse(GATEWAY, GatewayConfig, "gateway.yaml").backends or ()
+    assert [each.name for each in resolve("auto", policy, backends).backends] == ["simulated-large"]
 
 
 def test_it_is_in_the_ledgers_chain_and_in_the_reports(tmp_path: Path) -> None:

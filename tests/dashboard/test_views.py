@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import io
 from typing import Any
@@ -10,10 +11,14 @@ import orjson
 import pytest
 from sqlalchemy import insert
 
+from gateway.dashboard.parts import Scope
+from gateway.dashboard.periods import parse_period
 from gateway.domain.money.windows import iso
+from gateway.ledger.prices.price_book import PriceBook
+from gateway.policy import keys
 from gateway.state.sql.database import Database
 from gateway.state.sql.tables import alerts
-from tests.dashboard.samples import DAY, NOW, USD, put, row, traffic
+from tests.dashboard.samples import DAY, NOW, USD, policies, put, row, traffic
 from tests.dashboard.test_page import Visitor, visitor
 
 __all__ = ["visitor"]
@@ -209,15 +214,18 @@ async def test_groups_lead_from_key_to_session(visitor: Visitor, database: Datab
         row(end_user="eu-1", session="s-1", cost_pico=2 * USD),
         row(end_user="eu-1", session="s-2"),
         row(end_user="eu-2", session="s-3", key_id="key_help"),
-        row(simulated=True, cost_pico=None),
+        row(request_id="req_alone"),
+        row(simulated=True, cost_pico=None, end_user="eu-3"),
     )
 
     async def groups(**query: str) -> list[tuple[str, str]]:
         rows: list[dict[str, Any]] = (await visitor.get("groups", "lead", **query)).json()["rows"]
         return [(one[query["by"]], one["cost_usd"]) for one in rows]
 
-    assert await groups(by="key") == [("key_shop", "3"), ("key_help", "1")]
-    assert await groups(by="end_user", key="key_shop") == [("eu-1", "3")]
+    assert await groups(by="key") == [("key_shop", "4"), ("key_help", "1")]
+    assert await groups(by="end_user", key="key_shop") == [("eu-1", "3"), ("", "1")]
+    assert await groups(by="session", key="key_shop", end_user="(none)") == [("", "1")]
+    assert await ids(visitor, end_user="(none)") == ["req_alone"]
     assert await groups(by="session", key="key_shop", end_user="eu-1") == [("s-1", "2"), ("s-2", "1")]
 
 
@@ -290,3 +298,19 @@ async def test_a_call_begins_after_the_failed_call_before_it(visitor: Visitor, d
         (0.0, 100.0, False),
     ]
     assert phases[1]["first_byte_ms"] == 50.0
+
+
+async def test_an_alert_about_a_key_has_the_name_of_the_key(visitor: Visitor, database: Database) -> None:
+    _, key = await asyncio.to_thread(keys.create, database, "search", name="Web shop", scopes=("usage",))
+    facts = {"key": key.id, "window": "day", "spent_usd": "1", "limit_usd": "2", "severity": "info"}
+    row = _about("daily", NOW + DAY, id="one", at=iso(NOW), **facts)
+    await database.run(lambda connection: connection.execute(insert(alerts), [row]))
+    (alert,) = (await visitor.get("data", "lead", parts="alerts")).json()["alerts"]
+    assert (alert["budget"]["per"], alert["budget"]["who"]) == ("key", "Web shop")
+
+
+def test_only_demo_teams_of_the_demo_organisation_are_invented() -> None:
+    teams = {"demo-search": {"organisation": "demo"}, "demo-app": {}, "search": {"organisation": "demo"}}
+    prices = PriceBook.load()
+    scope = Scope("search", parse_period("7", NOW), policies(teams).current, prices, ())
+    assert [team for team in teams if scope.invented(team)] == ["demo-search"]

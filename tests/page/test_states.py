@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from tests.page.conftest import Dashboard, Open
 from tests.page.reading import until
+
+if TYPE_CHECKING:  # installed by `make test-page` alone
+    from playwright.sync_api import Route
 
 
 def test_a_team_without_requests_is_told_how_to_begin(visit: Open) -> None:
@@ -94,6 +99,7 @@ def test_nobody_is_asked_while_nobody_looks(visit: Open) -> None:
     page = opened.page
     page.clock.install()
     opened.enter("lead")
+    until(page, "![...document.querySelectorAll('#answers .value')].some((one) => one.textContent === '…')")
     page.wait_for_selector("#brief .tile")
     asked = lambda: len([address for address in opened.asked if "/dashboard/data" in address])  # noqa: E731
     before = asked()
@@ -109,3 +115,67 @@ def test_nobody_is_asked_while_nobody_looks(visit: Open) -> None:
     until(page, "document.querySelector('#status').textContent === ''")
     with page.expect_response("**/dashboard/data*"):
         page.clock.run_for(300_000)
+
+
+def test_a_refused_period_shows_no_figures_of_the_period_before(visit: Open) -> None:
+    opened = visit()
+    page = opened.enter("lead")
+    page.wait_for_selector("#brief .tile")
+    opened.go("#/overview?period=2999-01")
+    page.wait_for_selector("#status .bad")
+    assert "has not begun" in page.inner_text("#status")
+    assert page.locator("#figures :is(data, svg, tbody)").count() == 0
+    assert page.text_content("#moment") == ""
+    assert page.is_hidden("#figures")
+    opened.go("#/overview?period=7")
+    page.wait_for_selector("#brief .tile")
+
+
+def test_an_unmeasured_cache_an_invented_history_and_a_decimal_comma_in_spanish(visit: Open) -> None:
+    opened = visit()
+    page = opened.enter("lead")
+    page.route("**/dashboard/data*", _changed)
+    page.select_option("#language", "es")
+    page.wait_for_selector("html[lang=es] #answers .answer:has-text('6,1 días')")
+    assert "no medido" in page.inner_text("#answers")
+    assert "estas peticiones son inventadas" in page.inner_text("#notices")
+
+
+def _changed(route: Route) -> None:
+    reply = route.fetch()
+    figures = reply.json()
+    pace = {"days": 6.1, "usd": "1", "until": "2027-02-01T00:00:00Z"}
+    changes = {"wrong_hits": None, "invented": True, "pace": pace}
+    route.fulfill(response=reply, json=figures | {name: value for name, value in changes.items() if name in figures})
+
+
+@pytest.mark.parametrize(("zones", "label"), [({"search": "Asia/Tokyo"}, "GMT+9"), ({}, "UTC")])
+def test_times_are_in_the_zone_of_the_team(visit: Open, zones: dict[str, str], label: str) -> None:
+    opened = visit()
+
+    def zoned(route: Route) -> None:
+        reply = route.fetch()
+        route.fulfill(response=reply, json=reply.json() | {"zones": zones})
+
+    opened.page.route("**/dashboard/viewer", zoned)
+    page = opened.enter("lead", "#/requests?period=30")
+    page.wait_for_selector("#log tbody tr")
+    assert page.inner_text("#log tbody tr >> nth=0").count(label) == 1
+    opened.go("#/overview?period=30")
+    until(page, f"document.querySelector('#moment').textContent.includes('{label};')")
+
+
+def test_signing_out_keeps_the_language(visit: Open) -> None:
+    page = visit().enter("lead")
+    page.select_option("#language", "es")
+    page.wait_for_selector("html[lang=es] #brief .tile")
+    page.click("#leave")
+    page.reload()
+    page.wait_for_selector("html[lang=es] #door:not([hidden])")
+
+
+def test_requests_without_an_end_user_are_one_click_away(visit: Open) -> None:
+    page = visit().enter("lead", "#/models?period=30&by=end_user")
+    page.click("#where a:text-is('none')")
+    until(page, "location.hash.includes('end_user=%28none%29')")
+    until(page, "document.querySelector('#crumbs').textContent.includes('End user none')")

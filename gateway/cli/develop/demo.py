@@ -108,6 +108,7 @@ class Demo:
         self._alerts: list[dict[str, Any]] = []
         self._alerted = asyncio.Event()
         self._list_name = ""
+        self._usage: dict[str, Usage] = {}  # answer -> tokens of the call that first gave it
         self._began = time.time()
 
     async def play(self) -> list[Row]:
@@ -233,6 +234,7 @@ class Demo:
         ) as found:
             if found.status == 200:
                 flight = orjson.loads(await found.read())
+        answer = _text(body, step.stream)
         return Row(
             step,
             reply.status,
@@ -241,21 +243,24 @@ class Demo:
             reply.headers.get("x-thriftgate-backend", "–"),
             flight,
             ms,
-            self._saved(flight),
-            _text(body, step.stream),
+            self._saved(flight, answer),
+            answer,
         )
 
-    def _saved(self, flight: dict[str, Any]) -> Decimal | None:
+    def _saved(self, flight: dict[str, Any], answer: str) -> Decimal | None:
         """The saving compared with the list price of the model that represents the strong tier. If that tier is
-        simulated, the saving is hypothetical."""
+        simulated, the saving is hypothetical. A cached answer has the tokens of the call that first gave it."""
         found = self._prices.stand_in("", "large")
         if found is None or not flight:
             return None
         price, self._list_name = found
         attempts = flight["attempts"]
-        if not attempts or attempts[-1]["tier"] != "small":
+        usage = self._usage.get(answer)
+        if attempts:
+            usage = Usage(attempts[-1]["input_tokens"], output_tokens=attempts[-1]["output_tokens"])
+            self._usage[answer] = usage
+        if usage is None or (attempts and attempts[-1]["tier"] != "small"):
             return None
-        usage = Usage(attempts[-1]["input_tokens"], output_tokens=attempts[-1]["output_tokens"])
         return Decimal(price.cost(usage)).scaleb(-12) - Decimal(flight["cost_usd"] or 0)
 
     async def _show_alert(self) -> None:

@@ -15,6 +15,7 @@ import orjson
 from gateway.cli.money.repricing import with_writer
 from gateway.cli.money.storage import open_database
 from gateway.cli.options import Context, common
+from gateway.dashboard.parts import INVENTED_ORGANISATION, MARK
 from gateway.domain.backend import Backend
 from gateway.domain.money.price import Price
 from gateway.domain.money.usage import Usage
@@ -27,8 +28,6 @@ from gateway.policy.keys import create
 from gateway.settings.files import parse
 from gateway.settings.gateway import GatewayConfig, Settings
 
-MARK = "demo-"
-"""The beginning of the names of all teams in the demo history."""
 SEED = 19
 DAY_S = 86_400.0
 
@@ -58,19 +57,21 @@ TEAMS = (
 )
 GATEWAY = """\
 # Written by `thriftgate dev history`. The first two backends only give the invented requests a price: no server is at
-# their address, so nothing is sent to a provider. What you ask is answered by the simulated one.
+# their address, and only their own names lead to them. The simulated backend answers all other requests.
 backends:
   - name: gpt-4o-mini
     kind: openai
     base_url: http://127.0.0.1:9/v1
     model: gpt-4o-mini
     location: hosted
+    only_named: true
     price: {input: 0.15, output: 0.60}
   - name: claude-sonnet-4-6
     kind: openai
     base_url: http://127.0.0.1:9/v1
     model: claude-sonnet-4-6
     location: hosted
+    only_named: true
     price: {input: 3, output: 15}
   - {name: simulated-large, kind: simulated, model: simulated-large, strength: large}
 """
@@ -143,12 +144,14 @@ def _row(team: Team, request: str, at: float, models: Models, draw: random.Rando
     backend, price = models[0 if easy else 1]
     assert price is not None, "gateway.yaml above has its price"
     cost = price.cost(usage)
+    person = draw.randrange(13)  # 12 end users; the rest without one
     row = Row(
-        f"{request}-1", request, 1, at, "demo", team.name, f"key_{team.name}", dialect="openai_chat", cache="miss",
-        model_asked="auto", outcome="ok", status=200, input_tokens=usage.input_tokens,
+        f"{request}-1", request, 1, at, INVENTED_ORGANISATION, team.name, f"key_{team.name}", dialect="openai_chat",
+        cache="miss", model_asked="auto", outcome="ok", status=200, input_tokens=usage.input_tokens,
         output_tokens=usage.output_tokens, price_source="demo history",
         difficulty=round(draw.uniform(0.05, 0.4) if easy else draw.uniform(0.3, 0.95), 3),
-        tags=orjson.dumps({"demo": "history"}).decode(),
+        tags=orjson.dumps({"demo": "history"}).decode(), end_user=f"eu_demo_{person:02d}" if person else "",
+        session=f"demo-{time.strftime('%m%d', time.gmtime(at))}-{person:02d}" if person else "",
     )  # fmt: skip
     if draw.random() < team.cached:
         kind = "exact" if draw.random() < 0.6 else "semantic"
@@ -185,7 +188,7 @@ def _files(settings: Settings) -> Path:
     for team in TEAMS:
         (folder / f"{team.name}.yaml").write_text(
             "# Written by `thriftgate dev history`: an invented team.\n"
-            f"team: {team.name}\norganisation: demo\nmodels:\n  auto: {{quality: 95%, baseline: claude-sonnet-4-6}}\n"
+            f"team: {team.name}\norganisation: {INVENTED_ORGANISATION}\nmodels:\n  auto: {{quality: 95%}}\n"
             f"budget: {{limit_usd: {team.budget_usd}, period: month, alerts: [50%, 80%, 100%]}}\n",
             encoding="utf-8",
         )

@@ -24,7 +24,7 @@ export function remember(typed) {
 
 export function forgetKey() {
   key = "";
-  sessionStorage.clear();
+  sessionStorage.removeItem(KEPT); // the chosen language stays
 }
 
 async function call(path, { headers, ...options }) {

@@ -58,7 +58,11 @@ export const month = (text) =>
 export const hour = (text) =>
   format("hour", moment({ hour: "2-digit", minute: "2-digit", hourCycle: "h23", timeZone: "UTC" }), new Date(text));
 
-export const time = (text) => format("time", moment({ year: "numeric", month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23", timeZoneName: "short" }), new Date(text));
+let zone = "UTC";
+/** Show times in the team's time zone. Days and hours of spend stay in UTC. */
+export const setZone = (name = "UTC") => { zone = name; };
+
+export const time = (text) => format(`time ${zone}`, moment({ timeZone: zone, year: "numeric", month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23", timeZoneName: "short" }), new Date(text));
 
 /** A time label of a budget's chart: an hour or a day, in the budget's time zone. */
 export function tick(at, { window, timezone: timeZone }) {

@@ -10,7 +10,7 @@ const wanted = sessionStorage.getItem(KEPT) ?? navigator.language.slice(0, 2);
 export const language = wanted in LOCALES ? wanted : "en";
 export const locale = LOCALES[language];
 
-const translated = (text) => texts[text]?.[PLACES[language]] ?? text;
+const translated = (text) => (language === "en" ? text : texts[text]?.[PLACES[language]] ?? texts[text]?.[0] ?? text);
 
 /** The text in the page's language. `{0}`, `{1}` … are replaced by `values`. */
 export const t = (text, ...values) => translated(text).replace(/\{(\d)\}/g, (_, place) => values[place]);
@@ -27,6 +27,7 @@ export function translate(choice) {
     if (name) element.setAttribute(name, t(element.getAttribute(name)));
     else element.textContent = t(element.textContent.trim());
   }
+  for (const title of document.querySelectorAll("section:not([aria-labelledby]) > h2")) title.parentElement.setAttribute("aria-label", title.textContent);
   choice.value = language;
   choice.addEventListener("change", () => {
     sessionStorage.setItem(KEPT, choice.value);

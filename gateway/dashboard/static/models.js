@@ -7,6 +7,8 @@ import { link } from "./route.js";
 import { details, TIERS } from "./sections.js";
 
 export const GROUPS = { model: "Model", backend: "Backend", key: "Key", end_user: "End user", session: "Session", tag: "Tag" };
+export const LEVELS = ["key", "end_user", "session"];
+export const NONE = "(none)"; // as a filter: requests without this value
 const DEEPER = { key: "end_user", end_user: "session" };
 
 /** Spend of each day or hour. */
@@ -27,9 +29,8 @@ export function where({ rows, by, names, more, filters }) {
   const sorted = [...rows].sort((a, b) => Number(b.cost_usd) - Number(a.cost_usd) || b.requests - a.requests);
   const shown = (row) => (row[by] === "(cache)" ? t("from the cache") : names[row[by]] ?? (row[by] || t("none")));
   const leads = (row) => {
-    const plain = by === "tag" || !row[by] || row[by] === "(cache)";
-    if (plain) return shown(row);
-    const query = { ...filters, [by]: row[by] };
+    if (by === "tag" || row[by] === "(cache)" || !(row[by] || LEVELS.includes(by))) return shown(row);
+    const query = { ...filters, [by]: row[by] || NONE };
     return to(DEEPER[by] ? link("models", { ...query, by: DEEPER[by] }) : link("requests", query), shown(row));
   };
   return [

@@ -33,7 +33,7 @@ function spend(figures) {
   return card(t("Spend, {0}", periodName(figures)), "", money(total.cost_usd), lines, link("models"), t("By model, key and session"));
 }
 
-const paceOf = (pace) => tn("At the pace of the last {0} days: about {1} by the end of {2}.", String(pace.days), money(pace.usd), month(Date.parse(pace.until) - 1));
+const paceOf = (pace) => tn("At the pace of the last {0} days: about {1} by the end of {2}.", count(pace.days), money(pace.usd), month(Date.parse(pace.until) - 1));
 
 function budget({ budgets, names }) {
   const title = t("Will the budget hold?");
@@ -75,7 +75,8 @@ function dearest({ dearest: rows }) {
 
 function wrong({ wrong_hits: found, max_error: limit, ...figures }) {
   const title = t("Wrong answers from the cache");
-  if (!found?.hits) return card(title, "", t("no figures yet"), [t("No answer came from the semantic cache in this period.")], link("budget"), t("Cache"));
+  if (!found) return card(title, "", t("not measured"), [t("There is no measurement in this period.")], link("budget"), t("Cache"));
+  if (!found.hits) return card(title, "", t("no figures yet"), [t("No answer came from the semantic cache in this period.")], link("budget"), t("Cache"));
   if (!found.checked) return card(title, "", t("not measured"), [t("Semantic hits: {0}; none has been checked yet.", count(found.hits))], link("budget"), t("Cache"));
   const over = tooWrong(found, limit);
   return card(title, over ? "over" : found.interval[1] < limit ? "fine" : "near", exactly(found.wrong_of_lookups), [

@@ -4,7 +4,7 @@ import { ask, fetchFlight, forgetKey, get, known, post, Refused, remember, save,
 import { Course, drawable, Stack } from "./chart.js";
 import { crumbs } from "./crumbs.js";
 import { forget, h, paint } from "./dom.js";
-import { time } from "./format.js";
+import { setZone, time } from "./format.js";
 import { t, translate } from "./i18n.js";
 import { FILTERS, Log } from "./log.js";
 import * as models from "./models.js";
@@ -85,6 +85,7 @@ function clear() {
 function frame() {
   const { query } = here();
   const name = view();
+  setZone(name === "teams" ? "UTC" : viewer.zones[query.team ?? viewer.team]);
   $("door").hidden = true;
   $("controls").hidden = $("figures").hidden = $("nav").hidden = false;
   for (const section of document.querySelectorAll("[data-view]")) section.hidden = !section.dataset.view.split(" ").includes(name);
@@ -141,6 +142,10 @@ async function refresh() {
       return;
     }
     const final = FINAL.includes(error.status);
+    if (final && PARTS[name]) {
+      clear(); // no figures of the period before below the refused one
+      $("figures").hidden = true;
+    }
     say(words(error), !final);
     if (final) next = 0;
   } finally {
@@ -244,6 +249,7 @@ function badge(waiting) {
 }
 
 function showAll() {
+  paint("notices", figures.invented, () => (figures.invented ? sections.invention() : []));
   const { total, pace, open_alerts: waiting, teams, stack, team_savings: savings, team_budgets: budgets } = figures;
   paint("sums", { total, pace, open_alerts: waiting, savings }, overview.sums);
   paint("teams", { rows: teams, savings, budgets, current: Boolean(pace) }, overview.teams);
@@ -260,7 +266,7 @@ function showTeam(name) {
     $("pretended").hidden = !figures.simulated.length;
     paint("simulated", figures.simulated, models.simulated);
   }
-  paint("notices", { total, by: { backend: by.backend }, mode: figures.mode }, sections.notices);
+  paint("notices", { total, by: { backend: by.backend }, mode: figures.mode, invented: figures.invented }, sections.notices);
   if (figures.budgets) showBudgets();
   paint("alerts", [figures.alerts, viewer.scopes], () => sections.alerts(figures.alerts, viewer.scopes.includes("admin") ? acknowledge : null));
   if (figures.feedback) paint("feedback", figures.feedback, sections.feedback);
@@ -392,6 +398,8 @@ document.addEventListener("visibilitychange", () => {
 addEventListener("hashchange", enter);
 
 translate($("language"));
+$("by").append(...Object.entries(models.GROUPS).map(([value, name]) => h("option", { value }, t(name))));
+for (const days of [7, 30, 90, 366]) $("months").before(h("option", { value: days }, overview.periodName({ period: String(days), days })));
 const today = new Date();
 for (let back = 2; back < MONTHS; back++) {
   const at = new Date(Date.UTC(today.getUTCFullYear(), today.getUTCMonth() - back, 1)).toISOString();

@@ -252,8 +252,10 @@ function delivery({ target, accepted, given_up: dead, tries, error }) {
 }
 
 /** Notices about spend that is missing in the figures, and other limits of them. */
-export function notices({ total, by, mode }) {
-  const lines = [];
+export const invention = () => h("p", { class: "notice warn" }, t("Demo history: these requests are invented. They were never sent and cost nothing."));
+
+export function notices({ total, by, mode, invented }) {
+  const lines = invented ? [invention()] : [];
   if (total.unpriced) {
     const names = by.backend.filter((row) => row.unpriced).map((row) => row.backend).join(", ");
     lines.push(h("p", { class: "notice warn" }, h("strong", {}, t("Spend is incomplete.")), " ",
