@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import signal
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -62,7 +61,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     options.add_argument("--keep", type=Path, help="leave configurations, logs and data in this folder")
     given = options.parse_args(argv)
     logging.basicConfig(level=logging.WARNING)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended
     try:
         cells = chosen(given.cells)
     except ValueError as error:
