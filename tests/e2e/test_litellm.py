@@ -87,27 +87,6 @@ async def test_one_process_of_its_own_serves_all_workers_and_has_litellms_memory
     assert socket.stat().st_mode & 0o077 == 0
 
 
-async def test_a_worker_grows_by_less_than_10_mib(
-    gateway: GatewayProcess, gemini: Gemini, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    async with Provider() as server:
-        plain = "".join(
-            f"  - {{name: {name}, kind: openai, base_url: {server.url!r}, model: m, price: {{input: 1, output: 2}}}}\n"
-            for name in ("gem", "vectors")
-        )
-        config, policy = f"backends:\n{plain}local_model: {{enabled: false}}\n", {"t": "cache: {enabled: false}\n"}
-        other = GatewayProcess(tmp_path_factory.mktemp("plain") / "home", config, policy, workers=2)
-        await asyncio.to_thread(other.start)
-        try:
-            for each in (gateway, other):
-                for number in range(8):
-                    await say(each, f"hello {number}")
-            sizes = [max(map(pss_mib, each.facts["workers"])) for each in (gateway, other)]
-        finally:
-            await asyncio.to_thread(other.stop)
-    assert sizes[0] - sizes[1] < 10, sizes
-
-
 async def test_a_process_killed_in_a_stream_costs_what_arrived_once_and_comes_back(
     gateway: GatewayProcess, gemini: Gemini
 ) -> None:
@@ -162,3 +141,24 @@ async def test_without_such_a_backend_no_process_starts(tmp_path: Path) -> None:
     config = 'backends: [{name: m, kind: openai, base_url: "http://127.0.0.1:1/v1", model: m}]\n'
     with GatewayProcess(tmp_path / "home", config + "local_model: {enabled: false}\n") as process:
         assert process.facts["litellm"] == {"pid": None}
+
+
+async def test_a_worker_grows_by_less_than_10_mib(
+    gateway: GatewayProcess, gemini: Gemini, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    async with Provider() as server:
+        plain = "".join(
+            f"  - {{name: {name}, kind: openai, base_url: {server.url!r}, model: m, price: {{input: 1, output: 2}}}}\n"
+            for name in ("gem", "vectors")
+        )
+        config, policy = f"backends:\n{plain}local_model: {{enabled: false}}\n", {"t": "cache: {enabled: false}\n"}
+        other = GatewayProcess(tmp_path_factory.mktemp("plain") / "home", config, policy, workers=2)
+        await asyncio.to_thread(other.start)
+        try:
+            for each in (gateway, other):
+                for number in range(8):
+                    await say(each, f"hello {number}")
+            sizes = [max(map(pss_mib, each.facts["workers"])) for each in (gateway, other)]
+        finally:
+            await asyncio.to_thread(other.stop)
+    assert sizes[0] - sizes[1] < 10, sizes
