@@ -14,6 +14,8 @@ exchange: equal values get equal numbers, in the order in which they appear.
   the headers and messages that say it → `<wait>`, moments such as 2026-12-01T00:00:00Z in messages → `<moment>`, and
   the `content-length` of such a message, which may be `1m0s` or `9.5s` → `<length>`. Those that are relayed from a
   provider stay.
+- hops: the header that names the gateways a request has passed, which has this gateway's id → left out. It is tested in
+  tests/e2e/test_chain.py.
 - codings: what an encoded body holds is recorded, since libraries of different versions encode differently; its
   `content-length` → `<length of what was encoded>`
 """
@@ -36,6 +38,7 @@ _WAIT = re.compile(
 )
 _SOON = re.compile(rb"(Try again in )([\dms.]+)")
 _MOMENT = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+_HOPS = re.compile(rb"\r\nx-thriftgate-hops: [0-9a-f]+(?=\r\n|$)")
 _LENGTH = re.compile(rb"(?m)^(content-length: )(\d+)")
 
 
@@ -61,7 +64,7 @@ class Normaliser:
 
     def head(self, data: bytes, body: bytes) -> bytes:
         """The head of a request or response with this `body`: all of it, and waits."""
-        data = self.text(data)
+        data = _HOPS.sub(b"", self.text(data))
         if self._waits:
             data = _WAIT.sub(rb"\1<wait>", data)
             data = _LENGTH.sub(rb"\1<length>", data) if _SOON.search(body) else data

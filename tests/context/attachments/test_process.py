@@ -132,7 +132,7 @@ async def test_a_process_that_died_is_started_again(process: MeasuringProcess) -
     process._connection.shutdown(2)
     lost = await measured(process, pdf(2))
     found = await measured(process, pdf(2))
-    assert lost is None
+    assert lost in (None, Measured(pages=2))  # the end of the process may be noticed before or at the question
     assert found == Measured(pages=2)
 
 
