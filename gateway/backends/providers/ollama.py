@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 
 import orjson
 
 from gateway.backends.providers.base import Call, Upstream
+from gateway.backends.providers.converted import Converted
 from gateway.backends.providers.over_http import OverHttp
 from gateway.dialects.base import Translator
-from gateway.domain.answer import Sink
 from gateway.domain.backend import Backend
 from gateway.domain.request import CompletionRequest, DialectName
 
@@ -55,36 +54,24 @@ def with_window(body: bytes, tokens: int) -> bytes:
     return orjson.dumps({**fields, "options": {**fields["options"], "num_ctx": tokens}})
 
 
-class Lines:
+class Lines(Converted):
     """Wraps an `Upstream` whose body consists of lines of JSON. The body of the wrapper consists of server-sent events.
     Logs a warning if the server has cut the prompt."""
 
     def __init__(self, inner: Upstream, backend: str, window: int | None) -> None:
         """`window`: the context window in tokens; None: the server's."""
-        self.status, self.whole, self._inner = inner.status, inner.whole, inner
+        super().__init__(inner)
         self._backend, self._window = backend, window
         self._begun = False
 
-    @property
-    def headers(self) -> Sequence[tuple[bytes, bytes]]:
-        return self._inner.headers
-
-    def header(self, name: bytes) -> bytes | None:
-        return self._inner.header(name)
-
-    async def pipe_to(self, take: Sink) -> bool:
-        def convert(piece: bytes) -> bool:
-            self._look(piece)
-            events = piece.replace(b"\n", b"\n\ndata: ")  # JSON contains no line breaks
-            begins, self._begun = not self._begun, True
-            return take(b"data: " + events if begins else events)
-
-        more = await self._inner.pipe_to(convert)
-        self.whole = self._inner.whole
-        return more
+    def _convert(self, piece: bytes) -> bytes:
+        self._look(piece)
+        events = piece.replace(b"\n", b"\n\ndata: ")  # JSON contains no line breaks
+        begins, self._begun = not self._begun, True
+        return b"data: " + events if begins else events
 
     async def read(self, limit: int) -> bytes:
-        body = await self._inner.read(limit)
+        body = await super().read(limit)
         self._look(body)
         return body
 
@@ -98,12 +85,3 @@ class Lines:
                 "backend %s has cut a prompt to its context window of %d tokens and answered the rest: update Ollama "
                 "to 0.12.6 or later, which refuses such prompts", self._backend, self._window,
             )  # fmt: skip
-
-    def arrived(self) -> bytes:
-        return self._inner.arrived()
-
-    def half_close(self) -> bool:
-        return self._inner.half_close()
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()

@@ -47,6 +47,11 @@ _CHAIN = ("chain_seq", "chain_hash")
 _CLASSED = (*FIELDS[: LEAST + 1], FIELDS[-1])
 """The columns of a usual row with a traffic class, which is the last column: all others have their defaults."""
 _FIRST = {length: tuple(FIELDS[:length]) for length in range(LEAST, len(FIELDS) + 1)}
+_REST = {
+    fields: {name: Row._field_defaults[name] for name in FIELDS if name not in fields}
+    for fields in (*_FIRST.values(), _CLASSED)
+}
+"""Columns of a row → defaults of the other columns."""
 _UNUSUAL = tuple(Row._field_defaults[name] for name in FIELDS[LEAST + 1 : -1])
 
 
@@ -266,8 +271,8 @@ class Writer:
             chained, head = self._heads.extended(connection, rows)
             inserted = 0
             for fields, group in _alike(chained).items():
-                rest = {name: Row._field_defaults[name] for name in FIELDS if name not in fields}
-                inserted += insert_once(connection, ledger, (*fields, *_CHAIN), group, {**rest, "chain": head.chain})
+                rest = {**_REST[fields], "chain": head.chain}
+                inserted += insert_once(connection, ledger, (*fields, *_CHAIN), group, rest)
             if inserted != len(rows):
                 raise _Twice
             if lanes:

@@ -12,6 +12,7 @@ import orjson
 from gateway.backends.http.canned import Canned
 from gateway.backends.providers.base import Upstream
 from gateway.backends.providers.bedrock.event_stream import Decoder, Messages
+from gateway.backends.providers.converted import Converted
 from gateway.domain.answer import Sink
 from gateway.errors import BackendGarbage, StreamBroken
 
@@ -32,42 +33,21 @@ _SERVER_FAULTS = frozenset({408, 424})
 _TOO_LONG = ("too long", "too many input tokens", "context limit")
 
 
-class Events:
+class Events(Converted):
     """Wraps an `Upstream` whose body is an AWS event stream. The body of the wrapper consists of server-sent events."""
 
     def __init__(self, inner: Upstream, write: Callable[[Messages], bytes]) -> None:
-        self.status, self.whole, self._inner, self._write = inner.status, inner.whole, inner, write
-        self._decoder = Decoder()
+        super().__init__(inner)
+        self._write, self._decoder = write, Decoder()
 
-    @property
-    def headers(self) -> Sequence[tuple[bytes, bytes]]:
-        return self._inner.headers
-
-    def header(self, name: bytes) -> bytes | None:
-        return self._inner.header(name)
+    def _convert(self, piece: bytes) -> bytes:
+        return b"".join([self._write(messages) for messages in self._decoder.feed(piece)])
 
     async def pipe_to(self, take: Sink) -> bool:
-        def convert(piece: bytes) -> bool:
-            events = b"".join([self._write(messages) for messages in self._decoder.feed(piece)])
-            return take(events) if events else True
-
-        more = await self._inner.pipe_to(convert)
-        self.whole = self._inner.whole
+        more = await super().pipe_to(take)
         if not more and self._decoder.inside:
             raise StreamBroken("The backend closed its stream in the middle of an event.")
         return more
-
-    async def read(self, limit: int) -> bytes:
-        return await self._inner.read(limit)
-
-    def arrived(self) -> bytes:
-        return self._inner.arrived()
-
-    def half_close(self) -> bool:
-        return self._inner.half_close()
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
 
 
 def anthropics_events(messages: Messages) -> bytes:
