@@ -226,6 +226,8 @@ class BackendError(GatewayError):
 
 class BackendUnreachable(BackendError):
     code = "backend_unreachable"
+    refused = False
+    """Whether the backend's machine answers, but refuses the connection: no process listens at the port."""
 
 
 class BackendTimeout(BackendError):
@@ -294,7 +296,8 @@ class AllBackendsFailed(GatewayError):
 
     code, retryable = "all_backends_failed", True
 
-    def __init__(self, failures: Sequence[GatewayError]) -> None:
+    def __init__(self, failures: Sequence[GatewayError], *, others_may_recover: bool = False) -> None:
+        """`others_may_recover`: whether another backend was not called, but may answer later."""
         limited = bool(failures) and all(isinstance(failure, BackendRateLimited) for failure in failures)
         full = all(isinstance(failure, BackendRateLimited | BackendOverloaded) for failure in failures)
         self.status = 429 if limited else 503 if full else 502
@@ -306,7 +309,7 @@ class AllBackendsFailed(GatewayError):
             self.kind = "overloaded_error"
         operators = bool(failures) and all(failure.needs_operator and not failure.retryable for failure in failures)
         if operators or (failures and all(failure.retry_header is False for failure in failures)):
-            self.retryable = False
+            self.retryable = others_may_recover
         waits = [failure.retry_after_s for failure in failures if failure.retry_after_s is not None]
         unreachable = bool(failures) and all(isinstance(failure, BackendUnreachable) for failure in failures)
         what = (

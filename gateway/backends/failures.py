@@ -26,8 +26,12 @@ class Failures:
         """The error to raise. Failures of backends have priority over errors that the client can fix, and these over
         overload."""
         if any(not isinstance(failure, NotSpoken) for failure in self.failures):
-            return AllBackendsFailed(self.failures)
+            return AllBackendsFailed(self.failures, others_may_recover=self._may_recover())
         return next(iter((*self.misfits, *self.busy)), AllBackendsFailed(self.failures or self._known()))
+
+    def _may_recover(self) -> bool:
+        """Whether a backend that was not called may answer later without the operator."""
+        return bool(self.misfits or self.busy) or not all(health.needs_operator for health in self.skipped)
 
     def _known(self) -> list[BackendError]:
         """The earlier failures of the skipped backends, if each of them needs the operator; otherwise empty."""

@@ -16,6 +16,17 @@ from gateway.routing.difficulty.adequacy import Adequacy
 STEPS, HALVINGS = 20, 10
 """`STEPS`: number of values that are tried between the present value and the end of its range. `HALVINGS`: number of
 bisections that locate the first change more exactly."""
+_CONDITIONS = {
+    "quality": (
+        "the policy required at most {:.1%} `quality` (chance of an answer as good as the baseline's)",
+        "the policy required at least {:.1%} `quality` (chance of an answer as good as the baseline's)",
+    ),
+    "difficulty": (
+        "the prompt were easier (difficulty {:g} or less)",
+        "the prompt were harder (difficulty {:g} or more)",
+    ),
+}
+"""Setting → the conditions for a lower and a higher value of it."""
 _DIGITS = 3
 _TEMPORARY = ("health", "busy")
 _DEAREST = 100.0
@@ -75,15 +86,17 @@ class Case:
         if easiest == now:
             return []
         change = boundary(lambda value: self.chosen(difficulty=value), 0.0, 1.0)
-        limit = "" if change is None else f", graded below {change.value:.2f}"
-        return [f"if the prompt were in the grader's domain{limit}: {easiest}"]
+        limit = "" if change is None else f" and its difficulty below {change.value:.2f}"
+        return [_sentence(easiest, f"the prompt were in the grader's domain{limit}")]
 
     def _prices(self, now: str) -> list[str]:
         """The sentence with the price at which another backend would have been chosen."""
         if self.chosen_of(now).cost_pico is None:
             return []
         change = boundary(lambda factor: self.chosen(candidates=self._dearer(now, factor)), 1.0, _DEAREST)
-        return [] if change is None else [f"if {now} cost {change.value:.2f} times as much: {change.chosen}"]
+        if change is None:
+            return []
+        return [_sentence(change.chosen, f"{now} cost {change.value:.2f} times as much")]
 
     def _dearer(self, name: str, factor: float) -> list[Candidate]:
         return [
@@ -104,11 +117,11 @@ class Case:
                 recovered = [
                     each._replace(excluded="", cause="") if each is unavailable else each for each in self.candidates
                 ]
-                condition = f"if {unavailable.backend.name} could be called ({unavailable.excluded})"
+                condition = f"{unavailable.backend.name} could be called ({unavailable.excluded})"
                 if self.grade is None:
-                    found.append(f"{condition}: there would be a choice")
+                    found.append(f"there would be a choice if {condition}")
                 elif (chosen := self.chosen(candidates=recovered)) != now:
-                    found.append(f"{condition}: {chosen}")
+                    found.append(_sentence(chosen, condition))
         return found
 
     def chosen_of(self, name: str) -> Candidate:
@@ -119,10 +132,15 @@ def changes_of(what: str, chosen: Callable[[float], str], now: float) -> list[st
     """At most two sentences about `what`: the nearest lower and higher value that change the choice. `chosen(value)`:
     the backend that is chosen at a value. `now`: the present value; the range is 0 to 1."""
     lower, higher = boundary(chosen, now, 0.0), boundary(chosen, now, 1.0)
+    at_most, at_least = _CONDITIONS[what]
     return [
-        *([] if lower is None else [f"with {what} ≤ {_down(lower.value)}: {lower.chosen}"]),
-        *([] if higher is None else [f"with {what} ≥ {_up(higher.value)}: {higher.chosen}"]),
+        *([] if lower is None else [_sentence(lower.chosen, at_most.format(_down(lower.value)))]),
+        *([] if higher is None else [_sentence(higher.chosen, at_least.format(_up(higher.value)))]),
     ]
+
+
+def _sentence(chosen: str, condition: str) -> str:
+    return f"{chosen} would be chosen if {condition}"
 
 
 def boundary(chosen: Callable[[float], str], now: float, end: float) -> Change | None:
@@ -144,12 +162,12 @@ def boundary(chosen: Callable[[float], str], now: float, end: float) -> Change |
     return None
 
 
-def _down(value: float) -> str:
-    """`value` rounded down, because the sentence says "at this value or below"."""
+def _down(value: float) -> float:
+    """`value` rounded down, because the sentence says "at most this value"."""
     scale = 10**_DIGITS
-    return f"{int(value * scale) / scale:g}"
+    return int(value * scale) / scale
 
 
-def _up(value: float) -> str:
+def _up(value: float) -> float:
     scale = 10**_DIGITS
-    return f"{-int(-value * scale // 1) / scale:g}"
+    return -int(-value * scale // 1) / scale

@@ -105,6 +105,23 @@ async def test_a_refused_connection_gives_way_to_the_next(small: Provider, pair:
     assert pair.record.attempts[0].error == "backend_unreachable"
 
 
+async def test_another_backend_that_may_recover_makes_a_try_worthwhile(
+    small: Provider, large: Provider, caller_of: CallerOf
+) -> None:
+    subject = caller_of(backend_at(small, "small"), backend_at(large, "large"), breaker_settings=BreakerSettings(2))
+    small.default, large.default = Fail(500), Fail(401)
+    for skipped in (False, True):
+        with pytest.raises(AllBackendsFailed) as caught:
+            await subject.call(chat_request())
+        assert caught.value.retryable
+        assert (("small", "failed") not in subject.outcomes) is skipped
+    small.default = Fail(401)
+    alone = caller_of(backend_at(small, "small"))
+    with pytest.raises(AllBackendsFailed) as caught:
+        await alone.call(chat_request())
+    assert not caught.value.retryable
+
+
 @pytest.mark.parametrize("cut", ["fin", "rst"])
 async def test_a_connection_closed_instead_of_an_answer_is_a_failure(small: Provider, pair: Caller, cut: str) -> None:
     small.script(Fail(cut=cut), Fail(cut=cut))  # type: ignore[arg-type]

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from gateway.backends.resilience.breaker import BreakerSettings, Health, Slot
-from gateway.errors import BackendRateLimited, Overloaded
+from gateway.errors import BackendRateLimited, BackendUnreachable, Overloaded
 from tests.fakes.clock import StoppedClock
 
 
@@ -45,6 +45,31 @@ async def test_failures_in_a_row_open_the_breaker(clock: StoppedClock) -> None:
     assert not subject.state().available
     assert subject.state().reason == "unavailable after failures"
     assert await subject.enter(1.0) is None
+
+
+def refused() -> BackendUnreachable:
+    error = BackendUnreachable("small cannot be reached: the connection was refused", backend="small")
+    error.refused = True
+    return error
+
+
+async def test_only_connections_refused_for_a_long_time_need_the_operator(clock: StoppedClock) -> None:
+    subject = health(clock, rest_s=5.0)
+    for _ in range(5):
+        (await entered(subject)).failed(refused())
+    assert not subject.needs_operator, "a server that restarts refuses connections too"
+    for needs_operator in (False, True):
+        clock.now += 6.0 if not needs_operator else 11.0
+        (await entered(subject)).failed(error := refused())
+        assert (subject.needs_operator, error.retryable) == (needs_operator, not needs_operator)
+    clock.now += 60.0
+    await succeed(subject, 1)
+    for _ in range(5):
+        clock.now += 1.0
+        place = await subject.enter(1.0)
+        if place:
+            place.failed(refused())
+    assert not subject.needs_operator, "it answered in between"
 
 
 async def test_a_success_between_failures_starts_the_row_anew(clock: StoppedClock) -> None:

@@ -287,6 +287,7 @@ class TestCuts:
         assert "refused" in refused.value.message
         assert "127.0.0.1" not in refused.value.message
         assert refused.value.backend == "small"
+        assert (refused.value.refused, refused.value.needs_operator) == (True, False)
         with pytest.raises(BackendUnreachable, match="name cannot be resolved"):
             await send(dial("http://nowhere.invalid/v1"))
 

@@ -49,7 +49,14 @@ def database(tmp_path: Path) -> Database:
     database.upgrade()
     book(
         database,
-        recent(ONE, duration_ms=812.0, difficulty=0.21, trimmed_tokens=40, outcome="ok"),
+        recent(
+            ONE,
+            prices="input=150000 output=600000",
+            duration_ms=812.0,
+            difficulty=0.21,
+            trimmed_tokens=40,
+            outcome="ok",
+        ),
         recent(TWO, team="chat", outcome="failed", error="backend_timeout", cost_pico=0),
     )
     return database
@@ -114,6 +121,7 @@ def test_a_request_is_explained_from_the_ledger(database: Database, tmp_path: Pa
         "The cache had no answer that fits.",
         "Difficulty 0.21 of 1.",
         "Call 1: large, ok: ",
+        "its prices per million tokens: input $0.15, output $0.60",
         "40 tokens of context were left out",
         "From the ledger",
     ):
@@ -127,13 +135,14 @@ def test_a_request_is_explained_from_the_ledger(database: Database, tmp_path: Pa
 def test_a_decision_is_explained_with_its_reasons() -> None:
     attempt = {"backend": "small", "kind": None, "outcome": "escalated", "confidence": 0.5, "input_tokens": 1200,
                "cached_tokens": 800, "output_tokens": 20, "estimated": True, "cost_usd": "0.0012", "unpriced": None,
-               "status": 200, "error": None}  # fmt: skip
+               "status": 200, "error": None,
+               "usd_per_million_tokens": {"input": "0.15", "output": "0.6", "cached_input": "0.075"}}  # fmt: skip
     considered = [
         {"backend": "small", "excluded": None, "adequacy": 0.97, "cost_usd": "0.0001"},
         {"backend": "far", "excluded": "hosted, and data.hosted forbids that", "adequacy": None, "cost_usd": None},
     ]
     route = {"order": ["small", "large"], "reason": "cheapest that reaches 95%", "considered": considered,
-             "pressure": 0.5, "quality": 0.9, "what_if": ["quality 99%: large"]}  # fmt: skip
+             "pressure": 0.5, "quality": 0.9, "what_if": ["large would be chosen if small cost 2.00 times as much"]}  # fmt: skip
     flight = {
         "id": ONE, "team": "search", "key": "key_1", "at": 0.0, "model": "auto", "stream": True, "status": 200,
         "error": None, "cache": "miss", "cache_score": None, "saved_usd": None, "difficulty": 0.3, "abstained": True,
@@ -150,8 +159,9 @@ def test_a_decision_is_explained_with_its_reasons() -> None:
         "small: $0.0001 expected, 97% likely to be as good as the baseline",
         "far: excluded, hosted, and data.hosted forbids that",
         "Spend is ahead of plan (50%), so quality 90.0% was enough.",
-        "would change it: quality 99%: large",
+        "  large would be chosen if small cost 2.00 times as much.",
         "Call 1: small, escalated: 1,200 tokens in (800 from its prompt cache), 20 out, counted by the gateway",
+        "its prices per million tokens: input $0.15, output $0.60, cache read $0.075",
         "small was not sure enough (confidence 50%), so a stronger backend was asked.",
         "The budget paid for at most 500 output tokens of large.",
         "spare was skipped: resting.",
@@ -159,6 +169,23 @@ def test_a_decision_is_explained_with_its_reasons() -> None:
         "Parts that were out of order: embedder.",
     ):
         assert part in text, part
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "words"),
+    [
+        ("backend_failed", 500, "it answered with an error (backend_failed, status 500)."),
+        ("backend_timeout", None, "no answer within its timeout (backend_timeout)."),
+        ("content_filter", 400, "content_filter, status 400."),
+        (None, None, "no answer."),
+    ],
+)
+def test_a_failed_call_is_explained_with_status_and_reason(
+    database: Database, tmp_path: Path, error: str | None, status: int | None, words: str
+) -> None:
+    flight = orjson.loads(run(tmp_path, "explain", ONE, "--json").stdout)
+    flight["attempts"][0] |= {"outcome": "failed", "error": error, "status": status}
+    assert f"Call 1: large failed: {words}" in list(sentences(flight, UTC))
 
 
 def test_savings_fit_one_screen_and_are_exact_in_json(database: Database, tmp_path: Path) -> None:

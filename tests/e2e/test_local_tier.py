@@ -104,6 +104,6 @@ async def test_drained_it_rests_until_it_is_taken_back(
     record = (await http.get(f"/v1/requests/{request}")).json()
     told = {one["backend"]: one["excluded"] for one in record["route"]["considered"]}
     assert (name, told["small"]) == ("large", "drained: new weights")
-    assert "if small could be called (drained: new weights): there would be a choice" in record["route"]["what_if"]
+    assert "there would be a choice if small could be called (drained: new weights)" in record["route"]["what_if"]
     assert (await admin.post("/admin/backends/small/undrain", json={})).json()["was_drained"] is True
     assert (await ask(http, 4))[0] == "small"

@@ -29,9 +29,10 @@ def sentences(route: Route) -> tuple[str, ...]:
 
 
 def number_in(told: tuple[str, ...], words: str) -> tuple[float, str]:
-    """The number and the name in the sentence that begins with `words`."""
-    (found,) = [match for one in told if (match := re.match(re.escape(words) + r" ([\d.]+)[^:]*: (\w+)", one))]
-    return float(found[1]), found[2]
+    """The number after `words` and the backend of the sentence that contains `words`."""
+    pattern = re.compile(r"(\w+) would be chosen if .*" + re.escape(words) + r" ([\d.]+)(%?)")
+    (found,) = [match for one in told if (match := pattern.match(one))]
+    return float(found[2]) / (100 if found[3] else 1), found[1]
 
 
 @pytest.fixture
@@ -42,21 +43,21 @@ def router(grader: Grader, catalogue: PriceBook, fleet: Fleet) -> Router:
 def test_the_quality_that_is_named_is_where_the_choice_changes(router: Router) -> None:
     easy = decide(router, EASY)
     assert easy.backends[0] is SMALL
-    limit, other = number_in(sentences(easy), "with quality ≥")
+    limit, other = number_in(sentences(easy), "required at least")
     assert other == "large"
     assert decide(router, EASY, quality=limit).backends[0] is LARGE
     assert decide(router, EASY, quality=limit - 0.002).backends[0] is SMALL
     hard = decide(router, HARD)
     assert hard.backends[0] is LARGE
-    limit, other = number_in(sentences(hard), "with quality ≤")
+    limit, other = number_in(sentences(hard), "required at most")
     assert other == "small"
     assert decide(router, HARD, quality=limit).backends[0] is SMALL
     assert decide(router, HARD, quality=limit + 0.002).backends[0] is LARGE
 
 
 def test_the_difficulty_that_is_named_lies_between_easy_and_hard(router: Router, grader: Grader) -> None:
-    from_easy, _ = number_in(sentences(decide(router, EASY)), "with difficulty ≥")
-    from_hard, other = number_in(sentences(decide(router, HARD)), "with difficulty ≤")
+    from_easy, _ = number_in(sentences(decide(router, EASY)), "harder (difficulty")
+    from_hard, other = number_in(sentences(decide(router, HARD)), "easier (difficulty")
     assert other == "small"
     assert grader.grade(EASY).difficulty < from_hard <= from_easy < grader.grade(HARD).difficulty
     assert from_easy - from_hard <= 0.002
@@ -64,12 +65,12 @@ def test_the_difficulty_that_is_named_lies_between_easy_and_hard(router: Router,
 
 def test_a_prompt_outside_what_is_known_is_told_as_that(router: Router) -> None:
     told = sentences(decide(router, SPANISH))
-    limit, chosen = number_in(told, "if the prompt were in the grader's domain, graded below")
+    limit, chosen = number_in(told, "in the grader's domain and its difficulty below")
     assert (0 < limit < 1, chosen) == (True, "small")
 
 
 def test_a_price_that_would_change_it(router: Router) -> None:
-    factor, other = number_in(sentences(decide(router, EASY)), "if small cost")
+    factor, other = number_in(sentences(decide(router, EASY)), "small cost")
     assert other == "large"
     assert factor == pytest.approx(10, rel=0.05)  # the large one costs ten times as much
 
@@ -83,10 +84,10 @@ def test_who_could_not_be_asked_and_would_have_been(
 ) -> None:
     fleet.down.add("small")
     resting = "resting after 5 failures"
-    assert sentences(decide(router, EASY)) == (f"if small could be called ({resting}): there would be a choice",)
+    assert sentences(decide(router, EASY)) == (f"there would be a choice if small could be called ({resting})",)
     three = Router(lambda: grader, catalogue, fleet, [SMALL, LARGE, HOSTED])
-    assert f"if small could be called ({resting}): small" in sentences(three.decide(*of_three(EASY)))
-    assert not any("could be asked" in one for one in sentences(three.decide(*of_three(HARD))))
+    assert f"small would be chosen if small could be called ({resting})" in sentences(three.decide(*of_three(EASY)))
+    assert not any("could be called" in one for one in sentences(three.decide(*of_three(HARD))))
 
 
 def test_nothing_is_said_where_nothing_was_chosen(router: Router) -> None:

@@ -189,7 +189,7 @@ def test_it_tells_what_was_decided_and_why() -> None:
         reference=LARGE,
         considered=(Considered("small", adequacy=0.9, cost_pico=10), Considered("far", "not in this region")),
         strategy="one backend",
-        what_if=lambda: ("with quality ≤ 0.9: small",),
+        what_if=lambda: ("small would be chosen if large cost twice as much",),
     )
     attempted(seen, SMALL, outcome="escalated", confidence=0.3, cost_pico=None)
     attempted(seen, LARGE, cost_pico=8_000_000)
@@ -204,7 +204,7 @@ def test_it_tells_what_was_decided_and_why() -> None:
         "ceiling_usd": None,
         "pressure": 0.0,
         "strategy": "one backend",
-        "what_if": ["with quality ≤ 0.9: small"],
+        "what_if": ["small would be chosen if large cost twice as much"],
         "considered": [
             {"backend": "small", "excluded": None, "adequacy": 0.9, "cost_usd": "0.00000000001"},
             {"backend": "far", "excluded": "not in this region", "adequacy": None, "cost_usd": None},

@@ -17,6 +17,7 @@ import aiohttp
 from yarl import URL
 
 from gateway.backends.http.coding import DecodedBody
+from gateway.backends.http.unreachable import unreachable
 from gateway.backends.http.wire import MAX_HEAD_BYTES, Origin, check_head
 from gateway.domain.answer import Sink
 from gateway.errors import BackendError, BackendGarbage, BackendTimeout, BackendUnreachable, StreamBroken
@@ -277,14 +278,13 @@ def _failed(error: BaseException, name: str) -> BackendError:
         case aiohttp.ClientHttpProxyError() | aiohttp.ClientProxyConnectionError():
             return BackendUnreachable(f"{name} cannot be reached: the proxy would not connect", backend=name)
         case aiohttp.ClientConnectorCertificateError():
-            untrusted = f"{name} cannot be reached: its certificate is not trusted"
-            return BackendUnreachable(untrusted, backend=name).of_operator()
+            return unreachable(error.certificate_error, "its certificate is not trusted", name)
         case aiohttp.ClientConnectorSSLError():
             return BackendUnreachable(f"{name} cannot be reached: TLS could not be agreed on", backend=name)
         case aiohttp.ClientConnectorDNSError():
-            return BackendUnreachable(f"{name} cannot be reached: its name cannot be resolved", backend=name)
+            return unreachable(error.os_error, "its name cannot be resolved", name)
         case aiohttp.ClientConnectorError():
-            return BackendUnreachable(f"{name} cannot be reached: the connection was refused", backend=name)
+            return unreachable(error.os_error, "the connection was refused", name)
         case aiohttp.ServerDisconnectedError() | aiohttp.ClientOSError():
             return BackendUnreachable(f"{name} closed the connection without an answer", backend=name)
         case aiohttp.ClientResponseError():

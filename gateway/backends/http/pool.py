@@ -13,6 +13,7 @@ from aiohappyeyeballs import start_connection
 
 from gateway.backends.http.connection import Connection, Stale
 from gateway.backends.http.response import Response
+from gateway.backends.http.unreachable import unreachable
 from gateway.backends.http.wire import Origin
 from gateway.errors import BackendTimeout, BackendUnreachable
 from gateway.runtime.write_batcher import WriteBatcher
@@ -200,10 +201,7 @@ class PooledClient:
         except BaseException as error:
             connection.drop()  # releases the slot
             if isinstance(error, OSError):
-                message = f"{self.name} cannot be reached: {_reason(error)}"
-                unreachable = BackendUnreachable(message, backend=self.name)
-                untrusted = isinstance(error, ssl.SSLCertVerificationError)
-                raise (unreachable.of_operator() if untrusted else unreachable) from error
+                raise unreachable(error, _reason(error), self.name) from error
             raise
         self._opened += 1
         return connection

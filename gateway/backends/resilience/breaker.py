@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from gateway.backends.resilience.headroom import Headroom
 from gateway.backends.resilience.slots import ConcurrencyLimiter
 from gateway.domain.protocols import BackendState
-from gateway.errors import BackendError, BackendRateLimited
+from gateway.errors import BackendError, BackendRateLimited, BackendUnreachable
 
 log = logging.getLogger(__name__)
 
@@ -24,6 +24,8 @@ _SAMPLES, _LEAST_SAMPLES = 128, 20
 SHORT_PAUSE_S = 2.0
 """Maximum seconds of a short pause. A request waits for the end of a short pause if no other backend can serve it."""
 _LATELY_S = 60.0
+_DEAD_S = 10.0
+"""Seconds after which a backend that refuses connections counts as dead. A server that restarts also refuses them."""
 _GUESSED_S = 0.5
 """Seconds of the first pause after a 429 without `retry-after`. The pause doubles with each further such 429, up to
 `SHORT_PAUSE_S`, until a call succeeds."""
@@ -60,7 +62,7 @@ class Breaker:
         self._earlier = (0, 0)
         self.open = False
         self._open_s = self._settings.rest_s
-        self._open_until = 0.0
+        self._open_until = self._opened_at = 0.0
         self.limited_until = 0.0
         self.guess_s, self.guessed_at = _GUESSED_S, 0.0
         """Seconds of the next guessed pause, and the time at which the last one began."""
@@ -139,7 +141,13 @@ class Breaker:
             self.limited(now, self.guess_s)
             self.guess_s, self.guessed_at = min(self.guess_s * 2, SHORT_PAUSE_S), now
 
+    def dead(self, now: float) -> bool:
+        """Whether the breaker opened more than `_DEAD_S` seconds ago and no call has succeeded since."""
+        return self.open and now - self._opened_at >= _DEAD_S
+
     def _trip(self, now: float) -> None:
+        if not self.open:
+            self._opened_at = now
         self.open, self._probing = True, False
         self._open_until = now + self._open_s
         self._open_s = min(self._open_s * 2, self._settings.longest_rest_s)
@@ -236,7 +244,10 @@ class Health:
         self.breaker.guess_pause(self.monotonic())
 
     def note_failure(self, error: BackendError) -> None:
-        """Store a failure's reason if the breaker is open or only the operator can help. Only the first is logged."""
+        """Store a failure's reason if the breaker is open or only the operator can help. Only the first is logged. A
+        backend that has refused connections for a long time needs the operator."""
+        if isinstance(error, BackendUnreachable) and error.refused and self.breaker.dead(self.monotonic()):
+            error.of_operator()
         if not self.breaker.open and not error.needs_operator:
             return
         if not self.trouble:

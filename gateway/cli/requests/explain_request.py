@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 from gateway.cli.money.storage import open_database
+from gateway.ledger.prices.applied import per_million
 from gateway.ledger.reports.requests import of_request
 from gateway.ledger.store.archive import retold
 from gateway.settings.gateway import Settings
@@ -19,14 +20,18 @@ _LOOKS, _LOOK_S = 20, 0.05
 
 
 def flight_of(settings: Settings, request_id: str) -> dict[str, Any] | None:
-    """What the gateway decided and did for the request, from its flight record or the ledger's rows. None if neither
-    has it."""
+    """What the gateway decided and did for the request, from its flight record or the ledger's rows, with the unit
+    prices of each call. None if neither has it."""
     with open_database(settings, reads=True) as database, database.read() as connection:
         rows = of_request(connection, request_id)
     if not rows:
         return None
     url = settings.config.state.redis_url or own_socket.url(settings.paths.socket)
-    return asyncio.run(_stored(url, request_id, rows[0].team)) or retold(rows)
+    flight = asyncio.run(_stored(url, request_id, rows[0].team)) or retold(rows)
+    prices = {row.id: row.prices for row in rows}
+    for attempt in flight["attempts"]:
+        attempt["usd_per_million_tokens"] = per_million(prices.get(attempt["id"], ""))
+    return flight
 
 
 async def _stored(url: str, request_id: str, team: str) -> dict[str, Any] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gateway.domain.money.price import Price
+from gateway.domain.units import usd_text
 from gateway.domain.money.usage import Usage
 
 _CLASSES = (
@@ -29,6 +30,12 @@ def price_of(prices: str) -> Price:
     if not classes.keys() <= _NAMES:
         raise ValueError(f"unknown classes of tokens: {prices}")
     return Price(**classes)
+
+
+def per_million(prices: str) -> dict[str, str]:
+    """Token class → USD per million tokens as exact text, from the result of `text_of`."""
+    parts = (part.split("=") for part in prices.split())
+    return {name: usd_text(int(pico) * 10**6) for name, pico in parts}
 
 
 class Terms:

@@ -17,6 +17,26 @@ _CACHE = {
     "bypass": "The cache was not asked, because the request said so.",
     "off": "The cache was not asked: the policy switches it off, or such requests are not cached.",
 }
+_CLASSES = {
+    "cached_input": "cache read",
+    "cache_write_5m": "cache write",
+    "cache_write_1h": "cache write for 1 hour",
+    "audio_input": "audio in",
+    "image_input": "images in",
+    "audio": "audio out",
+    "image": "images out",
+}
+_FAILURES = {
+    "backend_unreachable": "no connection, or it closed before the answer",
+    "backend_timeout": "no answer within its timeout",
+    "backend_garbage": "the answer could not be read",
+    "backend_failed": "it answered with an error",
+    "backend_overloaded": "it is overloaded",
+    "backend_rate_limited": "its rate limit is reached",
+    "backend_refused": "it refused the request",
+    "stream_broken": "the stream broke off",
+}
+"""Error code of an attempt → the reason in words."""
 
 
 def sentences(flight: Mapping[str, Any], zone: tzinfo) -> Iterator[str]:
@@ -69,7 +89,7 @@ def _route(flight: Mapping[str, Any]) -> Iterator[str]:
         yield f"  {one['backend']}: " + (f"excluded, {one['excluded']}" if one["excluded"] else f"{cost}{fit}")
     if route["pressure"]:
         yield f"Spend is ahead of plan ({route['pressure']:.0%}), so quality {route['quality']:.1%} was enough."
-    yield from (f"  would change it: {each}" for each in route["what_if"] or ())
+    yield from (f"  {each}." for each in route["what_if"] or ())
 
 
 def _attempts(flight: Mapping[str, Any]) -> Iterator[str]:
@@ -84,6 +104,8 @@ def _attempts(flight: Mapping[str, Any]) -> Iterator[str]:
             f"Call {number}: {one['backend']}{kind}, {one['outcome']}: {one['input_tokens']:,} tokens in{cached}, "
             f"{one['output_tokens']:,} out{counted}, {_money(one['cost_usd'])}."
         )
+        if prices := _prices(one.get("usd_per_million_tokens")):
+            yield f"  its prices per million tokens: {prices}"
         if one["unpriced"]:
             yield f"  without a price: {one['unpriced']}"
         if one["outcome"] == "escalated":
@@ -91,9 +113,17 @@ def _attempts(flight: Mapping[str, Any]) -> Iterator[str]:
             yield f"  {one['backend']} was not sure enough{sure}, so a stronger backend was asked."
 
 
+def _prices(prices: Mapping[str, str] | None) -> str:
+    """The unit prices: `input $0.15, output $0.60, cache read $0.075`. Empty if none is known."""
+    return ", ".join(f"{_CLASSES.get(name, name)} {_money(usd)}" for name, usd in (prices or {}).items())
+
+
 def _failure(attempt: Mapping[str, Any]) -> str:
+    code = attempt["error"] or ""
     status = f"status {attempt['status']}" if attempt["status"] else ""
-    return ", ".join(filter(None, (attempt["error"], status))) or "no answer"
+    details = ", ".join(filter(None, (code, status)))
+    reason = _FAILURES.get(code, "")
+    return f"{reason} ({details})" if reason and details else details or "no answer"
 
 
 def _context_and_budget(flight: Mapping[str, Any]) -> Iterator[str]:
