@@ -311,7 +311,7 @@ class Wiring:
             evidence=self.learning,
             trials=trials,
             pressures=self.pacer.pressures,
-            plan=await asyncio.to_thread(followed, config.routing.artefact),
+            plans=await asyncio.to_thread(followed, config.routing.artefact),
             continuity=Affinity(
                 self.fleet.backends, self.fleet, overload=config.replicas.overload, on_demand=config.replicas.on_demand
             ),
