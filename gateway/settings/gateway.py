@@ -176,7 +176,7 @@ class RoutingSettings(Section):
     artefact: Annotated[tuple[str, ...], BeforeValidator(_paths, json_schema_input_type=str | list[str] | None)] = (
         Field(
             (),
-            description="Path of a plan made by `thriftgate router fit`, or a list of paths, one for each pool of models; "
+            description="Path of a plan made by `thriftgate router fit`, or a list of paths, one for each pool; "
             "not set: the grader decides.",
         )
     )
