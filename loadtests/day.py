@@ -122,15 +122,17 @@ def spent_since(gateway: DayGateway, began: float) -> dict[str, Spent]:
     """Team → sums of the ledger's rows of requests that began after `began` (Unix seconds)."""
     found: dict[str, Spent] = defaultdict(Spent)
     database = Database(gateway.database.url)
-    columns = ledger.c.team, ledger.c.kind, ledger.c.cost_pico, ledger.c.above_ceiling
+    columns = ledger.c.team, ledger.c.kind, ledger.c.cost_pico, ledger.c.above_ceiling, ledger.c.backend
     try:
         with database.read() as connection:
             rows = connection.execute(select(*columns).where(ledger.c.at >= began)).all()
     finally:
         database.close()
-    for team, kind, cost, above in rows:
+    for team, kind, cost, above, backend in rows:
         usd, before = (cost or 0) / 1e12, found[team]
         learning = usd * (kind == "shadow")
+        if above:
+            print(f"above the ceiling: {team}, {backend} {kind}", file=sys.stderr, flush=True)
         found[team] = Spent(before.usd + usd, before.learning_usd + learning, before.above + above)
     return found
 
