@@ -180,6 +180,9 @@ class RoutingSettings(Section):
             "not set: the grader decides.",
         )
     )
+    refit: Literal["never", "weekly"] = Field(
+        "never", description="weekly: a plan is fitted on the samples that teams keep, and put on trial."
+    )
 
 
 class DiscoverySettings(Section):

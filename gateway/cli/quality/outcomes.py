@@ -8,6 +8,9 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from errno import ENOSPC
+from io import SEEK_END, FileIO
+from os import strerror
 from pathlib import Path
 from typing import Any
 
@@ -118,13 +121,13 @@ def build(
             found = _prompts(prompts, log, max_tokens, temperature)
         asked = _sampled(found, sample, seed)
         ask = Ask(names, judge, max_tokens, concurrency, out)
-        built = asyncio.run(_build(settings, asked, ask, limit, team))
+        built = asyncio.run(measure(settings, asked, ask, limit, team))
         if pool_out is not None:
             pool_out.write_bytes(orjson.dumps(built.prices, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
     except ValueError as error:
         raise click.UsageError(f"--max-usd {error}") from error
     except OSError as error:
-        raise click.ClickException(f"{error.filename}: {error.strerror}") from error
+        raise click.ClickException(f"{error.filename or out}: {error.strerror}") from error
     except GatewayError as error:
         raise click.ClickException(error.message) from error
     spent = f"{pico_to_usd(built.spent_pico):f}"
@@ -176,8 +179,9 @@ def _sampled(prompts: list[Prompt], count: int | None, seed: int) -> list[Prompt
     return random.Random(seed).sample(prompts, count)  # noqa: S311 - a sample, no secret
 
 
-async def _build(settings: Settings, prompts: Sequence[Prompt], ask: Ask, limit: int, team: str) -> Built:
-    there = _begun(ask.out)
+async def measure(settings: Settings, prompts: Sequence[Prompt], ask: Ask, limit: int, team: str) -> Built:
+    """Ask the pool the prompts that have no row in `ask.out` yet. Raises OSError, GatewayError, ClickException."""
+    there = begun(ask.out)
     built = Built(sum(prompt.id in there for prompt in prompts))
     async with asking(settings, team, limit) as caller:
         pool = [caller.backend(name) for name in ask.pool]
@@ -194,7 +198,7 @@ async def _build(settings: Settings, prompts: Sequence[Prompt], ask: Ask, limit:
                     built.skipped[f"the baseline failed ({answers[0].error})"] += 1
                     return
                 row = await _row(prompt, pool, answers, judge)
-                file.write(orjson.dumps(row) + b"\n")
+                append(file, orjson.dumps(row) + b"\n")
                 built.written += 1
                 built.undecided += sum(quality is None for quality in row["q"].values())
 
@@ -204,7 +208,16 @@ async def _build(settings: Settings, prompts: Sequence[Prompt], ask: Ask, limit:
     return built
 
 
-def _begun(out: Path) -> set[str]:
+def append(file: FileIO, line: bytes) -> None:
+    """Append a line. On a full disk the line is not written in part, because the next line would then be unreadable
+    too. Raises OSError."""
+    size = file.seek(0, SEEK_END)
+    if file.write(line) != len(line):
+        file.truncate(size)
+        raise OSError(ENOSPC, strerror(ENOSPC))
+
+
+def begun(out: Path) -> set[str]:
     """Ids of the prompts whose rows are in `out`. A last line that was cut off is removed from the file."""
     try:
         data = out.read_bytes()

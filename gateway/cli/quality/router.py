@@ -18,6 +18,7 @@ from gateway.cli.options import Context, common, old_name
 from gateway.cli.quality import router_tables
 from gateway.cli.quality.grade import ARTEFACT, FILE
 from gateway.cli.quality.learning import learned, plans_on_trial, rollback, trial
+from gateway.cli.quality.refit import refit
 from gateway.routing.difficulty.grader import Grader
 from gateway.routing.difficulty.weights_file import ArtefactError
 from gateway.routing.fit.evaluation import DataError, evaluate
@@ -45,6 +46,7 @@ def plan() -> None:
 
 plan.add_command(trial)
 plan.add_command(rollback)
+router.add_command(refit)
 router.add_command(old_name(learned, "learned"))
 router.add_command(old_name(trial, "trial"))
 router.add_command(old_name(rollback, "rollback"))
