@@ -105,6 +105,8 @@ class Worker:
     fd: int | None = None
     litellm_socket: str | None = None
     """The socket of litellm's process. None: no supervisor runs, so the worker starts the process itself."""
+    monotonic: Callable[[], float] = time.monotonic
+    """Seconds by which the ages of prompts in providers' caches are known. A replay has a simulated clock."""
 
 
 DECODING_THREADS = 2
@@ -311,7 +313,7 @@ class Wiring:
             evidence=self.learning,
             trials=trials,
             pressures=self.pacer.pressures,
-            plan=await asyncio.to_thread(followed, config.routing.artefact),
+            plans=await asyncio.to_thread(followed, config.routing.artefact),
             continuity=Affinity(
                 self.fleet.backends, self.fleet, overload=config.replicas.overload, on_demand=config.replicas.on_demand
             ),
@@ -324,7 +326,8 @@ class Wiring:
         """Open the pipeline, and the background parts that make calls through it."""
         self.counter = Counter()
         switch = await self._enter(CutSwitch(self.database))
-        contexts = Contexts(self.counter, off_loop=self.off_loop, switched_off=switch.is_off)
+        clock = self.worker.monotonic
+        contexts = Contexts(self.counter, off_loop=self.off_loop, switched_off=switch.is_off, monotonic=clock)
         self._exits.callback(contexts.close)
         reports = ToolLoopAlerts(self.database, lambda team: self.policies.current.find(team)[0], self._tasks, time)
         loops = ToolLoops(reports.report)

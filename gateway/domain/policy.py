@@ -296,6 +296,10 @@ class DataPolicy(Section):
     store_prompts: bool = Field(
         False, description="May prompts be stored? Then `previous_response_id` finds the team's earlier responses."
     )
+    store_samples: DurationS | None = Field(
+        None,
+        description="How long compared requests and answers are kept for learning, e.g. 30d; not set: never.",
+    )
     share: Literal["key", "team"] = Field(
         "key",
         description="Who may see stored files, batches, responses, and requests in the dashboard's log: the key that "

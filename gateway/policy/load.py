@@ -162,6 +162,7 @@ _NO_ANSWERS: dict[str, Any] = {
     **dict.fromkeys(("max_usd_per_request", "overrides", "timezone"), True),
     "context": {"prompt_cache": True, "old_outputs": True, "holdout": True},
     "trials": {"classes": True},
+    "data": {"store_samples": True},
 }
 """Keys of a policy that do not influence answers. The fingerprint omits them. The key `old_outputs` is one of them,
 because the gateway leaves an old tool output out of a request only if no answer should need the output."""
