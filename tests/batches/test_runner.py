@@ -274,6 +274,7 @@ async def test_one_teams_long_batch_makes_no_other_team_wait(host: Host) -> None
     other = await host.batch(await host.tenant("other"), line("quick"))
     await host.run()
     assert (await host.until(other)).status == "completed"
+    await until_asked(host, "slow")
     assert sorted(host.pipeline.asked) == ["quick", "slow"]
     assert (await host.jobs.get(Viewer(queued.team), queued.id)).status == "validating"
     gate.set()
