@@ -45,7 +45,7 @@ class ModelRule(Section):
 
 _AUTO = ModelRule()
 
-_LATER = (b',"max_output_tokens":null',)
+_LATER = (b',"max_output_tokens":null', b',"long_documents":"keep"')
 """Keys that were added later, as JSON with their default values."""
 
 
@@ -107,8 +107,13 @@ class ContextPolicy(Section):
         description="Old tool outputs that are probably no longer needed: cut leaves them out where that pays, keep "
         "sends them.",
     )
+    long_documents: Literal["relevant", "keep"] = Field(
+        "keep",
+        description="Long documents beside a question: relevant sends the passages that concern it, at most half of "
+        "the tokens; keep sends them whole.",
+    )
     holdout: Share = Field(
-        0.02, description="Share of sessions from which no old outputs are left out, to measure what leaving out saves."
+        0.02, description="Share of sessions from which nothing is left out, to measure what leaving out saves."
     )
 
 
