@@ -48,6 +48,7 @@ from gateway.cache.semantic.sentence_transformers import SentenceTransformerEmbe
 from gateway.cache.store.snapshot import SnapshotWriter
 from gateway.context.count import Counter
 from gateway.context.plan import Contexts
+from gateway.context.strategies.relevance import Relevance
 from gateway.dashboard.page import Dashboard
 from gateway.domain.backend import Backend
 from gateway.learning.cache_check import FreshAnswers
@@ -177,6 +178,8 @@ class Wiring:
         policies = [self.policies.current.find(team)[0] for team in self.ring.teams]
         if any(policy.cache.enabled and policy.cache.semantic.enabled for policy in policies):
             self.cache.begin_by_meaning()
+        if any(policy.context.long_documents != "keep" for policy in policies):
+            self.embedder.begin()
         if self.router.wants(policies):
             self._tasks.spawn(self.router.load(), "classifier")
 
@@ -281,7 +284,7 @@ class Wiring:
 
     async def _open_cache(self) -> None:
         settings, config = self.worker.settings, self.worker.settings.config
-        vectors = await self._enter(await asyncio.to_thread(embedder, config.embedder))
+        self.embedder = vectors = await self._enter(await asyncio.to_thread(embedder, config.embedder))
         self.cache = await self._enter(
             Cache(
                 self.state,
@@ -326,8 +329,13 @@ class Wiring:
         """Open the pipeline, and the background parts that make calls through it."""
         self.counter = Counter()
         switch = await self._enter(CutSwitch(self.database))
+<<<<<<< HEAD
         clock = self.worker.monotonic
         contexts = Contexts(self.counter, off_loop=self.off_loop, switched_off=switch.is_off, monotonic=clock)
+=======
+        relevance = Relevance(self.embedder, self.off_loop, switch.is_off)
+        contexts = Contexts(self.counter, off_loop=self.off_loop, switched_off=switch.is_off, strategy=relevance)
+>>>>>>> e17
         self._exits.callback(contexts.close)
         reports = ToolLoopAlerts(self.database, lambda team: self.policies.current.find(team)[0], self._tasks, time)
         loops = ToolLoops(reports.report)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gateway.domain.policy import HedgingPolicy, Policy
+from gateway.domain.policy import HedgingPolicy, Policy, without_later
 from gateway.policy.inherit import DEFAULT, Part, merge
 from gateway.policy.kept import kept
 from gateway.policy.schema import above_ceilings, under_ceilings
@@ -174,8 +174,8 @@ of earlier versions contain them."""
 
 
 def _fingerprint(policy: Policy) -> str:
-    shaping = policy.model_copy(update=_AS_DEFAULT)
-    return hashlib.sha256(shaping.model_dump_json(exclude=_NO_ANSWERS).encode()).hexdigest()[:16]
+    shaping = policy.model_copy(update=_AS_DEFAULT).model_dump_json(exclude=_NO_ANSWERS)
+    return hashlib.sha256(without_later(shaping.encode())).hexdigest()[:16]
 
 
 class Policies:

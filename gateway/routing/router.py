@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
+from gateway.dialects.requests.output_cap import cap_output
 from gateway.domain.access import Access
 from gateway.domain.backend import RANK, Backend
 from gateway.domain.money.pacing import lowered
@@ -158,6 +159,11 @@ class Router:
                 "`thriftgate model fetch`). `thriftgate doctor` shows what this machine has."
             )
         named = permitted(model, policy, self._backends, access)
+        rule = named.rule
+        if rule is not None and rule.max_output_tokens is not None:
+            named = named._replace(output_cap=rule.max_output_tokens)
+        elif (cap := policy.context.max_output_tokens) is not None:
+            named = named._replace(output_cap=cap)
         if policy.rule(model) is not None:  # else the client named the backend itself
             named = named._replace(ceiling=named_model(model, self._backends, self._prices))
         if len(self._names) >= _MOST_NAMES:
@@ -181,6 +187,8 @@ class Router:
                 f"one: name one of {', '.join(dict.fromkeys(each.name for each in named.backends))}.",
                 param="model",
             )
+        if named.output_cap is not None:
+            cap_output(request, named.output_cap)
         prefix = self._continuity.prefix(request, tenant, session, estimate.tokens)
         most = request.max_output_tokens
         demand = Demand(
