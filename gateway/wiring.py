@@ -329,13 +329,14 @@ class Wiring:
         """Open the pipeline, and the background parts that make calls through it."""
         self.counter = Counter()
         switch = await self._enter(CutSwitch(self.database))
-<<<<<<< HEAD
-        clock = self.worker.monotonic
-        contexts = Contexts(self.counter, off_loop=self.off_loop, switched_off=switch.is_off, monotonic=clock)
-=======
         relevance = Relevance(self.embedder, self.off_loop, switch.is_off)
-        contexts = Contexts(self.counter, off_loop=self.off_loop, switched_off=switch.is_off, strategy=relevance)
->>>>>>> e17
+        contexts = Contexts(
+            self.counter,
+            off_loop=self.off_loop,
+            switched_off=switch.is_off,
+            strategy=relevance,
+            monotonic=self.worker.monotonic,
+        )
         self._exits.callback(contexts.close)
         reports = ToolLoopAlerts(self.database, lambda team: self.policies.current.find(team)[0], self._tasks, time)
         loops = ToolLoops(reports.report)

@@ -67,16 +67,9 @@ def epoch(tenant: Tenant) -> str:
     count."""
     if tenant.policy.cache.scope in ("key", "team"):
         return tenant.epoch
-<<<<<<< HEAD
     without = {"context": {"prompt_cache", "old_outputs", "holdout"}, "data": {"store_samples"}}
     shaping = tenant.policy.model_dump(mode="json", include=set(_SHAPING), exclude=without)
-    return blake2b(orjson.dumps(shaping, option=orjson.OPT_SORT_KEYS), digest_size=8).hexdigest()
-=======
-    shaping = tenant.policy.model_dump(
-        mode="json", include=set(_SHAPING), exclude={"context": {"prompt_cache", "old_outputs", "holdout"}}
-    )
     return blake2b(without_later(orjson.dumps(shaping, option=orjson.OPT_SORT_KEYS)), digest_size=8).hexdigest()
->>>>>>> e17
 
 
 class Keys:

@@ -142,7 +142,8 @@ def test_a_decision_is_explained_with_its_reasons() -> None:
         {"backend": "far", "excluded": "hosted, and data.hosted forbids that", "adequacy": None, "cost_usd": None},
     ]
     route = {"order": ["small", "large"], "reason": "cheapest that reaches 95%", "considered": considered,
-             "pressure": 0.5, "quality": 0.9, "what_if": ["large would be chosen if small cost 2.00 times as much"]}  # fmt: skip
+             "pressure": 0.5, "quality": 0.9,
+             "what_if": ["large would be chosen if small cost 2.00 times as much"]}  # fmt: skip
     flight = {
         "id": ONE, "team": "search", "key": "key_1", "at": 0.0, "model": "auto", "stream": True, "status": 200,
         "error": None, "cache": "miss", "cache_score": None, "saved_usd": None, "difficulty": 0.3, "abstained": True,
