@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from gateway.domain.money.price import Price
-from gateway.domain.units import usd_text
 from gateway.domain.money.usage import Usage
+from gateway.domain.units import usd_text
 
 _CLASSES = (
     *("input", "output", "cached_input", "cache_write_5m", "cache_write_1h", "reasoning", "audio"),
