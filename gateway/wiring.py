@@ -48,6 +48,7 @@ from gateway.cache.semantic.sentence_transformers import SentenceTransformerEmbe
 from gateway.cache.store.snapshot import SnapshotWriter
 from gateway.context.count import Counter
 from gateway.context.plan import Contexts
+from gateway.context.strategies.relevance import Relevance
 from gateway.dashboard.page import Dashboard
 from gateway.domain.backend import Backend
 from gateway.learning.cache_check import FreshAnswers
@@ -105,6 +106,8 @@ class Worker:
     fd: int | None = None
     litellm_socket: str | None = None
     """The socket of litellm's process. None: no supervisor runs, so the worker starts the process itself."""
+    monotonic: Callable[[], float] = time.monotonic
+    """Seconds by which the ages of prompts in providers' caches are known. A replay has a simulated clock."""
 
 
 DECODING_THREADS = 2
@@ -175,6 +178,8 @@ class Wiring:
         policies = [self.policies.current.find(team)[0] for team in self.ring.teams]
         if any(policy.cache.enabled and policy.cache.semantic.enabled for policy in policies):
             self.cache.begin_by_meaning()
+        if any(policy.context.long_documents != "keep" for policy in policies):
+            self.embedder.begin()
         if self.router.wants(policies):
             self._tasks.spawn(self.router.load(), "classifier")
 
@@ -279,7 +284,7 @@ class Wiring:
 
     async def _open_cache(self) -> None:
         settings, config = self.worker.settings, self.worker.settings.config
-        vectors = await self._enter(await asyncio.to_thread(embedder, config.embedder))
+        self.embedder = vectors = await self._enter(await asyncio.to_thread(embedder, config.embedder))
         self.cache = await self._enter(
             Cache(
                 self.state,
@@ -311,7 +316,7 @@ class Wiring:
             evidence=self.learning,
             trials=trials,
             pressures=self.pacer.pressures,
-            plan=await asyncio.to_thread(followed, config.routing.artefact),
+            plans=await asyncio.to_thread(followed, config.routing.artefact),
             continuity=Affinity(
                 self.fleet.backends, self.fleet, overload=config.replicas.overload, on_demand=config.replicas.on_demand
             ),
@@ -324,7 +329,14 @@ class Wiring:
         """Open the pipeline, and the background parts that make calls through it."""
         self.counter = Counter()
         switch = await self._enter(CutSwitch(self.database))
-        contexts = Contexts(self.counter, off_loop=self.off_loop, switched_off=switch.is_off)
+        relevance = Relevance(self.embedder, self.off_loop, switch.is_off)
+        contexts = Contexts(
+            self.counter,
+            off_loop=self.off_loop,
+            switched_off=switch.is_off,
+            strategy=relevance,
+            monotonic=self.worker.monotonic,
+        )
         self._exits.callback(contexts.close)
         reports = ToolLoopAlerts(self.database, lambda team: self.policies.current.find(team)[0], self._tasks, time)
         loops = ToolLoops(reports.report)

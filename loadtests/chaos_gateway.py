@@ -83,10 +83,15 @@ class ChaosGateway:
     def start(self) -> None:
         """Returns once it is ready. Raises RuntimeError when it does not become so."""
         with (self.home / "log").open("ab") as log:
-            self._process = subprocess.Popen(
+            process = subprocess.Popen(
                 self.command("serve", "--port", str(self.port), "--workers", str(self._workers)),
                 cwd=self.home, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
+        self.wait_for(process)
+
+    def wait_for(self, process: subprocess.Popen[bytes]) -> None:
+        """Returns when `process` is ready to serve. Raises RuntimeError if it does not become ready."""
+        self._process = process
         until = time.monotonic() + READY_S
         while time.monotonic() < until:
             try:

@@ -39,9 +39,7 @@ from loadtests.day_table import Row, Spent, draw, hull_usd, pooled, row_of, tabl
 MIXTURE = Path(__file__).parent / "day_mixture.yaml"
 MUST_SAVE, MUST_KEEP = 0.4, 0.99
 """The bar: dollars saved by all features together, at least at this share of the references' quality where judged."""
-FITTED_POOL = "maths"
-"""The pool whose models a plan is fitted for; its outcomes have final answers."""
-MOST_FITTED = 700
+MOST_FITTED = 4000
 """The most outcomes that a plan is fitted on, so that a run stays short."""
 WHOLE, JUDGED, HEADLINE, ALL_ON = "all strata", "judged strata", "agents and judged", ALL.name
 
@@ -56,7 +54,8 @@ class Setting:
     day: Day
     before: Day
     """A part of another day, of the other split."""
-    plan: Path | None
+    plans: Sequence[Path]
+    """One for each pool with recorded outcomes, fitted on the other split."""
 
 
 @dataclass(slots=True)
@@ -66,6 +65,7 @@ class Outcome:
     arm: Arm
     answered: list[Answered]
     spent: Mapping[str, Spent]
+    """By team."""
     billed_usd: float
 
 
@@ -77,7 +77,7 @@ async def play(setting: Setting, arm: Arm, home: Path) -> Outcome:
     provider = DayProvider(questions, setting.prices, latency)
     server = await asyncio.start_server(provider.serve, "127.0.0.1", 0, backlog=1024, limit=2**26)
     port = server.sockets[0].getsockname()[1]
-    gateway = DayGateway(home, arm, mixture, setting.prices, port, setting.plan)
+    gateway = DayGateway(home, arm, mixture, setting.prices, port, setting.plans)
     try:
         await asyncio.to_thread(gateway.start)
         keys = await asyncio.to_thread(new_keys, gateway, teams_of(mixture))
@@ -119,20 +119,21 @@ def _key(question: Question) -> str:
 
 
 def spent_since(gateway: DayGateway, began: float) -> dict[str, Spent]:
-    """Stratum → dollars on the ledger of requests that began after `began` (Unix seconds)."""
+    """Team → sums of the ledger's rows of requests that began after `began` (Unix seconds)."""
     found: dict[str, Spent] = defaultdict(Spent)
     database = Database(gateway.database.url)
+    columns = ledger.c.team, ledger.c.kind, ledger.c.cost_pico, ledger.c.above_ceiling, ledger.c.backend
     try:
         with database.read() as connection:
-            rows = connection.execute(
-                select(ledger.c.team, ledger.c.kind, ledger.c.cost_pico).where(ledger.c.at >= began)
-            ).all()
+            rows = connection.execute(select(*columns).where(ledger.c.at >= began)).all()
     finally:
         database.close()
-    for team, kind, cost in rows:
-        stratum, usd = team.partition(".")[0], (cost or 0) / 1e12
-        before = found[stratum]
-        found[stratum] = Spent(before.usd + usd, before.learning_usd + usd * (kind == "shadow"))
+    for team, kind, cost, above, backend in rows:
+        usd, before = (cost or 0) / 1e12, found[team]
+        learning = usd * (kind == "shadow")
+        if above:
+            print(f"above the ceiling: {team}, {backend} {kind}", file=sys.stderr, flush=True)
+        found[team] = Spent(before.usd + usd, before.learning_usd + learning, before.above + above)
     return found
 
 
@@ -147,9 +148,24 @@ def rows_of(setting: Setting, outcome: Outcome) -> list[Row]:
     found = []
     for name, members in parts.items():
         answered = [one for member in members for one in by[member]]
-        spent = Spent(*map(sum, zip(*(astuple(outcome.spent[member]) for member in members), strict=True)))
+        teams = [astuple(spent) for team, spent in outcome.spent.items() if team.partition(".")[0] in members]
+        spent = Spent(*map(sum, zip(*teams, strict=True)))
         found.append(row_of(outcome.arm.name, name, answered, spent, meanings))
     return found
+
+
+def dearer(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """What should not happen: calls above the ceiling, and teams that paid more than in the first arm (arm and team →
+    share that they paid more). `team_days`: number of compared teams."""
+    base, others = outcomes[0].spent, outcomes[1:]
+    more = {
+        f"{one.arm.name}: {team}": round(spent.usd / base[team].usd - 1, 5)
+        for one in others
+        for team, spent in one.spent.items()
+        if spent.usd > base[team].usd
+    }
+    above = sum(spent.above for one in outcomes for spent in one.spent.values())
+    return {"above_ceiling": above, "team_days": sum(len(one.spent) for one in others), "dearer": more}
 
 
 def hull_of(setting: Setting, outcome: Outcome) -> float:
@@ -167,20 +183,21 @@ def hull_of(setting: Setting, outcome: Outcome) -> float:
     return usd
 
 
-def fit(source: Source, mixture: Mapping[str, Any], home: Path) -> Path:
-    """A plan for the pool `FITTED_POOL`, fitted on the outcomes of `source`. Raises CalledProcessError."""
-    models = mixture["pools"][FITTED_POOL]
+def fit(source: Source, pool: str, mixture: Mapping[str, Any], home: Path) -> Path:
+    """A plan for the models of `pool`, fitted on the outcomes of `source`. Raises CalledProcessError."""
+    models = mixture["pools"][pool]
     lines = [
         orjson.dumps(
             {"prompt": one.messages[-1]["content"], "q": one.quality, "out_tok": one.output, "ans": one.answers}
         )
-        for one in source.pools[FITTED_POOL][:MOST_FITTED]
+        for one in source.pools[pool][:MOST_FITTED]
     ]
-    (home / "outcomes.jsonl").write_bytes(b"\n".join(lines) + b"\n")
-    (home / "pool.json").write_bytes(orjson.dumps({model: mixture["prices"][model] for model in models}))
-    words = ["router", "fit", "--data", "outcomes.jsonl", "--pool", "pool.json", "--out", "plan.json"]
+    data, prices, plan = (home / f"{pool}-{name}" for name in ("outcomes.jsonl", "pool.json", "plan.json"))
+    data.write_bytes(b"\n".join(lines) + b"\n")
+    prices.write_bytes(orjson.dumps({model: mixture["prices"][model] for model in models}))
+    words = ["router", "fit", "--data", data.name, "--pool", prices.name, "--out", plan.name]
     subprocess.run([sys.executable, "-m", "gateway.cli.main", *words], cwd=home, check=True, capture_output=True)
-    return home / "plan.json"
+    return plan
 
 
 def prices_of(mixture: Mapping[str, Any], home: Path) -> dict[str, Price]:
@@ -196,7 +213,7 @@ def prepared(folders: Folders, mixture: dict[str, Any], seed: int, split: int, h
     source, other = (Source(folders, mixture, which) for which in (split, 1 - split))
     day = drawn(source, mixture, prices, seed, folders)
     before = drawn(other, mixture, prices, seed + 1000, folders, mixture["warm_up"])
-    return Setting(mixture, prices, folders, day, before, fit(other, mixture, home))
+    return Setting(mixture, prices, folders, day, before, [fit(other, pool, mixture, home) for pool in other.pools])
 
 
 def main(words: Sequence[str]) -> int:
@@ -216,12 +233,13 @@ def main(words: Sequence[str]) -> int:
     mixture = yaml.safe_load(MIXTURE.read_text(encoding="utf-8"))
     if given.pool:
         rows = pooled([[Row(**row) for row in orjson.loads(path.read_bytes())["rows"]] for path in given.pool])
-        text = f"{len(given.pool)} runs.\n\n{table(rows)}\n\n{verdict(rows)}"
-        write(given.out, text, rows, list(mixture["strata"]), {"runs": len(given.pool)})
+        facts = summed([orjson.loads(path.read_bytes()) for path in given.pool])
+        text = f"{len(given.pool)} runs.\n\n{table(rows)}\n\n{in_words(facts)}\n\n{verdict(rows)}"
+        write(given.out, text, rows, list(mixture["strata"]), {"runs": len(given.pool), **facts})
         print(text)
         return int(bool(missed(rows)))
-    if given.usd:
-        mixture = {**mixture, "usd": given.usd}
+    if given.usd:  # as many requests per second as on the mixture's day
+        mixture = {**mixture, "usd": given.usd, "seconds": mixture["seconds"] * given.usd / mixture["usd"]}
     folders = Folders(given.routing, given.context, given.pairs, given.traces)
     with tempfile.TemporaryDirectory(prefix="tg-day-", ignore_cleanup_errors=True) as folder:
         setting = prepared(folders, mixture, given.seed, given.split, Path(folder))
@@ -232,8 +250,9 @@ def main(words: Sequence[str]) -> int:
             outcomes.append(uvloop.run(play(setting, arm, home)))
             print(arm.name, f"{outcomes[-1].billed_usd:.3f} USD", file=sys.stderr, flush=True)
     rows = [row for outcome in outcomes for row in rows_of(setting, outcome)]
+    facts = dearer(outcomes)
     text = report(setting, outcomes, rows, given)
-    write(given.out, text, rows, list(mixture["strata"]), {"seed": given.seed, "split": given.split})
+    write(given.out, text, rows, list(mixture["strata"]), {"seed": given.seed, "split": given.split, **facts})
     print(text)
     return int(bool(missed(rows)))
 
@@ -265,7 +284,25 @@ def report(setting: Setting, outcomes: Sequence[Outcome], rows: Sequence[Row], g
             f"same quality ({100 * (1 - judged.usd / hull):+.1f} % saved); the providers billed "
             f"{outcome.billed_usd:.3f} USD, the ledger has {whole.usd:.3f}."
         )
-    return "\n".join([*lines, "", verdict(rows)])
+    return "\n".join([*lines, "", in_words(dearer(outcomes)), "", verdict(rows)])
+
+
+def summed(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The results of `dearer` of several runs in one."""
+    found = {
+        f"seed {run['seed']}, split {run['split']}, {name}": by for run in runs for name, by in run["dearer"].items()
+    }
+    counts = {name: sum(run[name] for run in runs) for name in ("above_ceiling", "team_days")}
+    return {**counts, "dearer": found}
+
+
+def in_words(facts: Mapping[str, Any]) -> str:
+    """The result of `dearer` as sentences."""
+    more = "; ".join(f"{name} by {100 * by:.2f} %" for name, by in facts["dearer"].items()) or "none"
+    return (
+        f"Calls that were expected to be dearer than their ceiling: {facts['above_ceiling']}. Team-days that were "
+        f"dearer than with the references: {len(facts['dearer'])} of {facts['team_days']} ({more})."
+    )
 
 
 def verdict(rows: Sequence[Row]) -> str:

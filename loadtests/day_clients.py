@@ -16,6 +16,7 @@ from loadtests.day_gateway import team_of
 from loadtests.day_plan import Asked, Day
 from loadtests.day_provider import TURN_BASE
 from loadtests.day_questions import Question
+from loadtests.day_worker import RECORDED_AT
 
 _MARK = re.compile(rb"\[\[(.+?)\|(.+?)\]\]")
 _AGENT = {"user-agent": "claude-cli/2.1.39 (external, cli)", "anthropic-version": "2023-06-01"}
@@ -89,7 +90,8 @@ def request_of(asked: Asked, reference: str) -> tuple[str, bytes, dict[str, str]
         body: dict[str, Any] = {"model": reference, "input": list(question.texts)}
         return "/v1/embeddings", orjson.dumps(body), _JSON
     if question.session:
-        return "/v1/messages", orjson.dumps(agent_body(question, reference)), {**_JSON, **_AGENT}
+        headers = {**_JSON, **_AGENT, RECORDED_AT: str(question.at)}
+        return "/v1/messages", orjson.dumps(agent_body(question, reference)), headers
     body = {"model": "auto", "messages": list(question.messages), "temperature": 0}
     headers = dict(_JSON)
     if asked.stratum == "deferrable":

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,8 @@ from loadtests.chaos_gateway import ChaosGateway
 
 COMPARED = 0.02
 """Share of answers that are compared with the reference's in the background, in arms with learning."""
+CLASSES = 0.5
+"""Share of requests outside the grader's domain that are compared until their class is decided, in such arms."""
 _PER_MILLION = 10**6
 
 
@@ -55,7 +59,7 @@ class DayGateway(ChaosGateway):
         mixture: Mapping[str, Any],
         prices: Mapping[str, Price],
         port: int,
-        plan: Path | None,
+        plans: Sequence[Path],
     ) -> None:
         database = Sqlite(home / "ledger.sqlite")
         super().__init__(home, database, port, workers=1)
@@ -68,12 +72,19 @@ class DayGateway(ChaosGateway):
             "learning": {"cache_checks": 0},
             "requests": {"lag": 5},
             "ledger": {"database_url": database.url},
-            **({"routing": {"plan_file": str(plan)}} if arm.fitted and plan is not None else {}),
+            **({"routing": {"plan_file": [str(plan) for plan in plans]}} if arm.fitted else {}),
         }
         (home / "gateway.yaml").write_bytes(orjson.dumps(config))  # JSON is YAML
         for team, pool in teams_of(mixture).items():
             values = policy_of(team, mixture["pools"][pool], arm, mixture["quality"])
             (home / "policies" / f"{team}.yaml").write_bytes(orjson.dumps(values))
+
+    def start(self) -> None:
+        """Returns when it is ready. Raises RuntimeError if it does not become ready."""
+        with (self.home / "log").open("ab") as log:
+            words = [sys.executable, "-m", "loadtests.day_worker", str(self.home), str(self.port)]
+            process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+        self.wait_for(process)
 
 
 def teams_of(mixture: Mapping[str, Any]) -> dict[str, str]:
@@ -93,7 +104,10 @@ def policy_of(team: str, models: list[str], arm: Arm, quality: float) -> dict[st
         "models": {"auto": rule if arm.routing and len(models) > 1 else models[0]},
         "cache": {"enabled": arm.cache},
         "context": {"enabled": False, "prompt_cache": "client", "old_outputs": "keep"} if not arm.context else {},
-        "learning": {"share": COMPARED if arm.learning and len(models) > 1 else 0},
+        "learning": {
+            "share": COMPARED if arm.learning and len(models) > 1 else 0,
+            "classes": CLASSES if arm.learning and len(models) > 1 else 0,
+        },
     }
 
 
@@ -112,6 +126,7 @@ def _backend(model: str, mixture: Mapping[str, Any], price: Price, port: int) ->
         "location": "hosted",
         "tier": "small" if model in mixture["small"] else "large",
         "capabilities": ["tools"],
+        "prompt_cache": True,  # the scripted provider bills as Anthropic's and OpenAI's own addresses do
         "concurrent": 256,
         "price": classes,
     }

@@ -13,6 +13,7 @@ from typing import Any
 from gateway.context.count import family_factor
 from gateway.domain.money.price import Price
 from gateway.domain.money.usage import Usage
+from gateway.domain.prompt_cache import SHORT_S
 from loadtests import day_questions
 from loadtests.day_questions import USUAL_TOKENS, Question
 
@@ -152,12 +153,16 @@ def usual_usd(question: Question, model: str, prices: Mapping[str, Price]) -> fl
 
 
 def _session_usd(hidden: int, asked: Sequence[Asked], price: Price, model: str) -> float:
-    """Roughly: everything is read from the cache, and what is new is written to it."""
+    """Roughly: everything is read from the cache, and what is new is written to it. After a pause of more than five
+    minutes everything is written."""
     cost = before = 0
+    last = 0.0
     for one in asked:
         characters = sum(len(str(each.get("content"))) for each in one.question.messages)
         size = hidden + round(characters / 4 * family_factor(model))
-        fresh = max(0, size - before) if size >= before else size
+        at = one.question.at or 0.0
+        grown = size >= before and at - last <= SHORT_S
+        fresh, last = size - before if grown else size, at
         usage = Usage(0, size - fresh, fresh, output_tokens=one.question.output[model])
         cost, before = cost + price.cost(usage), size
     return cost / 1e12

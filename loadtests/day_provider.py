@@ -91,7 +91,8 @@ class DayProvider:
         reader = self._readers.setdefault(factor, BlockReader(self._counter.count, factor))
         cache = self._caches.setdefault((question.session or question.pool, model), PromptCache(rules_of(model)))
         output = question.output.get(model, USUAL_TOKENS)
-        return cache.bill(reader.read(body), time.monotonic(), output)
+        at = time.monotonic() if question.at is None else question.at
+        return cache.bill(reader.read(body), at, output)
 
     def _book(self, pool: str, model: str, usage: Usage) -> None:
         self.calls.append(Call(time.monotonic(), pool, model, usage, self._prices[model].cost(usage)))

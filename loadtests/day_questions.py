@@ -6,7 +6,7 @@ import gzip
 import lzma
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,8 @@ class Question:
     """Texts to embed. Not empty: the request is for vectors."""
     session: str = ""
     turn: int = 0
+    at: float | None = None
+    """Recorded time of a session's request, in seconds."""
     system: str = ""
 
     @property
@@ -107,10 +109,24 @@ def paraphrases(folder: Path | None) -> list[Question]:
         rows = [orjson.loads(line) for name in ("es", "pt") for line in _lines(folder / f"dev_{name}.jsonl")]
     same = _classes((row["a"], row["b"]) for row in rows if row["label"])
     return [
-        Question(f"{row['id']}-{side}", "general", _asked(row[side]), equal=same(row[side]))
+        Question(
+            f"{row['id']}-{side}",
+            "general",
+            _asked(row[side]),
+            answers=_scripted(same(row[side])),
+            equal=same(row[side]),
+        )
         for row in rows
         for side in ("a", "b")
     ]
+
+
+def _scripted(meaning: str) -> dict[str, str | None]:
+    """Answers of the pool `general`, which are drawn: no model was called. The small model agrees in 97 % of the cases,
+    so that comparisons of answers have verdicts."""
+    draw = random.Random(meaning)
+    right, agrees = draw.randrange(1000), draw.random() < 0.97
+    return {"gpt-4o-2024-08-06": str(right), "gpt-4o-mini-2024-07-18": str(right if agrees else right + 1000)}
 
 
 def _classes(pairs: Iterable[tuple[str, str]]) -> Callable[[str], str]:
@@ -175,7 +191,8 @@ def turns(session: Session, model: str) -> list[Question]:
         output = {model: max(1, sent.output_tokens)}
         name = f"{session.id}-{sent.turn}"
         system = f"You are Claude Code, session {session.id}. {filler}"
-        found.append(Question(name, "agents", messages, output, session=session.id, turn=sent.turn, system=system))
+        recorded = Question(name, "agents", messages, output, session=session.id, turn=sent.turn, at=sent.at)
+        found.append(replace(recorded, system=system))
     return found
 
 

@@ -46,10 +46,12 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """Dollars of one stratum on the ledger."""
+    """Sums of the ledger's rows of one team or one stratum."""
 
     usd: float = 0.0
     learning_usd: float = 0.0
+    above: int = 0
+    """Number of calls that were expected to be dearer than the ceiling."""
 
 
 def row_of(arm: str, stratum: str, answered: Sequence[Answered], spent: Spent, meanings: Mapping[str, str]) -> Row:

@@ -46,8 +46,8 @@ def of_record(record: Record) -> list[tuple[bytes, bytes]]:
             found += islice((pair for pair in theirs if _may_pass(pair, record, backend)), MOST_RELAYED)
         if (usage := served.reported) is not None and usage.cached_tokens:
             found.append((b"x-thriftgate-cached-tokens", b"%d" % usage.cached_tokens))
-        if served.output_cap is not None:
-            found.append((b"x-thriftgate-output-cap", b"%d" % served.output_cap))
+        if (cap := served.output_cap or served.policy_cap) is not None:
+            found.append((b"x-thriftgate-output-cap", b"%d" % cap))
     if record.difficulty is not None:
         found.append((b"x-thriftgate-difficulty", b"%.3f" % record.difficulty))
     if record.trimmed_tokens:

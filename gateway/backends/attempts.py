@@ -312,6 +312,7 @@ class Attempts:
             attempt.output_cap = cap
             record.note("output capped", backend=backend_call.backend.name, tokens=cap)
         request = call_context.request
+        attempt.policy_cap = request.output_cap
         asked = most_asked(request) if FACTS[request.dialect].opaque else request.max_output_tokens
         attempt.bound(asked, request.parallel, one_context=request.one_context)
         self.totals.attempts += 1

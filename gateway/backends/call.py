@@ -185,7 +185,7 @@ class BackendCall:
             if not self._wants_limit:
                 return None
             asked = models.MOST_USUAL_OUTPUT
-        return most if most is not None and asked > most else None
+        return most if most is not None and asked > most else request.output_cap
 
     def _translator(self, client: DialectName) -> Translator:
         found = self._translators(client)

@@ -12,6 +12,7 @@ import orjson
 from gateway.dialects.canonical import canonical
 from gateway.dialects.facts import FACTS
 from gateway.domain.end_user import named
+from gateway.domain.policy import without_later
 from gateway.domain.request import CompletionRequest
 from gateway.domain.tenant import Tenant
 
@@ -66,10 +67,9 @@ def epoch(tenant: Tenant) -> str:
     count."""
     if tenant.policy.cache.scope in ("key", "team"):
         return tenant.epoch
-    shaping = tenant.policy.model_dump(
-        mode="json", include=set(_SHAPING), exclude={"context": {"prompt_cache", "old_outputs", "holdout"}}
-    )
-    return blake2b(orjson.dumps(shaping, option=orjson.OPT_SORT_KEYS), digest_size=8).hexdigest()
+    without = {"context": {"prompt_cache", "old_outputs", "holdout"}, "data": {"store_samples"}}
+    shaping = tenant.policy.model_dump(mode="json", include=set(_SHAPING), exclude=without)
+    return blake2b(without_later(orjson.dumps(shaping, option=orjson.OPT_SORT_KEYS)), digest_size=8).hexdigest()
 
 
 class Keys:

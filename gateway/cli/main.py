@@ -55,6 +55,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "quality": ("quality.quality", "Show how good the cheaper backends' answers are."),
         "compare": ("quality.compare", "Ask two backends the same, and compare their answers."),
         "outcomes": ("quality.outcomes", "Measure a pool of backends on your prompts, for router fit."),
+        "distil": ("quality.distil", "Export or delete the samples that a team keeps for learning."),
         "grade": ("quality.grade", "Print the difficulty of prompts, JSON lines in and out."),
         "cache": ("quality.cache", "Measure the cache on your questions; show and flush it."),
         "context": ("quality.context", "Count a conversation's tokens; show what trimming drops."),

@@ -26,6 +26,7 @@ from gateway.context.marks import CacheMarking
 from gateway.context.measure import Sizes
 from gateway.context.reported import Report, ReportedSizes
 from gateway.context.shorten import LEAST_TOKENS, level, shorten
+from gateway.context.strategies.strategy import WHOLE, Strategy
 from gateway.context.vocabulary import EncodingName
 from gateway.domain.backend import Backend
 from gateway.domain.policy import ContextPolicy
@@ -85,12 +86,13 @@ class Contexts:
         off_loop: OffLoop | None = None,
         monotonic: Callable[[], float] = time.monotonic,
         switched_off: Callable[[str], bool] = lambda team: False,
+        strategy: Strategy = WHOLE,
     ) -> None:
-        """`switched_off`: whether cuts are switched off for a team, because they did not pay."""
+        """`switched_off`: whether cuts are off for a team, because they did not pay. `strategy`: shortens documents."""
         self._counter, self._off_loop = counter, off_loop or OffLoop()
         self._measuring = measuring or MeasuringProcess()
         self._reported, self._growth, self._marking = ReportedSizes(), SessionGrowth(), CacheMarking(monotonic)
-        self._cutting = Cutting(self._off_loop, switched_off=switched_off)
+        self._cutting, self._strategy = Cutting(self._off_loop, switched_off=switched_off), strategy
         self._counts = {"planned": 0, "counted": 0, "trimmed": 0, "shortened": 0, "refused": 0, "trimmed_tokens": 0}
 
     def close(self) -> None:
@@ -102,7 +104,7 @@ class Contexts:
         return self._cutting.weighed()
 
     def stats(self) -> dict[str, int | float | str]:
-        more = {**self._marking.stats(), **self._cutting.stats()}
+        more = {**self._marking.stats(), **self._cutting.stats(), **self._strategy.stats()}
         return {**self._counts, **more, "reported_sizes": len(self._reported)}
 
     def learn(self, record: Record) -> None:
@@ -149,6 +151,8 @@ class Contexts:
         found = NO_CUT
         if prefix is not None and (marked or len(request.turns) > LEAST_TURNS):
             found = await self._cutting.cut(request, tenant, backend, prefix)
+        if tenant.policy.context.long_documents != "keep":
+            found = await self._strategy.cut(request, tenant, found)
         if found.texts:
             plan = await self._with_cut(request, tenant, backend, prefix, found)
         else:
@@ -349,9 +353,10 @@ def _bounds(
         return None
     trims, window = policy.enabled and not request.controls.untouched, None
     if window_tokens is not None:
-        asked = request.max_output_tokens
         refuses = backend.hosted  # some servers do not refuse a prompt that is too long, but drop its beginning
-        window = _window_bounds(window_tokens, backend.model, backend.max_output_tokens, asked, trims, refuses)
+        window = _window_bounds(
+            window_tokens, backend.model, backend.max_output_tokens, request.max_output_tokens, trims, refuses
+        )
         if report is not None:
             window = _as_reported(window, window_tokens, report, family_factor(backend.model))
             window = window if refuses else replace(window, tries=window.aim)

@@ -38,9 +38,15 @@ class ModelRule(Section):
     )
     escalate: bool = Field(True, description="Ask a stronger backend when the small one is unsure.")
     confidence: Share = Field(0.6, description="Mean token probability under which an answer is escalated.")
+    max_output_tokens: int | None = Field(
+        None, gt=0, le=MOST_COUNT, description="Instead of `context.max_output_tokens`, for this model name."
+    )
 
 
 _AUTO = ModelRule()
+
+_LATER = (b',"max_output_tokens":null', b',"long_documents":"keep"')
+"""Keys that were added later, as JSON with their default values."""
 
 
 def _rule(value: object) -> object:
@@ -84,6 +90,13 @@ def _off(value: object) -> object:
 class ContextPolicy(Section):
     enabled: bool = Field(True, description="Drop context that does not fit the limit or the backend's window.")
     max_input_tokens: int | None = Field(None, gt=0, le=MOST_COUNT, description="Tokens of input to keep per request.")
+    max_output_tokens: int | None = Field(
+        None,
+        gt=0,
+        le=MOST_COUNT,
+        description="Most output tokens that a request may ask for, beside the thinking that it asks for; others get "
+        "this limit.",
+    )
     prompt_cache: Annotated[Literal["auto", "client", "off"], BeforeValidator(_off)] = Field(
         "auto",
         description="Marks for Anthropic's prompt cache: auto adds those that pay beside the client's, client sends "
@@ -94,8 +107,13 @@ class ContextPolicy(Section):
         description="Old tool outputs that are probably no longer needed: cut leaves them out where that pays, keep "
         "sends them.",
     )
+    long_documents: Literal["relevant", "keep"] = Field(
+        "keep",
+        description="Long documents beside a question: relevant sends the passages that concern it, at most half of "
+        "the tokens; keep sends them whole.",
+    )
     holdout: Share = Field(
-        0.02, description="Share of sessions from which no old outputs are left out, to measure what leaving out saves."
+        0.02, description="Share of sessions from which nothing is left out, to measure what leaving out saves."
     )
 
 
@@ -296,6 +314,10 @@ class DataPolicy(Section):
     store_prompts: bool = Field(
         False, description="May prompts be stored? Then `previous_response_id` finds the team's earlier responses."
     )
+    store_samples: DurationS | None = Field(
+        None,
+        description="How long compared requests and answers are kept for learning, e.g. 30d; not set: never.",
+    )
     share: Literal["key", "team"] = Field(
         "key",
         description="Who may see stored files, batches, responses, and requests in the dashboard's log: the key that "
@@ -413,6 +435,14 @@ class Policy(Section):
         """The longest pattern in `models` that fits the name `model`. If no pattern fits, returns `model` itself."""
         fitting = (name for name in self.models if "*" in name and fits(name, model))
         return max(fitting, key=len, default=model)
+
+
+def without_later(shaping: bytes) -> bytes:
+    """A policy as JSON, without the keys that were added later and have their default values. Digests of it are then
+    equal to those of earlier versions, so an upgrade keeps cached answers."""
+    for later in _LATER:
+        shaping = shaping.replace(later, b"")
+    return shaping
 
 
 def fits(pattern: str, name: str) -> bool:

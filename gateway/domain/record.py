@@ -112,6 +112,8 @@ class Attempt:
     output_cap: int | None = None
     """Maximum output tokens per answer that the gateway requested of the backend, because the budget pays for no more.
     None if there was no cap."""
+    policy_cap: int | None = None
+    """See `CompletionRequest.output_cap`."""
     most_output: int | None = None
     """Maximum output tokens of all answers of the attempt together; None if unlimited."""
     pace: Pace | None = None

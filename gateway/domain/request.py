@@ -123,6 +123,9 @@ class CompletionRequest:
     """The coding agent that sent the request (`dialects/agents.py`); empty if no agent was recognised."""
     agent_session: str = ""
     """The id that the coding agent gave to its session."""
+    output_cap: int | None = None
+    """The limit of output tokens that the team's policy sets, if the client set none or a higher one. Then
+    `max_output_tokens` is this limit."""
     as_chat: CompletionRequest | None = None
     """The same request in OpenAI's chat dialect. It is made by the first translation and kept."""
     scan: BodyScan | None = None

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gateway.domain.policy import HedgingPolicy, Policy
+from gateway.domain.policy import HedgingPolicy, Policy, without_later
 from gateway.policy.inherit import DEFAULT, Part, merge
 from gateway.policy.kept import kept
 from gateway.policy.schema import above_ceilings, under_ceilings
@@ -162,6 +162,7 @@ _NO_ANSWERS: dict[str, Any] = {
     **dict.fromkeys(("max_usd_per_request", "overrides", "timezone"), True),
     "context": {"prompt_cache": True, "old_outputs": True, "holdout": True},
     "trials": {"classes": True},
+    "data": {"store_samples": True},
 }
 """Keys of a policy that do not influence answers. The fingerprint omits them. The key `old_outputs` is one of them,
 because the gateway leaves an old tool output out of a request only if no answer should need the output."""
@@ -173,8 +174,8 @@ of earlier versions contain them."""
 
 
 def _fingerprint(policy: Policy) -> str:
-    shaping = policy.model_copy(update=_AS_DEFAULT)
-    return hashlib.sha256(shaping.model_dump_json(exclude=_NO_ANSWERS).encode()).hexdigest()[:16]
+    shaping = policy.model_copy(update=_AS_DEFAULT).model_dump_json(exclude=_NO_ANSWERS)
+    return hashlib.sha256(without_later(shaping.encode())).hexdigest()[:16]
 
 
 class Policies:

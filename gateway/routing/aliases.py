@@ -23,6 +23,8 @@ class ResolvedModel(NamedTuple):
     ceiling: NamedModel | None = None
     """The model that the client named, if the cost of that model is the ceiling. None if the ceiling is the cost of the
     rule's reference."""
+    output_cap: int | None = None
+    """Maximum output tokens by the policy, without thinking. None: the policy sets no limit."""
 
 
 def permitted(model: str, policy: Policy, backends: Sequence[Backend], access: Access | None) -> ResolvedModel:

@@ -164,10 +164,10 @@ def boundary(chosen: Callable[[float], str], now: float, end: float) -> Change |
 
 def _down(value: float) -> float:
     """`value` rounded down, because the sentence says "at most this value"."""
-    scale: int = 10**_DIGITS
+    scale: float = 10.0**_DIGITS
     return int(value * scale) / scale
 
 
 def _up(value: float) -> float:
-    scale: int = 10**_DIGITS
+    scale: float = 10.0**_DIGITS
     return -int(-value * scale // 1) / scale

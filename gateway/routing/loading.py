@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,19 +22,20 @@ def packaged() -> Grader:
     return Grader.load()
 
 
-def fitted(artefact: str | None) -> Plan | None:
-    """The plan in the file `artefact`; None without a file. Raises ArtefactError, OSError."""
-    if artefact is None:
-        return None
+def fitted(artefact: str) -> Plan:
+    """The plan in the file `artefact`. Raises ArtefactError, OSError."""
     from gateway.routing.strategy.plan_file import load_plan
 
     return load_plan(Path(artefact))
 
 
-def followed(artefact: str | None) -> Plan | None:
-    """Like `fitted`, but a plan that cannot be read is logged and ignored, so that requests are still served."""
-    try:
-        return fitted(artefact)
-    except (OSError, ValueError) as error:
-        log.error("routing.plan_file is not followed, decisions follow the grader: %s", error)
-        return None
+def followed(artefacts: Sequence[str]) -> tuple[Plan, ...]:
+    """The plans in the files `artefacts`. A plan that cannot be read is logged and left out, so that requests are still
+    served."""
+    found = []
+    for artefact in artefacts:
+        try:
+            found.append(fitted(artefact))
+        except (OSError, ValueError) as error:
+            log.error("routing.plan_file %s is not followed, decisions follow the grader: %s", artefact, error)
+    return tuple(found)

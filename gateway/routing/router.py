@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
+from gateway.dialects.requests.output_cap import cap_output
 from gateway.domain.access import Access
 from gateway.domain.backend import RANK, Backend
 from gateway.domain.money.pacing import lowered
@@ -30,7 +31,7 @@ from gateway.routing.decision import Choice, by_cost, choose
 from gateway.routing.difficulty.adequacy import Adequacy
 from gateway.routing.lengths import OutputLengths
 from gateway.routing.promise import promise
-from gateway.routing.strategy.planned import Planned, in_domain, planned
+from gateway.routing.strategy.planned import Planned, first_planned, in_domain
 from gateway.routing.strategy.strategy import share_of
 from gateway.runtime.lazy import Lazy
 
@@ -71,16 +72,16 @@ class Router:
         *,
         sampler: Sampler | None = None,
         pressures: Mapping[str, float] = MappingProxyType({}),
-        plan: Plan | None = None,
+        plans: Sequence[Plan] = (),
         continuity: Affinity | None = None,
         evidence: Evidence | None = None,
         trials: ClassTrials | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         """`load`: makes the grader; called once, in a thread. `pressures`: team → how far its spend is ahead of an even
-        spend, 0..1. `plan`: fitted strategies. `evidence`: comparisons of the team's own answers. `trials`: how far
-        traffic classes are open."""
-        self.plan = plan
+        spend, 0..1. `plans`: fitted strategies; the first plan that applies to a request decides. `evidence`:
+        comparisons of the team's own answers. `trials`: how far traffic classes are open."""
+        self.plans = tuple(plans)
         self._trials = trials or NoTrials()
         self._evidence = evidence or NoEvidence()
         self._pressures = pressures
@@ -158,6 +159,11 @@ class Router:
                 "`thriftgate model fetch`). `thriftgate doctor` shows what this machine has."
             )
         named = permitted(model, policy, self._backends, access)
+        rule = named.rule
+        if rule is not None and rule.max_output_tokens is not None:
+            named = named._replace(output_cap=rule.max_output_tokens)
+        elif (cap := policy.context.max_output_tokens) is not None:
+            named = named._replace(output_cap=cap)
         if policy.rule(model) is not None:  # else the client named the backend itself
             named = named._replace(ceiling=named_model(model, self._backends, self._prices))
         if len(self._names) >= _MOST_NAMES:
@@ -181,6 +187,8 @@ class Router:
                 f"one: name one of {', '.join(dict.fromkeys(each.name for each in named.backends))}.",
                 param="model",
             )
+        if named.output_cap is not None:
+            cap_output(request, named.output_cap)
         prefix = self._continuity.prefix(request, tenant, session, estimate.tokens)
         most = request.max_output_tokens
         demand = Demand(
@@ -267,7 +275,7 @@ class Router:
             self._continuity.learn(record)
 
     def stats(self) -> dict[str, int | float | str]:
-        strategies = len(self.plan.strategies) if self.plan else 0
+        strategies = sum(len(plan.strategies) for plan in self.plans)
         learned = {"lengths_known": len(self._lengths), "strategies": strategies}
         return {**self._counts, **learned, **self._continuity.stats()}
 
@@ -340,9 +348,9 @@ class Router:
         learnt: Mapping[str, Learned],
         tokens: tuple[int, int],
     ) -> Planned | None:
-        if self.plan is None or not in_domain(grade):
+        if not self.plans or not in_domain(grade):
             return None
-        found = planned(self.plan, choice, candidates, request, quality, subject, learnt, tokens)
+        found = first_planned(self.plans, choice, candidates, request, quality, subject, learnt, tokens)
         self._counts["planned"] += found is not None
         return found
 

@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import BeforeValidator, Field, SecretStr, field_validator
 
 from gateway.domain.backend import RANK, Backend
 from gateway.domain.notify import RECEIVER_NAME
@@ -45,7 +45,7 @@ class Ceilings(Section):
     hosted: str | None = Field(
         None, pattern="^(allowed|forbidden)$", description="forbidden: no team may use hosted backends."
     )
-    store_prompts: bool | None = Field(None, description="false: no team may store prompts.")
+    store_prompts: bool | None = Field(None, description="false: no team may store prompts or samples.")
     forward: tuple[Forwarded, ...] | None = Field(
         None, description="The values that `data.forward` of a policy may list."
     )
@@ -166,9 +166,22 @@ class TrialsSettings(Section):
     cache_checks: Share = Field(0.05, description="Share of semantic cache hits that are compared with a fresh answer.")
 
 
+def _paths(value: Any) -> Any:
+    if value is None:
+        return ()
+    return [value] if isinstance(value, str) else value
+
+
 class RoutingSettings(Section):
-    artefact: str | None = Field(
-        None, description="Path of a plan made by `thriftgate router fit`; null: the grader decides."
+    artefact: Annotated[tuple[str, ...], BeforeValidator(_paths, json_schema_input_type=str | list[str] | None)] = (
+        Field(
+            (),
+            description="Path of a plan made by `thriftgate router fit`, or a list of paths, one for each pool; "
+            "not set: the grader decides.",
+        )
+    )
+    refit: Literal["never", "weekly"] = Field(
+        "never", description="weekly: a plan is fitted on the samples that teams keep, and put on trial."
     )
 
 

@@ -30,6 +30,7 @@ from gateway.supervisor.ledger_service import LedgerService
 from gateway.supervisor.litellm_process import LitellmProcess
 from gateway.supervisor.local_model import LocalModel, find_weights
 from gateway.supervisor.process import Process, python, spawn
+from gateway.supervisor.refits import Refits
 from gateway.supervisor.runtime_dir import STALE_S, RuntimeFile, lift_file_limit, listen, occupy, reachable
 from gateway.supervisor.state_server import StateServer
 from gateway.supervisor.workers import WorkerPool
@@ -140,11 +141,23 @@ class Supervisor:
             self._tasks.spawn(books.run(), "ledger")
             self._tasks.spawn(policies.watch(POLICIES_S), "policies")
             self._tasks.spawn(self._when_ready(books), "readiness")
+            refits = Refits(self._settings.paths.data / "refit" / "due", self._refit_command)
+            exits.push_async_callback(refits.aclose)
+            self._tasks.spawn(refits.run(), "refits")
             settle()
             await stop.wait()
             self._announce("finishing open streams")
         if books.abandoned:
             self._exit_without_threads()
+
+    def _refit_command(self) -> list[str] | None:
+        """The command that fits a new plan; None if `routing.refit` is `never`."""
+        if self._settings.config.routing.refit == "never":
+            return None
+        words = ["--config", str(self._accepted.path), "--data-dir", str(self._settings.paths.data)]
+        for folder in self._settings.policies:
+            words += ["--policies", str(folder.absolute())]
+        return python("-m", "gateway.cli.main", "router", "refit", *words)
 
     def _copy_policies(self, policies: Policies) -> None:
         work = asyncio.to_thread(keep, self._settings.paths.policies, policies.current.files)

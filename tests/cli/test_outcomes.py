@@ -176,7 +176,7 @@ def test_a_sample_is_the_same_for_one_seed(tmp_path: Path, pool: tuple[Provider,
     [
         (("--pool", "large"), "at least two backends"),
         (("--pool", "large,nosuch"), "There is no backend 'nosuch'; known: large, small, judge."),
-        (("--log", "x"), "give either --prompts or --log"),
+        (("--log", "x"), "give one of --prompts, --log and --samples"),
         (("--max-usd", "much"), "--max-usd"),
         (("--out", "prompts.jsonl"), "the file exists and has no outcomes; name another file"),
         (("--judge", "nosuch"), "There is no backend 'nosuch'"),

@@ -142,7 +142,8 @@ def test_a_decision_is_explained_with_its_reasons() -> None:
         {"backend": "far", "excluded": "hosted, and data.hosted forbids that", "adequacy": None, "cost_usd": None},
     ]
     route = {"order": ["small", "large"], "reason": "cheapest that reaches 95%", "considered": considered,
-             "pressure": 0.5, "quality": 0.9, "what_if": ["large would be chosen if the sun shone"]}  # fmt: skip
+             "pressure": 0.5, "quality": 0.9,
+             "what_if": ["large would be chosen if small cost 2.00 times as much"]}  # fmt: skip
     flight = {
         "id": ONE, "team": "search", "key": "key_1", "at": 0.0, "model": "auto", "stream": True, "status": 200,
         "error": None, "cache": "miss", "cache_score": None, "saved_usd": None, "difficulty": 0.3, "abstained": True,
@@ -159,7 +160,7 @@ def test_a_decision_is_explained_with_its_reasons() -> None:
         "small: $0.0001 expected, 97% likely to be as good as the baseline",
         "far: excluded, hosted, and data.hosted forbids that",
         "Spend is ahead of plan (50%), so quality 90.0% was enough.",
-        "  large would be chosen if the sun shone.",
+        "  large would be chosen if small cost 2.00 times as much.",
         "Call 1: small, escalated: 1,200 tokens in (800 from its prompt cache), 20 out, counted by the gateway",
         "its prices per million tokens: input $0.15, output $0.60, cache read $0.075",
         "small was not sure enough (confidence 50%), so a stronger backend was asked.",
@@ -355,7 +356,7 @@ def test_a_failed_call_is_explained_with_its_status_and_a_cached_answer_without_
     three, four = f"req_{3:032x}", f"req_{4:032x}"
     book(database, recent(three, outcome="failed", error="backend_failed", status=500, cost_pico=0))
     book(database, recent(four, cache="exact", attempt=0, backend="", cost_pico=0))
-    assert "it answered with an error (backend_failed, status 500)." in run(tmp_path, "explain", three).output
+    assert "large failed: backend_failed, status 500." in run(tmp_path, "explain", three).output
     cached = run(tmp_path, "explain", four).output
     assert "The cache had the answer" in cached
     assert "reasons for its route" not in cached

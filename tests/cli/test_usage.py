@@ -138,6 +138,12 @@ def test_breakeven_compares_what_was_bought_with_machines(folder: Path) -> None:
     assert "API" in run(folder, "breakeven", *since, "--plot", str(folder / "plot.svg")).output
     assert (folder / "plot.svg").read_text().startswith("<?xml")
     assert run(folder, "breakeven", "--hour-usd", "2").exit_code == 2
+    tuned = ("--student", "50%", "--training-usd", "10")
+    (half,) = orjson.loads(run(folder, "breakeven", *since, *given, *tuned, "--json").stdout)["rows"]
+    assert float(half["api_usd"]) == pytest.approx(float(one["api_usd"]) / 2)
+    assert "Only 50%" in run(folder, "breakeven", *since, *given, *tuned).output
+    assert run(folder, "breakeven", "--training-usd", "10").exit_code == 2
+    assert run(folder, "breakeven", "--student", "0%").exit_code == 2
     assert "No hosted model" in run(folder, "breakeven", *since, "--model", "none").output
 
 

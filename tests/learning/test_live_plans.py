@@ -57,8 +57,9 @@ async def test_a_plan_on_trial_decides_without_serving(shadowed: ShadowedGateway
 async def test_it_is_followed_once_it_is_better_and_no_longer_when_it_is_rolled_back(
     shadowed: ShadowedGateway, plan: bytes
 ) -> None:
-    trials = PlanTrials(shadowed.gateway.database, shadowed.gateway.pipeline.router, shadowed.gateway.fleet)
     run, router = shadowed.gateway.database.run, shadowed.gateway.pipeline.router
+    router.plans = (Plan(("other", "pool"), (), ()),)  # it stays in use in any case
+    trials = PlanTrials(shadowed.gateway.database, router, shadowed.gateway.fleet)
     id = await run(lambda link: stage(link, plan, 1.0))
     cheap, dear, bad = Outcome(1.0, 10**8), Outcome(1.0, 10**10), Outcome(0.0, 10**8)
 
@@ -68,15 +69,15 @@ async def test_it_is_followed_once_it_is_better_and_no_longer_when_it_is_rolled_
         await run(lambda link: write(link, [finding] * LEAST, time.time() + 1))
 
     await trials.refresh()
-    assert router.plan is None
+    assert [one.models for one in router.plans] == [("other", "pool")]
     await judge(cheap, dear)
     await trials.refresh()
     assert trials.stats()["plan"] == id[:8]
-    assert getattr(router.plan, "models", ()) == ("small", "large")
+    assert [one.models for one in router.plans] == [("small", "large"), ("other", "pool")]
     await judge(bad, dear)
     await trials.refresh()
     assert trials.stats()["plan"] == CONFIGURED[:8]
-    assert getattr(router.plan, "models", ()) == ()
+    assert [one.models for one in router.plans] == [("other", "pool")]
 
 
 async def test_a_plan_that_cannot_be_read_is_not_followed(shadowed: ShadowedGateway) -> None:
@@ -84,4 +85,4 @@ async def test_a_plan_that_cannot_be_read_is_not_followed(shadowed: ShadowedGate
     await shadowed.gateway.database.run(lambda link: stage(link, b"nonsense", 1.0))
     with pytest.raises(ValueError, match="not a router artefact"):
         await trials.refresh()
-    assert shadowed.gateway.pipeline.router.plan is None
+    assert shadowed.gateway.pipeline.router.plans == ()

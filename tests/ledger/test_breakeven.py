@@ -5,7 +5,17 @@ from __future__ import annotations
 from decimal import Decimal
 
 from gateway.domain.backend import Backend, PriceEntry
-from gateway.ledger.reports.breakeven import Comparison, Load, Machine, as_object, compare, hardware, loads, owned
+from gateway.ledger.reports.breakeven import (
+    Comparison,
+    Load,
+    Machine,
+    Student,
+    as_object,
+    compare,
+    hardware,
+    loads,
+    owned,
+)
 from gateway.state.sql.database import Database
 from tests.ledger.booked import HOUR, JANUARY, USD, book, row
 
@@ -49,6 +59,18 @@ def test_json_has_exact_money_and_the_method() -> None:
     assert (one["api_usd"], one["self_host_usd"], one["utilisation_needed"]) == ("4", "4", "0.5000")
     assert (one["hours"], one["utilisation"], one["pays"]) == ("2.00", "0.5000", False)
     assert told["method"]
+
+
+def test_a_student_saves_on_its_share_of_the_load_and_pays_back_its_training() -> None:
+    student = Student(Decimal("0.5"), 30 * USD)
+    load = student.of(Load("gpt", 7, Decimal(7_200_000), 240 * USD, Decimal(3_600_000)))
+    assert load == Load("gpt", 3, Decimal(3_600_000), 120 * USD, Decimal(1_800_000))
+    two_days = compare([load], [MACHINE], JANUARY, JANUARY + 48 * HOUR)
+    assert two_days[0].self_host_pico == 96 * USD
+    assert as_object(two_days, student)["rows"][0]["days_until_paid"] == "2.5"  # 12 USD a day
+    too_dear = compare([load], [MACHINE], JANUARY, JANUARY + 60 * HOUR)
+    assert as_object(too_dear, student)["rows"][0]["days_until_paid"] is None
+    assert "days_until_paid" not in as_object(two_days)["rows"][0]
 
 
 def test_the_packaged_table_has_a_source_and_a_date_for_everything() -> None:

@@ -9,7 +9,8 @@ import pytest
 from sqlalchemy import insert
 
 from gateway.domain.holdout import is_held_out
-from gateway.ledger.reports.holdout import LEAST_REQUESTS, WINDOW_S, Holdout, compare, has_cuts
+from gateway.domain.policy import ContextPolicy
+from gateway.ledger.reports.holdout import LEAST_REQUESTS, WINDOW_S, Holdout, compare, has_cuts, least_requests
 from gateway.state.sql.database import Database
 from gateway.state.sql.tables import feedback, ledger
 from tests.ledger.booked import JANUARY, row
@@ -138,3 +139,27 @@ def test_a_team_without_cuts_is_seen(database: Database) -> None:
         assert not has_cuts(connection, "search", 0.0)
         assert has_cuts(connection, "chat", 0.0)
         assert not has_cuts(connection, "chat", JANUARY + 1)
+
+
+def test_the_saving_in_dollars_is_what_the_others_would_have_paid_more(database: Database) -> None:
+    random = Random(8)
+    rows = [one for name in names(30) for one in session(name, random, dearer=0.8)]
+    book(database, *rows)
+    found = compared(database)
+    paid = sum(one["cost_pico"] for one in rows if not is_held_out("search", one["session"], SHARE)) / 1e12
+    assert found.saved_usd is not None
+    value, low, high = found.saved_usd
+    assert low < value < high
+    cost = next(figure for figure in found.figures if figure.name == "cost")
+    assert cost.change is not None
+    assert value == pytest.approx(paid / (1 - cost.change) - paid)
+
+
+def test_sessions_of_one_request_count_if_parts_of_documents_are_left_out(database: Database) -> None:
+    random = Random(9)
+    book(database, *[one for name in names(2) for one in session(name, random, requests=1)])
+    least = least_requests(ContextPolicy(long_documents="relevant"))
+    with database.read() as connection:
+        found = compare(connection, "search", SHARE, JANUARY - WINDOW_S, least)
+    assert (found.held_sessions, found.cut_sessions) == (2, 2)
+    assert least_requests(ContextPolicy()) == LEAST_REQUESTS

@@ -82,7 +82,7 @@ def test_a_plan_asks_nobody_who_was_found_wanting(grader: Grader, catalogue: Pri
         Fleet(),
         [SMALL, LARGE],
         evidence=taught,
-        plan=Plan(("small", "large"), singles, singles),
+        plans=[Plan(("small", "large"), singles, singles)],
     )
     assert decide(router, EASY).backends[0] is SMALL
     taught.known["search", "small"] = Learned(-2.5, 20, 0.8)

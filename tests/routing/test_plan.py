@@ -132,7 +132,7 @@ def test_replay_knows_models_that_the_plan_does_not(plan: Plan, tmp_path: Path) 
 
 def serving(plan: Plan | None, catalogue: PriceBook, grader: Grader, down: frozenset[str] = frozenset()) -> Router:
     backends = [backend(f"b-{model}", TIERS[model], str(POOL[model][0]), model=model) for model in MODELS]
-    return Router(lambda: grader, catalogue, Fleet(set(down)), backends, plan=plan)
+    return Router(lambda: grader, catalogue, Fleet(set(down)), backends, plans=[plan] if plan else ())
 
 
 def decided(router: Router, text: str = EASY, quality: float = 1.0, **more: Any) -> Route:
@@ -200,7 +200,7 @@ def test_a_strategy_does_without_whom_nobody_can_ask(plan: Plan, catalogue: Pric
 
 def test_without_the_reference_in_the_plan_the_grader_decides(plan: Plan, catalogue: PriceBook, grader: Grader) -> None:
     others: list[Backend] = [backend("b-tiny", "small", "0.05", model="tiny"), backend("other", "hosted", "3")]
-    router = Router(lambda: grader, catalogue, Fleet(), others, plan=plan)
+    router = Router(lambda: grader, catalogue, Fleet(), others, plans=[plan])
     route = router.decide(request(), tenant(), ContextEstimate(50, 50))
     assert (route.asking, route.strategy) == (None, "")
 
@@ -287,13 +287,21 @@ def test_the_pool_file_is_one_flat_object(tmp_path: Path) -> None:
 
 
 def test_a_plan_that_cannot_be_read_costs_its_savings_not_the_service(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    plan: Plan, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "plan.json").write_text("{}")
-    assert followed(str(tmp_path / "plan.json")) is None
-    assert followed(str(tmp_path / "none.json")) is None
-    assert caplog.text.count("routing.plan_file is not followed") == 2
-    assert followed(None) is None
+    save_plan(plan, tmp_path / "sound.json")
+    found = followed([str(tmp_path / name) for name in ("plan.json", "sound.json", "none.json")])
+    assert [one.models for one in found] == [plan.models]
+    assert caplog.text.count("is not followed, decisions follow the grader") == 2
+    assert followed(()) == ()
+
+
+def test_each_pool_has_the_plan_that_contains_its_reference(plan: Plan, catalogue: PriceBook, grader: Grader) -> None:
+    strangers = Plan(("x", "y"), plan.singles, plan.singles)
+    backends = [backend(f"b-{model}", TIERS[model], str(POOL[model][0]), model=model) for model in MODELS]
+    router = Router(lambda: grader, catalogue, Fleet(), backends, plans=[strangers, plan])
+    assert decided(router).strategy == decided(serving(plan, catalogue, grader)).strategy != ""
 
 
 def test_check_tells_of_a_plan_that_cannot_be_read(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def pool(**changed: Backend) -> list[Backend]:
 def decide(
     plan: Plan, grader: Grader, catalogue: PriceBook, backends: list[Backend], fleet: Fleet | None = None, id: str = "1"
 ) -> Route:
-    router = Router(lambda: grader, catalogue, fleet or Fleet(), backends, plan=plan)
+    router = Router(lambda: grader, catalogue, fleet or Fleet(), backends, plans=[plan] if plan else ())
     asked = request(EASY, controls=Controls(session=id))
     return router.decide(asked, tenant(models=FULL_QUALITY), ContextEstimate(50, 50))
 

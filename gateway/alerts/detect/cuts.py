@@ -25,7 +25,8 @@ def found(connection: Connection, policy: Policy, now: float) -> list[Alert]:
     """The alert about the team of `policy`, if leaving out old outputs certainly makes its sessions worse. No alert if
     it is switched off already. Only sessions since the last pause are compared."""
     team, share = policy.team, policy.context.holdout
-    if policy.context.old_outputs == "keep" or not policy.context.enabled or not share:
+    nothing = policy.context.old_outputs == policy.context.long_documents == "keep"
+    if nothing or not policy.context.enabled or not share:
         return []
     since = now - holdout.WINDOW_S
     pause = cut_pauses.read(connection, since - cut_pauses.OFF_S).get(team)
@@ -35,7 +36,7 @@ def found(connection: Connection, policy: Policy, now: float) -> list[Alert]:
         since = max(since, pause.end)
     if not holdout.has_cuts(connection, team, since):
         return []
-    compared = holdout.compare(connection, team, share, since)
+    compared = holdout.compare(connection, team, share, since, holdout.least_requests(policy.context))
     return [cuts_alert(compared, now)] if compared.loses else []
 
 
@@ -47,7 +48,7 @@ def cuts_alert(compared: Holdout, now: float) -> Alert:
     )
     days = cut_pauses.OFF_S / 86400
     text = (
-        f"Leaving out old tool outputs does not pay for team {compared.team}. In {compared.cut_sessions} sessions, "
+        f"Leaving out parts of prompts does not pay for team {compared.team}. In {compared.cut_sessions} sessions, "
         f"compared with {compared.held_sessions} that are held out: {worse}. It is switched off for {days:.0f} days."
     )
     facts = {**holdout.as_object(compared), "threshold": "context", "at": iso(now), "text": text}

@@ -47,7 +47,10 @@ RESPONSE_HEADERS: Mapping[str, tuple[str, Schema]] = {
     "x-thriftgate-difficulty": ("Of the prompt, 0.000 to 1.000.", {"type": "string", "pattern": r"^[01]\.\d{3}$"}),
     "x-thriftgate-trimmed-tokens": ("Tokens that were left out.", whole(1)),
     "x-thriftgate-cached-tokens": ("Input tokens that the backend read from its prompt cache.", whole(1)),
-    "x-thriftgate-output-cap": ("Most tokens of the answer, where the budget covers no more.", whole(0)),
+    "x-thriftgate-output-cap": (
+        "Most tokens of the answer, where the budget covers no more or the policy allows no more.",
+        whole(0),
+    ),
     "x-thriftgate-escalated": ("A weak answer was replaced.", words("true")),
     "x-thriftgate-price": ("Unit prices of the answer, for a gateway that called this one.", TEXT),
     "x-thriftgate-cost-usd": (

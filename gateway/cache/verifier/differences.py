@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from gateway.cache.verifier.align import Gap, align, unmatched
 from gateway.cache.verifier.lexicon import Lexicon, Words
+from gateway.cache.verifier.parties import parties_exchanged
 from gateway.cache.verifier.phrases import carried, fronted, owned, roles_exchanged, root
 from gateway.cache.verifier.text import Reading, Token
 from gateway.cache.verifier.typos import same_word
@@ -234,7 +235,7 @@ class Comparer:
             found.add("opposite")
         if roles_exchanged(
             stored.tokens, asked.tokens, lexicon.prepositions, lambda token: self.is_content(token, lexicon)
-        ):
+        ) or parties_exchanged(stored.forms, asked.forms, lexicon):
             found.add("roles")
         found |= _question_signs(only, stored, asked, lexicon)
         if len({any(token.form in lexicon.past for token in side) for side in only}) == 2:

@@ -45,6 +45,8 @@ class Lexicon:
     same: dict[str, str]
     """Word → the first word of its group of equivalent words. A group contains regional words, or formal and informal
     imperatives."""
+    irregular: dict[str, str]
+    """Past form of an irregular English verb → its infinitive."""
     opposites: dict[str, frozenset[str]]
     """Word → the words with the opposite meaning."""
     contrasts: frozenset[tuple[str, str]]
@@ -65,7 +67,7 @@ class Words:
         """The learned data without the word lists."""
         empty: dict[str, Any] = {field.name: frozenset() for field in fields(Lexicon)}
         empty["varying"] = _phrases(())
-        empty |= {name: {} for name in ("questions", "numbers", "short", "same", "opposites")}
+        empty |= {name: {} for name in ("questions", "numbers", "short", "same", "irregular", "opposites")}
         return replace(self, lexicons={name: Lexicon(**empty) for name in LANGUAGES})
 
 
@@ -88,6 +90,7 @@ def _lexicon(name: str, own: dict[str, Any], varying: dict[str, str], pairs: lis
         numbers={**own["numbers"], **_teens(name, own["numbers"], own["stems"])},
         short=own["short"],
         same={word: group.split()[0] for group in own["same"] for word in group.split()},
+        irregular={form: group.split()[0] for group in own.get("irregular", ()) for form in group.split()[1:]},
         opposites=_opposites(own["opposites"]),
         contrasts=_pairs(own["contrasts"] + [pair.replace(" ", "s ") + "s" for pair in own["contrasts"]]),
         interchangeable=_pairs(pairs),

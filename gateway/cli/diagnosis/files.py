@@ -195,17 +195,19 @@ def _missing_extras(settings: Settings, config: Path) -> Iterator[str]:
 
 
 def _plan(settings: Settings, config: Path) -> list[str]:
-    plan = settings.config.routing.artefact
-    try:
-        fitted(plan)
-    except (OSError, ValueError) as error:
-        file = read_document(config)
-        key = "plan_file" if "plan_file" in file.data.get("routing", {}) else "artefact"
-        place = file.place(("routing", key))
-        if isinstance(error, OSError):
-            return [f"{place}{plan}: {error.strerror}; `thriftgate router fit` writes one"]
-        return [f"{place}{error}"]
-    return []
+    found = []
+    for plan in settings.config.routing.artefact:
+        try:
+            fitted(plan)
+        except (OSError, ValueError) as error:
+            file = read_document(config)
+            key = "plan_file" if "plan_file" in file.data.get("routing", {}) else "artefact"
+            place = file.place(("routing", key))
+            why = (
+                f"{plan}: {error.strerror}; `thriftgate router fit` writes one" if isinstance(error, OSError) else error
+            )
+            found.append(f"{place}{why}")
+    return found
 
 
 def _without_units(config: Path | None, folders: Sequence[Path]) -> Iterator[str]:

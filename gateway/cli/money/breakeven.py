@@ -16,7 +16,7 @@ from gateway.cli.money.storage import open_database
 from gateway.cli.money.teams import known_team
 from gateway.cli.options import Context, common
 from gateway.domain.backend import Billing
-from gateway.domain.units import cents, parse_usd, usd_to_pico
+from gateway.domain.units import cents, parse_share, parse_usd, usd_to_pico
 from gateway.ledger.prices.throughput import measured
 from gateway.ledger.reports import breakeven as ledger
 from gateway.ledger.reports.period import parse_when
@@ -45,11 +45,17 @@ from gateway.ledger.store.sums import snapshot
     help="With --hour-usd: throughput of that machine.",
 )
 @click.option(
+    "--student",
+    metavar="SHARE",
+    help="Share of the load that a tuned model of your own serves as well, such as 80%: only this share is compared.",
+)
+@click.option("--training-usd", default="0", show_default=True, help="With --student: what training it cost, once.")
+@click.option(
     "--plot", type=click.Path(path_type=Path), metavar="FILE", help="Also write a plot (PNG, SVG); needs matplotlib."
 )
 def breakeven(
     context: Context, since: str, team: str | None, model: str, size: str, billing: str,
-    hour_usd: str | None, tokens_per_second: float | None, plot: Path | None,
+    hour_usd: str | None, tokens_per_second: float | None, student: str | None, training_usd: str, plot: Path | None,
 ) -> None:  # fmt: skip
     """Compare the cost of self-hosting with the API's, for the load in this ledger.
 
@@ -60,11 +66,16 @@ def breakeven(
     \b
     thriftgate breakeven --since 30d
     thriftgate breakeven --model gpt-4o --hour-usd 2.10 --tokens-per-second 1800
+    thriftgate breakeven --model gpt-4o --size 8b --student 80% --training-usd 120
+
+    With --student, also shows after how many days the student has saved what its training cost. `quality compare` and
+    `quality learned` measure the share.
     """
     now = time.time()
     try:
         begin = parse_when(since, now)
         machines = _given(hour_usd, tokens_per_second)
+        tuned = _student(student, training_usd)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     settings = context.of_running()
@@ -72,6 +83,7 @@ def breakeven(
         if team is not None:
             known_team(database, settings, team)
         found = ledger.loads(connection, begin, now, team=team, pattern=model)
+        found = found if tuned is None else [tuned.of(load) for load in found]
         backends = settings.config.backends or ()
         own = list(ledger.owned(backends, measured(connection, backends, now)))
     if not machines:
@@ -79,7 +91,20 @@ def breakeven(
     rows = ledger.compare(found, machines, begin, now)
     if plot is not None and rows:
         _plot(rows, plot)
-    context.print(ledger.as_object(rows), lambda: _show(rows))
+    context.print(ledger.as_object(rows, tuned), lambda: _show(rows, tuned))
+
+
+def _student(share: str | None, training_usd: str) -> ledger.Student | None:
+    """The student of --student and --training-usd. Raises ValueError for an invalid number, or for a share of 0."""
+    training = usd_to_pico(parse_usd(training_usd))
+    if share is None:
+        if training:
+            raise ValueError("--training-usd needs --student")
+        return None
+    part = Decimal(str(parse_share(share)))
+    if not part:
+        raise ValueError("--student must be above 0%")
+    return ledger.Student(part, training)
 
 
 def _given(hour_usd: str | None, tokens_per_second: float | None) -> list[ledger.Machine]:
@@ -93,20 +118,28 @@ def _given(hour_usd: str | None, tokens_per_second: float | None) -> list[ledger
     return [ledger.Machine("given", "", usd_to_pico(price), Decimal(str(tokens_per_second)), "command line")]
 
 
-def _show(rows: Sequence[ledger.Comparison]) -> None:
+def _show(rows: Sequence[ledger.Comparison], student: ledger.Student | None) -> None:
     if not rows:
         echo("No hosted model cost anything in that time, or no machine fits.")
         return
     figures = tables.numbers("API USD", "own USD", "machines", "needed", "used", "cheaper")
-    table = tables.Table("model", "machine", "size", *figures)
+    last = tables.numbers("days") if student else []
+    table = tables.Table("model", "machine", "size", *figures, *last)
     for one in rows:
         table.add_row(
             one.load.model, one.machine.name, one.machine.size, cents(one.load.cost_pico), cents(one.self_host_pico),
             str(one.machines), f"{one.needed:.1%}" if one.needed <= 1 else "never", f"{one.utilisation:.1%}",
-            "own" if one.pays else "API",
+            "own" if one.pays else "API", *([_days(student.days_until_paid(one))] if student else []),
         )  # fmt: skip
     tables.console().print(table)
+    if student:
+        days = "Days: until the student has saved what its training cost, at the pace of this period."
+        tables.sentences(f"Only {student.share:.0%} of each load is compared.", days)
     tables.sentences(*ledger.METHOD, *sorted({f"{one.machine.name}: {one.machine.source}" for one in rows}))
+
+
+def _days(days: Decimal | None) -> str:
+    return "never" if days is None else f"{days:.1f}"
 
 
 def _plot(rows: Sequence[ledger.Comparison], path: Path) -> None:

@@ -42,18 +42,20 @@ def report(options: Context, team: str, days: int) -> None:
     """
     settings, now = options.of_running(), time.time()
     policy, _ = load_policies(settings.policies, settings.config.ceilings).find(team)
-    since = now - days * 86400.0
+    since, least = now - days * 86400.0, holdout.least_requests(policy.context)
     with open_database(settings) as database:
         known_team(database, settings, team)
         with database.read() as connection:
             pause = cut_pauses.read(connection, since - cut_pauses.OFF_S).get(team)
             if pause is not None and pause.end < now:
                 since = max(since, pause.end)  # while it was switched off, all sessions were alike
-            found = holdout.compare(connection, team, policy.context.holdout, since)
+            found = holdout.compare(connection, team, policy.context.holdout, since, least)
     values = {
         "team": team,
         "since": since,
         "mode": policy.context.old_outputs,
+        "long_documents": policy.context.long_documents,
+        "least_requests": least,
         "holdout": policy.context.holdout,
         **holdout.as_object(found),
         "switched_off": None if pause is None else {"since": pause.begin, "until": pause.end, "why": pause.why},
@@ -64,7 +66,7 @@ def report(options: Context, team: str, days: int) -> None:
 def _show(values: dict[str, Any], figures: tuple[Figure, ...], pause: CutPause | None, now: float) -> None:
     held, others = values["held_out_sessions"], values["other_sessions"]
     tables.sentences(
-        f"Sessions of team {values['team']} with at least {holdout.LEAST_REQUESTS} requests: {held} held out, "
+        f"Sessions of team {values['team']} with at least {values['least_requests']} requests: {held} held out, "
         f"{others} others."
     )
     if figures:
@@ -72,6 +74,9 @@ def _show(values: dict[str, Any], figures: tuple[Figure, ...], pause: CutPause |
         for figure in figures:
             table.add_row(_WORDS[figure.name], f"{figure.held:.4g}", f"{figure.cut:.4g}", *_change(figure))
         tables.console(highlight=False).print(table)
+    if (saved := values["saved_usd"]) is not None:
+        low, high = (f"${saved[name]:,.2f}" for name in ("low", "high"))
+        tables.sentences(f"Saved in the other sessions: ${saved['value']:,.2f} (95 % interval {low} to {high}).")
     if not values["enough"]:
         tables.sentences(f"Too few sessions for a decision: at least {holdout.LEAST_SESSIONS} of each kind are needed.")
     if pause is not None:

@@ -97,9 +97,9 @@ async def _decide(
     catalogue = PriceBook.of(settings)
     found = await known(settings)
     fleet = Fleet([catalogue.complete(backend) for backend in found])
-    plan = followed(settings.config.routing.artefact)
+    plans = followed(settings.config.routing.artefact)
     trials = _trials(settings, tenant.policy)
-    router = Router(packaged, catalogue, fleet, fleet.backends, pressures=pressures, plan=plan, trials=trials)
+    router = Router(packaged, catalogue, fleet, fleet.backends, pressures=pressures, plans=plans, trials=trials)
     estimate = Contexts(Counter()).estimate(request)
 
     def decide(policy: Policy) -> Route:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from errno import ENOSPC
+from io import SEEK_END, FileIO
+from os import strerror
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +19,7 @@ import orjson
 
 from gateway.backends.cascade.weak_signals import Reader
 from gateway.cli import tables
+from gateway.cli.money.storage import open_database
 from gateway.cli.options import Context, common
 from gateway.cli.quality.asking import Caller, asking, each_of, read_prompts
 from gateway.cli.simulation.call import LogError
@@ -24,6 +29,7 @@ from gateway.domain.units import parse_usd, pico_to_usd, usd_to_pico
 from gateway.errors import GatewayError
 from gateway.learning.judges import Agreement, Judge, Structured
 from gateway.learning.shadow.pairs import Prompt, Response, right
+from gateway.ledger.store import samples as kept
 from gateway.settings.gateway import Settings
 
 _FILE = click.Path(path_type=Path)
@@ -66,6 +72,9 @@ def outcomes() -> None:
 @common
 @click.option("--prompts", type=_FILE, help="JSON lines {prompt | messages, answer?, id?}.")
 @click.option("--log", type=_FILE, help="A log from which the prompts are taken: any log that `simulate` reads.")
+@click.option(
+    "--samples", is_flag=True, help="Take the prompts from the samples that --team keeps (data.store_samples)."
+)
 @click.option("--pool", required=True, help="Backends to ask, separated by commas. The first one is the baseline.")
 @click.option("--out", type=_FILE, required=True, help="Outcomes file. If it exists, its prompts are not asked again.")
 @click.option("--pool-out", type=_FILE, help="Also write the pool's prices, which `router fit` needs.")
@@ -83,9 +92,9 @@ def outcomes() -> None:
 @click.option("--concurrency", type=click.IntRange(1, 64), default=4, show_default=True, help="Prompts at a time.")
 @click.option("--team", default="default", show_default=True, help="The team that pays. Its data rule applies.")
 def build(
-    context: Context, prompts: Path | None, log: Path | None, pool: str, out: Path, pool_out: Path | None,
-    max_usd: str, sample: int | None, seed: int, judge: str, max_tokens: int, temperature: float, concurrency: int,
-    team: str,
+    context: Context, prompts: Path | None, log: Path | None, samples: bool, pool: str, out: Path,
+    pool_out: Path | None, max_usd: str, sample: int | None, seed: int, judge: str, max_tokens: int,
+    temperature: float, concurrency: int, team: str,
 ) -> None:  # fmt: skip
     """Send prompts to every backend of a pool, score the answers, and write the outcomes that `router fit` reads.
 
@@ -95,25 +104,30 @@ def build(
 
     \b
     thriftgate outcomes build --prompts prompts.jsonl --pool large,small --out outcomes.jsonl --pool-out pool.json
+    thriftgate outcomes build --samples --team search --pool large,small --out measured.jsonl
     thriftgate router fit --data outcomes.jsonl --pool pool.json --out plan.json
     """
     names = tuple(dict.fromkeys(name.strip() for name in pool.split(",") if name.strip()))
     if len(names) < 2:
         raise click.UsageError("--pool needs at least two backends, separated by commas.")
-    if (prompts is None) == (log is None):
-        raise click.UsageError("give either --prompts or --log.")
+    if (prompts is not None) + (log is not None) + samples != 1:
+        raise click.UsageError("give one of --prompts, --log and --samples.")
     settings = context.settings(keys=True)
     try:
         limit = usd_to_pico(parse_usd(max_usd))
-        asked = _sampled(_prompts(prompts, log, max_tokens, temperature), sample, seed)
+        if samples:
+            found = kept_prompts(settings, team, max_tokens, temperature)
+        else:
+            found = _prompts(prompts, log, max_tokens, temperature)
+        asked = _sampled(found, sample, seed)
         ask = Ask(names, judge, max_tokens, concurrency, out)
-        built = asyncio.run(_build(settings, asked, ask, limit, team))
+        built = asyncio.run(measure(settings, asked, ask, limit, team))
         if pool_out is not None:
             pool_out.write_bytes(orjson.dumps(built.prices, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
     except ValueError as error:
         raise click.UsageError(f"--max-usd {error}") from error
     except OSError as error:
-        raise click.ClickException(f"{error.filename}: {error.strerror}") from error
+        raise click.ClickException(f"{error.filename or out}: {error.strerror}") from error
     except GatewayError as error:
         raise click.ClickException(error.message) from error
     spent = f"{pico_to_usd(built.spent_pico):f}"
@@ -151,14 +165,23 @@ def _prompts(prompts: Path | None, log: Path | None, max_tokens: int, temperatur
     return list({prompt.id: prompt for prompt in found.values()}.values())
 
 
+def kept_prompts(settings: Settings, team: str, max_tokens: int, temperature: float) -> list[Prompt]:
+    """The requests of the samples that the team keeps."""
+    with open_database(settings, reads=True) as database, database.read() as connection:
+        found = list(kept.read(connection, team, time.time()))
+    limits = {"max_tokens": max_tokens, "temperature": temperature}
+    return [Prompt(one.request_id, {**one.request, **limits}) for one in found]
+
+
 def _sampled(prompts: list[Prompt], count: int | None, seed: int) -> list[Prompt]:
     if count is None or count >= len(prompts):
         return prompts
     return random.Random(seed).sample(prompts, count)  # noqa: S311 - a sample, no secret
 
 
-async def _build(settings: Settings, prompts: Sequence[Prompt], ask: Ask, limit: int, team: str) -> Built:
-    there = _begun(ask.out)
+async def measure(settings: Settings, prompts: Sequence[Prompt], ask: Ask, limit: int, team: str) -> Built:
+    """Ask the pool the prompts that have no row in `ask.out` yet. Raises OSError, GatewayError, ClickException."""
+    there = begun(ask.out)
     built = Built(sum(prompt.id in there for prompt in prompts))
     async with asking(settings, team, limit) as caller:
         pool = [caller.backend(name) for name in ask.pool]
@@ -175,7 +198,7 @@ async def _build(settings: Settings, prompts: Sequence[Prompt], ask: Ask, limit:
                     built.skipped[f"the baseline failed ({answers[0].error})"] += 1
                     return
                 row = await _row(prompt, pool, answers, judge)
-                file.write(orjson.dumps(row) + b"\n")
+                append(file, orjson.dumps(row) + b"\n")
                 built.written += 1
                 built.undecided += sum(quality is None for quality in row["q"].values())
 
@@ -185,7 +208,16 @@ async def _build(settings: Settings, prompts: Sequence[Prompt], ask: Ask, limit:
     return built
 
 
-def _begun(out: Path) -> set[str]:
+def append(file: FileIO, line: bytes) -> None:
+    """Append a line. On a full disk the line is not written in part, because the next line would then be unreadable
+    too. Raises OSError."""
+    size = file.seek(0, SEEK_END)
+    if file.write(line) != len(line):
+        file.truncate(size)
+        raise OSError(ENOSPC, strerror(ENOSPC))
+
+
+def begun(out: Path) -> set[str]:
     """Ids of the prompts whose rows are in `out`. A last line that was cut off is removed from the file."""
     try:
         data = out.read_bytes()

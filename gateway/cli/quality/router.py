@@ -18,6 +18,7 @@ from gateway.cli.options import Context, common, old_name
 from gateway.cli.quality import router_tables
 from gateway.cli.quality.grade import ARTEFACT, FILE
 from gateway.cli.quality.learning import learned, plans_on_trial, rollback, trial
+from gateway.cli.quality.refit import refit
 from gateway.routing.difficulty.grader import Grader
 from gateway.routing.difficulty.weights_file import ArtefactError
 from gateway.routing.fit.evaluation import DataError, evaluate
@@ -45,6 +46,7 @@ def plan() -> None:
 
 plan.add_command(trial)
 plan.add_command(rollback)
+router.add_command(refit)
 router.add_command(old_name(learned, "learned"))
 router.add_command(old_name(trial, "trial"))
 router.add_command(old_name(rollback, "rollback"))
@@ -140,13 +142,13 @@ def replay_router(context: Context, data: Path, pool: Path, quality: float, arte
 @common
 @click.option("--artefact", type=FILE, help="Show this plan instead of the plan that gateway.yaml names.")
 def status_router(context: Context, artefact: Path | None) -> None:
-    """Show the configured plan, its data and its strategies, and the grader's provenance."""
+    """Show the configured plans, their data and their strategies, and the grader's provenance."""
     from gateway.routing.strategy.plan_file import load_plan
 
     configured = context.of_running().config.routing.artefact
-    path = artefact or (Path(configured) if configured else None)
+    paths = [artefact] if artefact else [Path(each) for each in configured]
     try:
-        plan = load_plan(path) if path else None
+        plans = [(path, load_plan(path)) for path in paths]
     except (ArtefactError, OSError) as error:
         raise click.ClickException(str(error)) from error
     provenance = dict(Grader.load().artefact.provenance)
@@ -155,13 +157,12 @@ def status_router(context: Context, artefact: Path | None) -> None:
         f"grader: made {provenance.get('made')}, {provenance.get('prompts')} prompts",
         *(f"on trial {one['id'][:16]}: {one['state']}, {one['why']}" for one in trials),
     ]
-    values = {"plan": _plan_values(path, plan), "on_trial": trials, "grader": provenance}
-    context.print(values, lambda: _show_status(path, plan, lines))
+    shown = [_plan_values(path, plan) for path, plan in plans]
+    values = {"plan": shown[0] if shown else None, "plans": shown, "on_trial": trials, "grader": provenance}
+    context.print(values, lambda: _show_status(plans, lines))
 
 
-def _plan_values(path: Path | None, plan: Plan | None) -> dict[str, Any] | None:
-    if plan is None:
-        return None
+def _plan_values(path: Path, plan: Plan) -> dict[str, Any]:
     strategies = [
         {"quality": one.quality, "usd": one.usd, "kind": one.kind, "description": one.description}
         for one in plan.strategies
@@ -170,10 +171,10 @@ def _plan_values(path: Path | None, plan: Plan | None) -> dict[str, Any] | None:
     return {"file": str(path), "provenance": plan.provenance, "strategies": strategies, "singles": singles}
 
 
-def _show_status(path: Path | None, plan: Plan | None, lines: Sequence[str]) -> None:
-    if plan is None:
+def _show_status(plans: Sequence[tuple[Path, Plan]], lines: Sequence[str]) -> None:
+    if not plans:
         tables.sentences("No plan is configured (routing.plan_file in gateway.yaml): decisions follow the grader.")
-    else:
+    for path, plan in plans:
         files = ", ".join(each["file"] for each in plan.provenance.get("data", ()))
         made = f"made {plan.provenance.get('made')} from {plan.provenance.get('prompts')} prompts ({files})"
         tables.sentences(f"plan {path}: {made}")

@@ -66,7 +66,7 @@ def simulate(context: Context, log: Path, team: str, model: str, kind: str | Non
         raise click.ClickException("There is no backend to compare with; `thriftgate init` writes a gateway.yaml.")
     prices = PriceBook.of(settings)
     fleet = Fleet([prices.complete(backend) for backend in backends])
-    router = Router(packaged, prices, fleet, fleet.backends, plan=followed(settings.config.routing.artefact))
+    router = Router(packaged, prices, fleet, fleet.backends, plans=followed(settings.config.routing.artefact))
     tenant = Tenant(Key("simulate", team), policy, epoch, settings.config.closed_to(team))
     with Progress(console=tables.console(stderr=True), transient=True) as progress:
         bar = progress.add_task(f"{len(calls)} calls", total=len(calls))

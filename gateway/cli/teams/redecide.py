@@ -83,14 +83,14 @@ class Redecider:
         self,
         backends: Sequence[Backend],
         prices: ModelPrices,
-        plan: Plan | None,
+        plans: Sequence[Plan],
         closed: Callable[[str], frozenset[str]],
     ) -> None:
         """`closed(team)`: names of the backends that the team may not use."""
         self._grader = RecordedGrader.load()
         self._prices, self._closed = prices, closed
         fleet = Fleet(list(backends))
-        self._router = Router(lambda: self._grader, prices, fleet, fleet.backends, plan=plan)
+        self._router = Router(lambda: self._grader, prices, fleet, fleet.backends, plans=plans)
         self._tenants: dict[tuple[int, str], Tenant] = {}
 
     def decide(self, request: Request, old: Policy, new: Policy) -> Verdict:

@@ -7,6 +7,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -23,7 +24,7 @@ from gateway.routing.candidates import Candidate
 from gateway.routing.ceiling import Ceiling
 from gateway.routing.decision import Choice
 from gateway.routing.router import Router
-from gateway.routing.strategy.planned import in_domain, planned
+from gateway.routing.strategy.planned import first_planned, in_domain
 from gateway.runtime.tasks import Tasks, repeat
 from gateway.state.sql.database import Database
 
@@ -43,13 +44,13 @@ class PlanTrials:
     def __init__(
         self, database: Database, router: Router, fleet: Fleet, *, interval_s: float = INTERVAL_S, clock: Clock = time
     ) -> None:
-        """`router.plan` must be the configured plan."""
+        """`router.plans` must be the configured plans."""
         self._database, self._router, self._fleet = database, router, fleet
         self._interval_s, self._clock = interval_s, clock
-        self._configured = router.plan
+        self._configured = router.plans
         self._live = CONFIGURED
-        self._on_trial: dict[str, Plan] = {}
-        """Id → plan that decides without being applied. These are the plan on trial and the plan that was live before.
+        self._on_trial: dict[str, tuple[Plan, ...]] = {}
+        """Id → plans that decide without being applied. These are the plan on trial and the plan that was live before.
         """
         self._decided: object = None
         """The states of all plans and the ids of the newest judged answers at the last check for due changes. While
@@ -85,13 +86,18 @@ class PlanTrials:
                 self._decided = grounds
         live = states.get("live", CONFIGURED)
         if live != self._live:
-            self._router.plan = self._configured if live == CONFIGURED else await self._read(live)
+            self._router.plans = self._configured if live == CONFIGURED else self._beside(await self._read(live))
             self._live = live
             log.warning("routing now uses plan %s", live[:16])
         on_trial = {states[state] for state in ("shadow", "previous") if state in states}
-        self._on_trial = {id: self._on_trial.get(id) or await self._read(id) for id in on_trial}
-        if live != CONFIGURED and "previous" not in states and self._configured is not None:
+        self._on_trial = {id: self._on_trial.get(id) or (await self._read(id),) for id in on_trial}
+        if live != CONFIGURED and "previous" not in states and self._configured:
             self._on_trial[CONFIGURED] = self._configured
+
+    def _beside(self, live: Plan) -> tuple[Plan, ...]:
+        """The live plan, and the configured plans for other pools of models."""
+        others = (plan for plan in self._configured if not set(plan.models) & set(live.models))
+        return (live, *others)
 
     async def _read(self, id: str) -> Plan:
         from gateway.routing.strategy.plan_file import read_plan
@@ -104,14 +110,17 @@ class PlanTrials:
         outcome does not follow from the given answers. `given`, `score`: see `outcome`."""
         if not self._on_trial:
             return {}
-        found = {id: outcome(plan, job, given, score, self._fleet) for id, plan in self._on_trial.items()}
+        found = {id: outcome(plans, job, given, score, self._fleet) for id, plans in self._on_trial.items()}
         found[self._live] = _served(job, score)
         return {id: one for id, one in found.items() if one is not None}
 
 
-def outcome(plan: Plan, job: Sample, given: Sequence[StrategyAnswer], score: float, fleet: Fleet) -> Outcome | None:
-    """The quality and cost that `plan` would have had for the judged request `job`. The plan is followed as in serving:
-    it sees the answer of a backend only after it has called this backend, and each call adds to the cost.
+def outcome(
+    plans: Sequence[Plan], job: Sample, given: Sequence[StrategyAnswer], score: float, fleet: Fleet
+) -> Outcome | None:
+    """The quality and cost that `plans` would have had for the judged request `job`. The first plan that applies is
+    followed as in serving: it sees the answer of a backend only after it has called this backend, and each call adds to
+    the cost.
 
     `given`: the answers that backends gave to the request. `score`: quality of every answer that is not the
     reference's. None in three cases: the plan calls a backend without an answer in `given`; the fleet no longer has the
@@ -133,7 +142,8 @@ def outcome(plan: Plan, job: Sample, given: Sequence[StrategyAnswer], score: flo
     choice = Choice(able, reference, "", {}, ceiling)
     followed = in_domain(route.grade)
     tokens = route.input_tokens, route.output_tokens
-    found = planned(plan, choice, candidates, job.request, route.quality, subject, tokens=tokens) if followed else None
+    decide = partial(first_planned, plans, choice, candidates, job.request, route.quality, subject, tokens=tokens)
+    found = decide() if followed else None
     if found is None:  # the plan makes no decision, so the reference is called
         return Outcome(1.0, float(reference.cost_pico or 0))
     costs = {each.backend.name: each.cost_pico for each in candidates}

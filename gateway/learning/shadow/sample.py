@@ -12,6 +12,7 @@ from gateway.backends.cascade.schemas import Expected
 from gateway.backends.cascade.weak_signals import weakness
 from gateway.dialects.clients import DIALECTS
 from gateway.dialects.facts import FACTS
+from gateway.dialects.registry import wire
 from gateway.domain.answer import Answer
 from gateway.domain.protocols import Evidence
 from gateway.domain.record import Record
@@ -19,6 +20,7 @@ from gateway.domain.request import CompletionRequest, DialectName
 from gateway.domain.routing.class_trial import ClassTrial, Comparison, TrialKey
 from gateway.domain.routing.route import ClassDecision, Considered, Route
 from gateway.ledger.store.evidence import CLASS, Finding
+from gateway.ledger.store.samples import KeptSample
 
 Source = Literal["shadow", "probe", "holdout", "observe", "cascade", "escalation", "class"]
 
@@ -26,6 +28,8 @@ MOST_BYTES = 256 * 2**10
 """Maximum bytes of the body of a request that is compared. Samples are kept in memory and are parsed again."""
 AGREED = 0.5
 """Weight of a comparison with the answer that a cascade served, if that answer is not the reference's."""
+_KEPT = ("messages", "tools", "tool_choice", "response_format")
+"""The fields of a request that are stored."""
 _HOSTED = frozenset({"mcp_servers", "web_search_options", "container"})
 """Request fields that make the provider itself do something, such as searching the web or running a tool."""
 
@@ -172,6 +176,20 @@ def plain(request: CompletionRequest) -> CompletionRequest:
     body = {name: value for name, value in request.body.items() if name not in ("stream", "stream_options")}
     controls = replace(request.controls, priority="batch")
     return DIALECTS[request.dialect].parse(orjson.dumps(body), request.id, controls, request.headers)
+
+
+def kept(job: Sample, other: Sequence[Mapping[str, Any]], finish: str, judge: str, score: float | None) -> KeptSample:
+    """What is stored of a comparison: the request and both answers, without names of keys and end users. `other`,
+    `finish`: the answer of the backend that was called for the comparison."""
+    sent = orjson.loads(wire(job.request.dialect, "openai_chat").body(plain(job.request), "", None))
+    request = {name: sent[name] for name in _KEPT if name in sent}
+    served = job.reference if job.asks == job.promise.backend else job.promise.backend
+    answers = [
+        {"backend": served, "choices": list(job.served), "finish": job.finish},
+        {"backend": job.asks, "choices": list(other), "finish": finish},
+    ]
+    answers.sort(key=lambda answer: answer["backend"] != job.reference)
+    return KeptSample(job.record.request_id, job.record.traffic_class, request, answers, judge, score)
 
 
 def _in_question(route: Route, served: str, drawn: float, learned: Evidence, team: str) -> tuple[Source, str | None]:

@@ -26,9 +26,11 @@ from gateway.learning.judges import JUDGES, Blind, Choices, Judge, Structured
 from gateway.learning.plans.live_plans import PlanTrials
 from gateway.learning.plans.plan_trials import written
 from gateway.learning.shadow.holdout import Holdout
-from gateway.learning.shadow.sample import Sample, cascaded, choices_of, class_sample, plain, sample
+from gateway.learning.shadow.sample import Sample, cascaded, choices_of, class_sample, kept, plain, sample
 from gateway.learning.spend_cap import SpendCap
+from gateway.ledger.store import samples
 from gateway.ledger.store.evidence import Finding, write
+from gateway.ledger.store.samples import KeptSample
 from gateway.pipeline import Pipeline
 from gateway.routing.candidates import may_go_to
 from gateway.routing.strategy.strategy import share_of
@@ -43,6 +45,10 @@ AT_A_TIME = 2
 SPARE_OUTPUT, TIMES = 512, 2
 """Limit for the answer of the other backend: `TIMES` times the tokens of the served answer, plus `SPARE_OUTPUT`
 tokens."""
+
+
+TIDY_S = 600.0
+"""Seconds between two deletions of expired samples."""
 
 
 class Shadows:
@@ -65,7 +71,8 @@ class Shadows:
         self._plans: PlanTrials | None = None
         self._queue: asyncio.Queue[Sample | Finding] = asyncio.Queue(QUEUE)
         self._tasks = Tasks()
-        self._counts = dict.fromkeys(("offered", "dropped", "compared", "undecided", "unpaid", "failed", "weak"), 0)
+        counted = ("offered", "dropped", "compared", "undecided", "unpaid", "failed", "weak", "kept", "unkept")
+        self._counts = dict.fromkeys(counted, 0)
 
     async def open(self, pipeline: Pipeline, plans: PlanTrials | None = None) -> None:
         """Start to compare. Answers that were offered earlier are compared too. `plans` receives every judged
@@ -73,6 +80,7 @@ class Shadows:
         self._plans = plans
         for number in range(AT_A_TIME):
             self._tasks.spawn(self._work(pipeline), f"comparing {number}")
+        self._tasks.spawn(self._tidy(), "kept samples")
 
     async def aclose(self) -> None:
         """Drop waiting samples. Calls in progress are recorded in the ledger as interrupted."""
@@ -178,7 +186,28 @@ class Shadows:
         one, trusted, ended = (other, job.served, finish) if doubtful else (job.served, other, job.finish)
         score = await judge.compare(job.request, one, trusted, ended)
         plans = {} if score is None or job.trial is not None else self._outcomes(job, other, finish, score)
+        if job.record.tenant.policy.data.store_samples is not None:
+            await self._keep(kept(job, other, finish, judge.name, score), job.record.tenant)
         return _Compared(judge.name, score, plans)
+
+    async def _keep(self, sample: KeptSample, tenant: Tenant) -> None:
+        """Store a compared request for learning. If it cannot be stored, for example because the disk is full, only the
+        sample is lost."""
+        now, lives_s = self._clock.time(), tenant.policy.data.store_samples or 0.0
+        try:
+            await self._database.run(lambda link: samples.keep(link, tenant.team, sample, now, now + lives_s))
+            self._counts["kept"] += 1
+        except SQLAlchemyError as error:
+            self._counts["unkept"] += 1
+            log.warning("a sample for learning could not be stored: %s", error)
+
+    async def _tidy(self) -> None:
+        while True:
+            try:
+                await self._database.run(lambda link: samples.tidy(link, self._clock.time()))
+            except SQLAlchemyError as error:
+                log.warning("expired samples could not be deleted: %s", error)
+            await asyncio.sleep(TIDY_S)
 
     def _outcomes(self, job: Sample, other: Choices, finish: str, score: float) -> dict[str, Any]:
         if self._plans is None:

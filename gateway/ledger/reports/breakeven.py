@@ -139,14 +139,38 @@ def _load(model: str, spans: Sequence[tuple[int, Decimal, int]]) -> Load:
     return Load(model, sum(requests), sum(tokens, Decimal(0)), sum(costs), max(tokens))
 
 
+@dataclass(frozen=True, slots=True)
+class Student:
+    """A model that was tuned on the API's answers. `share`: part of the load that it serves as well as the API, 0..1.
+    `training_pico`: what it cost once, in pico-dollars."""
+
+    share: Decimal
+    training_pico: int
+
+    def of(self, load: Load) -> Load:
+        """The part of `load` that the student takes over."""
+        requests, cost = int(load.requests * self.share), int(load.cost_pico * self.share)
+        return Load(load.model, requests, load.tokens * self.share, cost, load.busiest * self.share)
+
+    def days_until_paid(self, one: Comparison) -> Decimal | None:
+        """Days until the student has saved what it cost; None if its machine is dearer than the API."""
+        saved = one.load.cost_pico - one.self_host_pico
+        return self.training_pico * one.hours / 24 / saved if saved > 0 else None
+
+
 def compare(found: Sequence[Load], machines: Sequence[Machine], since: float, until: float) -> list[Comparison]:
     hours = Decimal(str(until - since)) / 3600
     return [Comparison(load, machine, hours) for load in found for machine in machines]
 
 
-def as_object(found: Sequence[Comparison]) -> dict[str, Any]:
+def as_object(found: Sequence[Comparison], student: Student | None = None) -> dict[str, Any]:
     """JSON values. Amounts are exact decimal text in USD; shares are text rounded to four places."""
-    return {"currency": "USD", "method": METHOD, "rows": [_object(one) for one in found]}
+    rows = [_object(one) for one in found]
+    if student is not None:
+        for one, row in zip(found, rows, strict=True):
+            days = student.days_until_paid(one)
+            row["days_until_paid"] = None if days is None else f"{days:.1f}"
+    return {"currency": "USD", "method": METHOD, "rows": rows}
 
 
 def _object(one: Comparison) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from sqlalchemy import Connection, RowMapping, select
 from gateway.domain.holdout import is_held_out
 from gateway.domain.money.price import Price
 from gateway.domain.money.usage import Usage
+from gateway.domain.policy import ContextPolicy
 from gateway.domain.prompt_cache import rules_of
 from gateway.ledger.prices.applied import price_of
 from gateway.ledger.rows import TOKENS
@@ -79,6 +80,19 @@ class Holdout:
     held_sessions: int
     cut_sessions: int
     figures: tuple[Figure, ...] = ()
+    paid_pico: int = 0
+    """What the sessions cost that are not held out, in pico-dollars."""
+
+    @property
+    def saved_usd(self) -> tuple[float, float, float] | None:
+        """US dollars that leaving out saved in the sessions that are not held out, and the limits of the 95 % interval.
+        None if they cannot be computed."""
+        cost = next((figure for figure in self.figures if figure.name == "cost"), None)
+        if cost is None or cost.change is None or cost.low is None or cost.high is None or cost.high >= 1:
+            return None
+        paid = self.paid_pico / 1e12
+        low, value, high = (paid * share / (1 - share) for share in (cost.low, cost.change, cost.high))
+        return value, low, high
 
     @property
     def loses(self) -> tuple[str, ...]:
@@ -109,9 +123,14 @@ def has_cuts(connection: Connection, team: str, since: float) -> bool:
     return connection.execute(select(c.id).where(*which).limit(1)).first() is not None
 
 
-def compare(connection: Connection, team: str, share: float, since: float) -> Holdout:
+def least_requests(policy: ContextPolicy) -> int:
+    """Minimum requests of a measured session. Parts of long documents are left out from the first request on."""
+    return LEAST_REQUESTS if policy.long_documents == "keep" else 1
+
+
+def compare(connection: Connection, team: str, share: float, since: float, least: int = LEAST_REQUESTS) -> Holdout:
     """Compare the sessions of `team` that began to send requests at `since` or later. `share`: the policy's
-    `context.holdout`."""
+    `context.holdout`. `least`: minimum requests of a measured session."""
     c = ledger.c
     which = [newest, c.attempt > 0, c.kind == "", c.session != "", c.simulated.is_(False)]
     query = select(*[c[name] for name in _COLUMNS]).where(*which, *within(since, None, team, ledger))
@@ -120,11 +139,11 @@ def compare(connection: Connection, team: str, share: float, since: float) -> Ho
     _rate(connection, team, since, sessions)
     arms: dict[bool, list[_Session]] = {True: [], False: []}
     for (_, name), session in sessions.items():
-        if session.requests >= LEAST_REQUESTS:
+        if session.requests >= least:
             arms[is_held_out(team, name, share)].append(session)
     held, cut = arms[True], arms[False]
     figures = _figures(held, cut) if held and cut else ()
-    return Holdout(team, since, len(held), len(cut), figures)
+    return Holdout(team, since, len(held), len(cut), figures, sum(session.paid for session in cut))
 
 
 def _read(rows: Iterable[RowMapping]) -> dict[tuple[str, str], _Session]:
@@ -255,9 +274,11 @@ def _change(name: str, held: np.ndarray[Any, Any], cut: np.ndarray[Any, Any]) ->
 
 def as_object(found: Holdout) -> dict[str, Any]:
     """JSON values."""
+    saved = found.saved_usd
     return {
         "held_out_sessions": found.held_sessions,
         "other_sessions": found.cut_sessions,
+        "saved_usd": None if saved is None else dict(zip(("value", "low", "high"), map(_rounded, saved), strict=True)),
         "enough": min(found.held_sessions, found.cut_sessions) >= LEAST_SESSIONS,
         "figures": {
             figure.name: {

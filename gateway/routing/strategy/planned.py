@@ -88,6 +88,24 @@ def planned(
     )
 
 
+def first_planned(
+    plans: Sequence[Plan],
+    choice: Choice,
+    candidates: Sequence[Candidate],
+    request: CompletionRequest,
+    quality: float,
+    subject: str,
+    learnt: Mapping[str, Learned] = MappingProxyType({}),
+    tokens: tuple[int, int] = (0, 0),
+) -> Planned | None:
+    """The choice of the first of `plans` that applies to the request; None if no plan applies. See `planned`."""
+    for plan in plans:
+        found = planned(plan, choice, candidates, request, quality, subject, learnt, tokens)
+        if found is not None:
+            return found
+    return None
+
+
 def _tariff(plan: Plan, able: Mapping[str, Candidate], input_tokens: int, output_tokens: int) -> Tariff:
     """The models whose present price differs from their price in the plan, with the difference. A model without a
     present price counts as unchanged."""

@@ -443,3 +443,15 @@ response_items = Table(
     Column("response_id", String(128), primary_key=True),
     Index("ix_response_items_team_response_id", "team", "response_id"),
 )
+
+samples = Table(
+    "samples",
+    metadata,
+    Column("team", String(64), primary_key=True),
+    Column("request_id", String(48), primary_key=True),
+    Column("at", Float, nullable=False),
+    Column("expires_at", Float, nullable=False, index=True),
+    Column("traffic_class", String(32), nullable=False),
+    Column("bytes", Integer, nullable=False),  # size of `body`
+    Column("body", LargeBinary, nullable=False),  # the request and its answers as chat, JSON, compressed
+)

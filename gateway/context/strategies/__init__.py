@@ -1,0 +1,1 @@
+"""Opt-in strategies that send less of a request than the client wrote."""

@@ -1,0 +1,40 @@
+"""Finds the questions that a user asks about a document."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+_LINES = 4
+"""Number of lines at the beginning and at the end of a message in which a question is searched."""
+_LONGEST = 400
+"""Maximum characters of a question. Of a longer line, only the sentence with the question mark counts."""
+_ASKED = re.compile(r"[^.!?]*(?:[.!](?=\S)[^.!?]*)*\?")
+"""Matches one question, from the end of the sentence before it."""
+_OF_ALL = re.compile(
+    r"\b(?:summar|resum|sintetiz|sintetic|tl;?dr|overview|outline|translat|traduc|traduz|rewrit|reescri|rephras"
+    r"|reformul|paraphras|parafras|proofread|corrig|correct|review|revis|improv|mejora|melhora|everything"
+    r"|tod[oa]s?\b|tudo|all\b)",
+    re.IGNORECASE,
+)
+"""Matches the beginnings of words that ask about a whole document in English, Spanish and Portuguese."""
+
+
+def questions_in(text: str) -> tuple[str, ...]:
+    """The last question at the end of a user's `text`, and the first one at its beginning. Empty if there is none, or
+    if one seems to concern the whole document."""
+    lines = [line.strip() for line in text.split("\n") if line.strip()]
+    edges = [*reversed(lines[-_LINES:])], lines[:_LINES]
+    found = [asked for edge in edges if (asked := _first(edge)) is not None]
+    return () if any(map(_OF_ALL.search, found)) else tuple(dict.fromkeys(found))
+
+
+def _first(lines: Iterable[str]) -> str | None:
+    for line in lines:
+        if "?" in line:
+            if len(line) <= _LONGEST:
+                return line
+            asked: list[str] = [each.strip() for each in _ASKED.findall(line) if len(each) <= _LONGEST]
+            if asked:
+                return asked[-1]
+    return None
