@@ -356,7 +356,7 @@ def test_a_failed_call_is_explained_with_its_status_and_a_cached_answer_without_
     three, four = f"req_{3:032x}", f"req_{4:032x}"
     book(database, recent(three, outcome="failed", error="backend_failed", status=500, cost_pico=0))
     book(database, recent(four, cache="exact", attempt=0, backend="", cost_pico=0))
-    assert "large failed: backend_failed, status 500." in run(tmp_path, "explain", three).output
+    assert "it answered with an error (backend_failed, status 500)." in run(tmp_path, "explain", three).output
     cached = run(tmp_path, "explain", four).output
     assert "The cache had the answer" in cached
     assert "reasons for its route" not in cached
