@@ -111,8 +111,8 @@ NO_KEY = "none"
 
 
 def _options(headers: Mapping[bytes, bytes]) -> dict[str, Any]:
-    """Litellm's arguments that the worker passes in headers. A backend with an address of its own and without a key gets
-    a placeholder: without a key, litellm would send the vendor's key of the environment to that address."""
+    """Litellm's arguments that the worker passes in headers. A backend with an own address and without a key gets a
+    placeholder: without a key, litellm would send the vendor's key of the environment to that address."""
     bearer = headers.get(b"authorization", b"").removeprefix(b"Bearer ").decode()
     return {
         "api_base": headers[BASE].decode() if BASE in headers else None,
