@@ -39,7 +39,7 @@ def backends() -> None:
 backends.add_command(add)
 
 
-@backends.command("list")
+@backends.command("list", short_help="List them with model, strength, location and price.")
 @common
 def list_(context: Context) -> None:
     """List the backends with model, strength, location and price, and those that are drained."""
