@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 from gateway.admission.load_shedding import LoadShedder
 from gateway.api.idempotency.idempotency import Idempotency
 from gateway.api.response_headers import of_error, of_id, of_record
-from gateway.api.server.asgi import Headers, Pace, by_name, check_json, check_length, decoded, secret
+from gateway.api.server.asgi import Headers, Pace, by_name, check_json, check_length, decoded, parameter, secret
 from gateway.api.server.caller import AsgiCaller, Caller, HangUp, unless_gone
 from gateway.api.server.envelope import Envelope
 from gateway.api.server.reframed import Reframed
@@ -25,6 +25,7 @@ from gateway.dialects.controls import check_overrides, parse_controls
 from gateway.dialects.facts import FACTS
 from gateway.dialects.framing import FramedEndpoint
 from gateway.dialects.passthrough.form import is_form
+from gateway.dialects.path_endpoint import PathEndpoint
 from gateway.dialects.requests.body_extent import check_extent
 from gateway.dialects.requests.forwarding import check_forwarding
 from gateway.dialects.requests.known_blocks import LEAST_BYTES, KnownBlocks
@@ -99,6 +100,8 @@ class Inference:
             try:
                 tenant, controls, batch = self._admit(caller, headers)
             except InvalidKey:
+                if isinstance(dialect, PathEndpoint) and (name := dialect.key_parameter):
+                    headers.setdefault(b"authorization", b"Bearer " + parameter(caller.query, name))
                 await self._tenants.find(secret(headers))  # reads the keys again
                 tenant, controls, batch = self._admit(caller, headers)
         except Exception as error:

@@ -18,6 +18,7 @@ from gateway.cli.simulation import simulated
 from gateway.cli.simulation.call import LogError
 from gateway.cli.simulation.reading import KINDS, read_calls
 from gateway.cli.simulation.simulated import Simulation, Sums, saved_percent
+from gateway.cli.teams.default_policy import note_default_policy
 from gateway.domain.tenant import Key, Tenant
 from gateway.domain.units import cents
 from gateway.errors import GatewayError
@@ -56,6 +57,7 @@ def simulate(context: Context, log: Path, team: str, model: str, kind: str | Non
     settings = context.of_running()
     try:
         kind, calls = read_calls(log, kind)
+        note_default_policy(context, settings, team)
         policy, epoch = load_policies(settings.policies, settings.config.ceilings).find(team)
         backends = asyncio.run(known(settings))
     except OSError as error:
