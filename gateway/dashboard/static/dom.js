@@ -1,7 +1,7 @@
 // Creates elements from values. Text is never parsed as markup, whatever clients send.
 
 import { count, inUnit, short, usd } from "./format.js";
-import { t } from "./i18n.js";
+import { said, t } from "./i18n.js";
 
 /** `h("td", { class: "number" }, "12")`; children may be nodes, text, lists, or null for none. */
 export function h(tag, attributes = {}, ...children) {
@@ -20,6 +20,9 @@ export function money(text) {
 
 /** An amount in a budget's `unit`; the exact one is in `value`. */
 export const amount = (text, unit) => (unit === "usd" ? money(text) : h("data", { value: text }, inUnit(text, unit)));
+
+/** A sentence of the server: its translation, or the English text marked as English. */
+export const spoken = (text) => said[text] ?? h("span", { lang: "en" }, text);
 
 export const number = (value) => h("data", { value: String(value) }, count(value));
 

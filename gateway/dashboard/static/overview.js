@@ -1,6 +1,6 @@
 // The six questions of a team lead, each with its answer; and all teams at a glance.
 
-import { bar, h, money, number, quiet, table, to, wide } from "./dom.js";
+import { bar, h, money, number, quiet, spoken, table, to, wide } from "./dom.js";
 import { count, date, exactly, month, percent, time } from "./format.js";
 import { t, tn } from "./i18n.js";
 import { link } from "./route.js";
@@ -69,7 +69,7 @@ function dearest({ dearest: rows }) {
   if (!rows) return pending(title);
   if (!rows.length) return card(title, "", "–", [t("No request had a cost in this period.")]);
   return card(title, "", to(link("request", {}, rows[0].id), money(rows[0].cost_usd)), [
-    why(rows[0]), ...rows.slice(1, 3).map((row) => [to(link("request", {}, row.id), money(row.cost_usd)), ` ${why(row)}`]),
+    why(rows[0]), ...rows.slice(1, 3).map((row) => [to(link("request", {}, row.id), money(row.cost_usd)), " ", why(row)[0], " ", row.why.slice(0, 1).map(spoken)]),
   ], link("requests", { sort: "cost" }), t("All requests by cost"));
 }
 

@@ -1,6 +1,6 @@
 // One request: its phases as a picture, the decision in words, attempts and prices.
 
-import { h, money, quiet, table, to, wide } from "./dom.js";
+import { h, money, quiet, spoken, table, to, wide } from "./dom.js";
 import { decision, notes } from "./flight.js";
 import { count, milliseconds, percent, time } from "./format.js";
 import { t } from "./i18n.js";
@@ -23,7 +23,7 @@ export function request({ request: row, flight, sentences, phases, prices, key_n
     h("p", { class: "headline" }, h("strong", {}, cost), " ", row ? verdict(row) : null, " ", row ? served(row) : flight.model),
     facts(flight, names),
     h("section", {}, h("h3", {}, t("Its life")), timeline(phases, flight)),
-    h("section", {}, h("h3", {}, t("In words")), h("ul", { class: "words", lang: "en" }, sentences.slice(1).map((line) => h("li", { class: line.startsWith("  ") ? "sub" : null }, line.trim())))),
+    h("section", {}, h("h3", {}, t("In words")), h("ul", { class: "words" }, sentences.slice(1).map((line) => h("li", { class: line.startsWith("  ") ? "sub" : null }, spoken(line.trim()))))),
     flight.route ? h("section", {}, h("h3", {}, t("Why this backend")), decision(flight)) : null,
     flight.attempts.length ? h("section", {}, h("h3", {}, t("Calls and prices")), attempts(flight, prices)) : null,
     flight.notes.length ? details(t("Notes of the gateway"), notes(flight)) : null,

@@ -1,8 +1,8 @@
 // Budgets, savings, cache, feedback, alerts: one function per section, from the server's figures to elements.
 
 import { drawable, inWords } from "./chart.js";
-import { amount, bar, h, money, number, quiet, table, to, wide } from "./dom.js";
-import { count, exactly, inUnit, milliseconds, percent, time, usd, zoned } from "./format.js";
+import { amount, bar, h, money, number, quiet, spoken, table, to, wide } from "./dom.js";
+import { count, exactly, inUnit, milliseconds, percent, time, zoned } from "./format.js";
 import { language, t, tn } from "./i18n.js";
 import { link } from "./route.js";
 
@@ -204,19 +204,11 @@ export function dearest(rows) {
   ], rows)), h("p", {}, to(link("requests", { sort: "cost" }), t("All requests by cost")))];
 }
 
-/** Why a request cost what it did, in a few words. */
+/** Why a request cost what it did: its backends and tokens, then the reasons that the ledger knows. */
 export function why(row) {
-  const called = row.attempts.filter((one) => one.backend);
-  const names = [...new Set(called.map((one) => one.backend))].join(" → ");
-  const prices = Object.fromEntries((called.at(-1)?.prices ?? "").split(" ").map((one) => one.split("=")));
-  const perMillion = (name) => usd(String(Number(prices[name]) / 1e6));
-  const reasons = [
-    names, t("{0} tokens in, {1} out", count(row.input_tokens), count(row.output_tokens)),
-    ...(row.escalated ? [t("a weak answer was replaced")] : called.some((one) => one.outcome === "failed" && Number(one.cost_usd)) ? [t("an attempt failed")] : []),
-    ...(prices.input && prices.output ? [t("{0} in and {1} out per million tokens", perMillion("input"), perMillion("output"))] : []),
-    ...(row.duration_ms === null ? [] : [milliseconds(row.duration_ms)]),
-  ];
-  return reasons.join(", ");
+  const names = [...new Set(row.attempts.map((one) => one.backend).filter(Boolean))].join(" → ");
+  const facts = [names, t("{0} tokens in, {1} out", count(row.input_tokens), count(row.output_tokens)), ...(row.duration_ms === null ? [] : [milliseconds(row.duration_ms)])];
+  return [`${facts.join(", ")}.`, row.why.map((one) => [" ", spoken(one)])];
 }
 
 const LISTED = 8;
@@ -238,7 +230,7 @@ export function alerts(rows, acknowledge) {
 
 /** What an alert says. Only alerts of budgets have figures to say it in another language. */
 export function sentence({ text, threshold, budget }) {
-  if (language === "en" || !budget) return h("span", { lang: "en" }, text);
+  if (language === "en" || !budget) return spoken(text);
   const { who, unit, spent, limit } = budget;
   return `${`${nameOf(budget)} ${who}`.trim()}: ${t("{0} of {1}", inUnit(spent, unit), inUnit(limit, unit))} (${t(threshold)})`;
 }
