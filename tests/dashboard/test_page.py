@@ -98,6 +98,7 @@ async def visitor(database: Database) -> AsyncIterator[Visitor]:
         prices=await asyncio.to_thread(PriceBook.load),
         backends=lambda: (),
         feedback=Feedback(database),
+        errors=dict,
         flight=no_flight,
         health=lambda tenant: [{"backend": "large", "state": "ok"}],
         clock=StoppedClock(NOW),

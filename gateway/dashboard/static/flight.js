@@ -1,6 +1,6 @@
 // Shows a flight record: the decisions for one request and their reasons.
 
-import { h, money, spoken, table, wide } from "./dom.js";
+import { h, money, spoken, table } from "./dom.js";
 import { milliseconds, percent } from "./format.js";
 import { t, tn } from "./i18n.js";
 
@@ -11,12 +11,12 @@ export function decision({ id, route, difficulty, abstained, escalated }) {
   const reasons = [...graded, ...(escalated ? [t("then escalated to a stronger backend")] : [])].map((one) => `; ${one}`);
   return [
     h("p", {}, tn("Chosen: {0} ({1})", route.order.join(", "), [spoken(route.reason), ...reasons])),
-    wide(t("Backends considered for {0}", id), table([
+    table(t("Backends considered for {0}", id), [
       [t("Backend"), (one) => one.backend],
       [t("Adequacy"), (one) => (one.adequacy === null ? "–" : percent(one.adequacy)), "number"],
       [t("Expected cost"), (one) => (one.cost_usd === null ? "–" : money(one.cost_usd)), "number"],
       [t("Excluded because"), (one) => (one.excluded ? spoken(one.excluded) : "–")],
-    ], route.considered)),
+    ], route.considered),
   ];
 }
 

@@ -1,6 +1,6 @@
 // One request: its phases as a picture, the decision in words, attempts and prices.
 
-import { h, money, quiet, spoken, table, to, wide } from "./dom.js";
+import { h, money, quiet, spoken, table, to } from "./dom.js";
 import { decision, notes } from "./flight.js";
 import { count, milliseconds, percent, time } from "./format.js";
 import { t } from "./i18n.js";
@@ -73,12 +73,12 @@ function timeline(phases, flight) {
 
 function attempts(flight, prices) {
   const price = (place) => prices[place] ?? { prices: "", source: "" };
-  return wide(t("Calls and prices"), table([
+  return table(t("Calls and prices"), [
     [t("Backend"), (one) => `${one.backend} (${one.model}, ${tierOf(one.tier)})`],
     [t("Outcome"), (one) => [one.kind, t(one.outcome), one.status, one.error].filter(Boolean).join(", ")],
     [t("Tokens"), (one) => `${count(one.input_tokens)} + ${count(one.output_tokens)}`, "number"],
     [t("Trimmed"), (one) => (one.trimmed_tokens ? count(one.trimmed_tokens) : "–"), "number"],
     [t("Cost"), (one) => money(one.cost_usd), "number"],
     [t("Price from"), (one) => [price(flight.attempts.indexOf(one)).source || "–", one.unpriced ? h("span", { class: "warn" }, ` ${one.unpriced}`) : null]],
-  ], flight.attempts));
+  ], flight.attempts);
 }

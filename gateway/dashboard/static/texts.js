@@ -328,6 +328,21 @@ no figures yet|todavía sin cifras|ainda sem valores
 This team, {0}.|Este equipo, {0}.|Esta equipe, {0}.
 Show the list|Mostrar la lista|Mostrar a lista
 Called in this period, but not configured for this key now: {0}.|Llamados en este periodo, pero ahora no configurados para esta clave: {0}.|Chamados neste período, mas agora não configurados para esta chave: {0}.
+{0}, at most {1}|{0}, como mucho {1}|{0}, no máximo {1}
+Cache answers by kind of question|Respuestas de la caché por tipo de pregunta|Respostas do cache por tipo de pergunta
+Kind of question|Tipo de pregunta|Tipo de pergunta
+Wrong hits|Aciertos erróneos|Acertos errados
+Wrong hits by kind of question: share of semantic look-ups, and its upper bound (95%), since the cache was started.|Aciertos erróneos por tipo de pregunta: parte de las búsquedas semánticas y su límite superior (95 %), desde que se inició la caché.|Acertos errados por tipo de pergunta: parte das buscas semânticas e seu limite superior (95%), desde o início do cache.
+The policy of this team sets no objective for quality (slo).|La política de este equipo no fija ningún objetivo de calidad (slo).|A política desta equipe não define objetivo de qualidade (slo).
+Quality watched|Calidad vigilada|Qualidade vigiada
+Quality|Calidad|Qualidade
+Error budget left|Margen de error restante|Margem de erro restante
+Burn rate|Ritmo de gasto|Ritmo de gasto
+Judged answers|Respuestas juzgadas|Respostas julgadas
+Objective: {0} of judged answers as good as the reference's, over {1} days. At burn rate 1 the error budget lasts exactly that long.|Objetivo: {0} de las respuestas juzgadas tan buenas como las de referencia, en {1} días. Con ritmo 1 el margen de error dura justo ese tiempo.|Objetivo: {0} das respostas julgadas tão boas quanto as de referência, em {1} dias. Com ritmo 1 a margem de erro dura exatamente esse tempo.
+met|cumplido
+burning|en peligro|em perigo
+missed|incumplido|não cumprido
 `;
 
 export const texts = Object.fromEntries(lines.trim().split("\n").map((line) => line.split("|")).map(([text, ...others]) => [text, others]));
