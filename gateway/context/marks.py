@@ -41,10 +41,10 @@ _RETURNS_PAY = (_WRITE_SHORT - 1) / (_WRITE_SHORT - _READ)
 costs more than the mark saves."""
 _SHORT_GAP_S = 120.0
 """If no request of a session came later than this after the request before, the session is called steady."""
-_PAUSES_STEADY, _PAUSES, _PAUSES_WEIGHT = 0.003, 0.03, 500
+_PAUSES_STEADY, _PAUSES, _PAUSES_WEIGHT = 0.008, 0.03, 500
 """Assumed before any observation: the share of a coding agent's requests that come more than five minutes, but at most
 an hour, after the request before; in steady sessions, and in others. In 25 recorded sessions, the shares were 0.8 % and
-2.9 %. With 0.3 % the cost of these sessions was as low as with 0.8 %, and sessions without a pause cost less.
+2.9 %.
 `_PAUSES_WEIGHT` is the number of observations that each assumption counts as."""
 _MOST_INSURED = 0.004
 """Maximum cost of marks with a lifetime of an hour, as a share of the cost of the session's input. The maximum applies
