@@ -121,6 +121,7 @@ def test_a_file_without_outcomes_is_named_and_stays(tmp_path: Path, providers: t
 
 
 def test_a_team_without_samples_is_told_so(tmp_path: Path, providers: tuple[Provider, Provider]) -> None:
+    (tmp_path / "data").mkdir(exist_ok=True)
     (tmp_path / "policies" / "search.yaml").write_text(POLICY.replace("data: {store_samples: 30d}", ""))
     told = orjson.loads(run(tmp_path, "--team", "search").stdout)
     assert told["notes"] == ["search keeps no samples (data.store_samples in its policy)."]

@@ -15,7 +15,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from gateway.routing.fit.evaluation import DataError
+from gateway.routing.fit.evaluation import DataError, reason
 
 Array = NDArray[np.float64]
 Prices = Mapping[str, tuple[float, float]]
@@ -123,7 +123,7 @@ def _row(line: bytes, place: str, prices: Prices) -> dict[str, Any]:
         return found
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
         hint = "see docs/reference/files.md for what a row holds"
-        raise DataError(f"{place}: not an outcome ({error!r}); {hint}") from error
+        raise DataError(f"{place}: not an outcome ({reason(error)}); {hint}") from error
 
 
 def _pair(tokens: Mapping[str, Any], prices: Prices) -> tuple[str, str]:
