@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import date
-from functools import lru_cache
-from typing import Any, Literal, get_args
+from functools import cached_property, lru_cache
+from typing import Any, Literal, Self, get_args
 from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, field_validator, model_validator
@@ -33,6 +34,8 @@ machine answered. reserved: all hours."""
 STRENGTHS: tuple[Strength, ...] = get_args(Strength)
 _PARTICULAR = {name: kind for kind, facts in KINDS.items() for name in facts.settings}
 """Key of a backend's entry → the kind of backend that has this key. Only keys that a single kind has."""
+_DERIVED = ("facts", "spoken", "simulated")
+"""Attributes of a backend that are computed from its settings when they are first read."""
 _OF_ENTRA = frozenset({"tenant_id", "client_id", "client_secret", "authority_host", "token_scope"})
 _GOOGLE_LOCATION = re.compile(r"[a-z]+(-[a-z]+\d{1,2})?")
 _PROFILE = re.compile(r"(?:arn:[^/]*:inference-profile/)?(global|us-gov|us|eu|apac|jp|au|ca)\.")
@@ -278,6 +281,12 @@ class Backend(Section):
         if host is not None and not host.startswith("https://") and not loopback(host):
             raise ValueError("authority_host: must begin with https://, because secrets are sent to it")
 
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        copied = super().model_copy(update=update, deep=deep)
+        for name in _DERIVED:  # the values depend on what `update` may change
+            copied.__dict__.pop(name, None)
+        return copied
+
     def same_model(self, other: Backend) -> bool:
         """Whether both backends serve the same model: equal model names, or the same `model_group`."""
         return self.model == other.model or (bool(self.model_group) and self.model_group == other.model_group)
@@ -296,12 +305,12 @@ class Backend(Section):
             return "`client_id` and the roles of its identity"
         return "`api_key`" if self.bearer_token is None else "`bearer_token`"
 
-    @property
+    @cached_property
     def spoken(self) -> tuple[DialectName, ...]:
         """The dialects in which the backend can be called, best dialect first."""
         return self.dialects or self.facts.dialects
 
-    @property
+    @cached_property
     def facts(self) -> KindFacts:
         """The facts of the backend's kind. For some kinds, the facts also depend on the backend's model or address."""
         facts = KINDS[self.kind]
@@ -324,7 +333,7 @@ class Backend(Section):
             return False
         return host_of(self.base_url) == "api.openai.com" if self.prompt_cache is None else self.prompt_cache
 
-    @property
+    @cached_property
     def simulated(self) -> bool:
         """Whether the backend is simulated, without a real model."""
         return self.kind == "simulated"
