@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from functools import lru_cache
 
 from starlette.types import Receive, Scope, Send
@@ -80,8 +80,8 @@ class Inference:
         self.deadlines = pipeline.deadlines
         self.dialect_at = at
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self.answer(AsgiCaller(scope, receive, send, self._watchers, self.deadlines))
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        return self.answer(AsgiCaller(scope, receive, send, self._watchers, self.deadlines))
 
     async def answer(self, caller: Caller) -> None:
         """Answer one request completely. Raises only CancelledError, when the server ends."""
@@ -217,8 +217,9 @@ class Inference:
             async with await self._pipeline.serve(request, tenant, record, deadline) as reply:
                 if hang_up.happened:  # the task went on only for other requests, which now have its result
                     raise asyncio.CancelledError
-                if reply.answer.stream:
-                    begun = reply.answer.content_type
+                answer = reply.answer
+                if answer.stream:
+                    begun = answer.content_type
                     await self._stream(caller, reply, hang_up, request)
                 else:
                     body = reply.whole()
@@ -226,9 +227,7 @@ class Inference:
                     if request.store and self._memory is not None:
                         await self._memory.keep(request, tenant, body)
                     hang_up.answered = True
-                    await caller.whole(
-                        reply.answer.status, [*_of_type(reply.answer.content_type), *of_record(record)], body
-                    )
+                    await caller.whole(answer.status, [*_of_type(answer.content_type), *of_record(record)], body)
         except asyncio.CancelledError:
             if not hang_up.happened:
                 raise
