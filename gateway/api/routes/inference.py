@@ -220,8 +220,9 @@ class Inference:
             async with await self._pipeline.serve(request, tenant, record, deadline) as reply:
                 if hang_up.happened:  # the task went on only for other requests, which now have its result
                     raise asyncio.CancelledError
-                if reply.answer.stream:
-                    begun = reply.answer.content_type
+                answer = reply.answer
+                if answer.stream:
+                    begun = answer.content_type
                     await self._stream(caller, reply, hang_up, request)
                 else:
                     body = reply.whole()
@@ -229,9 +230,7 @@ class Inference:
                     if request.store and self._memory is not None:
                         await self._memory.keep(request, tenant, body)
                     hang_up.answered = True
-                    await caller.whole(
-                        reply.answer.status, [*_of_type(reply.answer.content_type), *of_record(record)], body
-                    )
+                    await caller.whole(answer.status, [*_of_type(answer.content_type), *of_record(record)], body)
         except asyncio.CancelledError:
             if not hang_up.happened:
                 raise
