@@ -109,6 +109,10 @@ class Cache:
         """For each scope: the wrong hits that all workers have measured, and the present threshold."""
         return self._hit_checker.report()
 
+    def team_errors(self) -> dict[str, dict[str, Any]]:
+        """Team → its element of `errors`, for teams that do not share cached answers with other teams."""
+        return {one["scope"].rpartition("/")[2]: one for one in self.errors() if one["scope"].startswith("team/")}
+
     async def caught_up(self, timeout_s: float) -> None:
         """Wait until this worker knows all answers that other workers have stored so far. Raises StateUnavailable."""
         await self._log.caught_up(timeout_s)
@@ -166,28 +170,26 @@ class Cache:
                     return self._joined(join, record)
         return self._miss(record, "miss", ticket, control, shared=shared)
 
-    async def coalesce(
+    def coalesce(
         self,
         miss: Miss,
         request: CompletionRequest,
         deadline: float,
         purchase: Purchase,
         buy: Callable[[], Awaitable[None]],
-    ) -> None:
+    ) -> Awaitable[None]:
         """Call `buy` once for all requests that are identical during the call. Returns when the first bytes have
         arrived. `purchase`: the answer that `buy` fetches. `deadline`: loop time. Raises what `buy` raises. Call this
         method right after `lookup`."""
         if not miss.shared:
-            await buy()
-            return
+            return buy()
         assert miss.ticket is not None
         digest = miss.ticket.digest
-        if request.stream:
-            share = partial(purchase.share_stream, buy)
-            purchase.published = True
-            purchase.subscriber = await self._coalescer.start_call(digest, request, deadline, share)
-        else:
-            await purchase.share_plain(self._coalescer.announce(digest, request, deadline), buy)
+        if not request.stream:
+            return purchase.share_plain(self._coalescer.announce(digest, request, deadline), buy)
+        purchase.published = True
+        share = partial(purchase.share_stream, buy)
+        return _subscribe(purchase, self._coalescer.start_call(digest, request, deadline, share))
 
     def _ticket(self, request: CompletionRequest, tenant: Tenant, record: Record) -> Ticket:
         """Compute the keys of a request. May be called in a thread."""
@@ -436,3 +438,7 @@ class Cache:
             **self._hit_checker.stats(),
             **self._snapshots.stats(),
         }
+
+
+async def _subscribe(purchase: Purchase, start: Awaitable[Answer]) -> None:
+    purchase.subscriber = await start

@@ -24,7 +24,7 @@ from gateway.cli.options import Context, common
 from gateway.cli.quality.outcomes import Ask, begun, kept_prompts, measure
 from gateway.domain.policy import ModelRule, Policy
 from gateway.domain.units import parse_usd, usd_to_pico
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, LedgerUnavailable
 from gateway.learning.plans import plan_trials
 from gateway.policy.load import load_policies
 from gateway.routing.aliases import permitted
@@ -108,6 +108,8 @@ def _refit(settings: Settings, teams: Sequence[str], limit: int | None) -> Refit
         files[pool].append(out)
         try:
             prices |= _measure(settings, policy, pool, out, limit, done)
+        except LedgerUnavailable:  # nobody's calls can be recorded, so the run must be repeated soon
+            raise
         except GatewayError as error:  # the team cannot pay; others can
             done.notes.append(f"{policy.team}: {error.message}")
     if priced := {pool: paths for pool, paths in files.items() if prices.keys() >= set(pool)}:
