@@ -34,7 +34,7 @@ machine answered. reserved: all hours."""
 STRENGTHS: tuple[Strength, ...] = get_args(Strength)
 _PARTICULAR = {name: kind for kind, facts in KINDS.items() for name in facts.settings}
 """Key of a backend's entry → the kind of backend that has this key. Only keys that a single kind has."""
-_DERIVED = ("facts", "spoken", "simulated")
+_DERIVED = ("by_the_hour", "facts", "simulated", "spoken")
 """Attributes of a backend that are computed from its settings when they are first read."""
 _OF_ENTRA = frozenset({"tenant_id", "client_id", "client_secret", "authority_host", "token_scope"})
 _GOOGLE_LOCATION = re.compile(r"[a-z]+(-[a-z]+\d{1,2})?")
@@ -332,6 +332,12 @@ class Backend(Section):
         if self.kind not in ("openai", "azure"):
             return False
         return host_of(self.base_url) == "api.openai.com" if self.prompt_cache is None else self.prompt_cache
+
+    @cached_property
+    def by_the_hour(self) -> bool:
+        """Whether the backend's hours are paid even while it answers nothing."""
+        price = self.price
+        return price is not None and bool(price.machine_hour_usd) and price.billing != "busy"
 
     @cached_property
     def simulated(self) -> bool:
