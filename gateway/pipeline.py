@@ -12,7 +12,7 @@ from gateway.admission.rate_limits import Permit, RateLimits
 from gateway.admission.tool_loops import ToolLoops
 from gateway.backends.fleet import Fleet
 from gateway.cache.cache import Cache
-from gateway.cache.result import Hit, Join
+from gateway.cache.result import Join, Miss
 from gateway.domain.answer import Answer, Sink, pieces
 from gateway.domain.protocols import AttemptJournal, Contexts, EndUsers, Hold, Sampler, TokenCounter
 from gateway.domain.record import Record
@@ -89,14 +89,14 @@ class Pipeline:
             await self.budgets.refuse_exhausted(tenant, record.end_user, record.started_at, record.session)
 
             found = await self.cache.lookup(request, tenant, record, deadline)
-            if isinstance(found, Hit):
-                reply.outcome = StoredAnswer(self.settlement, record, permit, found)
-            elif isinstance(found, Join):
-                reply.outcome = JoinedAnswer(self.settlement, record, permit, found)
-            else:
+            if isinstance(found, Miss):
                 reply.outcome = paid = PaidAnswer(self.settlement, request, record, permit, found)
                 buy = partial(self._buy, paid, request, record, estimate, deadline)
                 await self.cache.coalesce(found, request, deadline, paid, buy)
+            elif isinstance(found, Join):
+                reply.outcome = JoinedAnswer(self.settlement, record, permit, found)
+            else:
+                reply.outcome = StoredAnswer(self.settlement, record, permit, found)
             return reply
         except BaseException as error:
             await reply.__aexit__(type(error), error, error.__traceback__)

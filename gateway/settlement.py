@@ -229,8 +229,11 @@ class PaidAnswer:
         it."""
         if not self._settled:
             self._settle_once()
-        if self.answer is not None:
-            log_errors(self._keep, self.answer)
+        try:
+            if self.answer is not None:
+                self._keep(self.answer)
+        except Exception:
+            log.exception(NOT_CLOSED)
         self._closed = True
         self._record.others = None
         steps, self._after = (self.hold.release, *self._after), []
@@ -257,16 +260,18 @@ class PaidAnswer:
             self._settle_once()
 
     def _settle_once(self) -> None:
-        if not self._settled:
-            self._settled = True
-            log_errors(self._settle, self.answer)
-
-    def _settle(self, answer: Answer | None) -> None:
-        cost_pico, tokens = self._settlement.close(self._record, answer)
-        self.hold.settle(cost_pico)
-        self._permit.settle(tokens)
-        self._settlement.router.learn(self._record)
-        self._settlement.contexts.learn(self._record)
+        if self._settled:
+            return
+        self._settled = True
+        settlement, record = self._settlement, self._record
+        try:
+            cost_pico, tokens = settlement.close(record, self.answer)
+            self.hold.settle(cost_pico)
+            self._permit.settle(tokens)
+            settlement.router.learn(record)
+            settlement.contexts.learn(record)
+        except Exception:
+            log.exception(NOT_CLOSED)
 
     async def pipe_to(self, take: Sink) -> bool:
         """Pass the pieces of the answer to `take`, once the held money covers them. Returns True if `take` wants no
