@@ -399,6 +399,7 @@ class Wiring:
                 prices=self.prices,
                 backends=lambda: self.fleet.backends,
                 feedback=self.feedback,
+                errors=self.cache.team_errors,
                 flight=self.telemetry.flight,
                 health=lambda tenant: backend_health(tenant, self.fleet),
             )

@@ -109,6 +109,10 @@ class Cache:
         """For each scope: the wrong hits that all workers have measured, and the present threshold."""
         return self._hit_checker.report()
 
+    def team_errors(self) -> dict[str, dict[str, Any]]:
+        """Team → its element of `errors`, for teams that do not share cached answers with other teams."""
+        return {one["scope"].rpartition("/")[2]: one for one in self.errors() if one["scope"].startswith("team/")}
+
     async def caught_up(self, timeout_s: float) -> None:
         """Wait until this worker knows all answers that other workers have stored so far. Raises StateUnavailable."""
         await self._log.caught_up(timeout_s)

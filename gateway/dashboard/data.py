@@ -42,6 +42,8 @@ LONGEST_REST_S = 300.0
 WAIT_S = 30.0
 _KEPT = 512
 
+Errors = Callable[[], Mapping[str, Mapping[str, Any]]]
+"""Team → wrong hits of its semantic cache (`Cache.team_errors`). It is called in the event loop's thread."""
 _Asked = tuple[str, str, str]
 """Team, period, part."""
 
@@ -66,10 +68,11 @@ class Figures:
         prices: Prices,
         backends: Callable[[], Sequence[Backend]],
         feedback: Feedback,
+        errors: Errors,
         clock: Clock = time,
     ) -> None:
         self._database, self._policies, self._prices, self._backends = database, policies, prices, backends
-        self._feedback, self._clock = feedback, clock
+        self._feedback, self._errors, self._clock = feedback, errors, clock
         self._made: OrderedDict[_Asked, _Made] = OrderedDict()
         self._making: dict[tuple[str, str, tuple[str, ...]], asyncio.Task[bool]] = {}
         self._turns = Turns(1)
@@ -162,7 +165,8 @@ class Figures:
         try:
             async with self._turns.of(team):
                 missing = [part for part in wanted if self._kept(team, period, [part]) is None]
-                made = await asyncio.to_thread(self._read, team, period, [part for part in missing if part != FEEDBACK])
+                parts = [part for part in missing if part != FEEDBACK]
+                made = await asyncio.to_thread(self._read, team, period, parts, self._errors())
                 if FEEDBACK in missing:
                     began = self._clock.monotonic()
                     quality = await self._feedback.quality(team)
@@ -180,12 +184,14 @@ class Figures:
         self.computed += 1
         return True
 
-    def _read(self, team: str, text: str, missing: Sequence[str]) -> dict[str, _Made]:
+    def _read(
+        self, team: str, text: str, missing: Sequence[str], errors: Mapping[str, Mapping[str, Any]]
+    ) -> dict[str, _Made]:
         readers: Mapping[str, Read] = ALL_TEAMS if team == ALL else PARTS
         found: dict[str, _Made] = {}
         with snapshot(self._database) as connection:
             period = parse_period(text, self._clock.time())
-            scope = Scope(team, period, self._policies.current, self._prices, self._backends())
+            scope = Scope(team, period, self._policies.current, self._prices, self._backends(), errors)
             for part in missing:
                 began = self._clock.monotonic()
                 values = readers[part](connection, scope)

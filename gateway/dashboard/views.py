@@ -20,6 +20,7 @@ from gateway.dashboard.data import ALL, EVERYTHING, Figures
 from gateway.dashboard.one_request import sees_team
 from gateway.dashboard.parts import ALL_TEAMS
 from gateway.dashboard.periods import MOST_DAYS, USUAL, parse_period
+from gateway.dashboard.spoken import language_of, said
 from gateway.domain.protocols import Clock
 from gateway.domain.tenant import Tenant
 from gateway.errors import BadRequest, Forbidden, NotFound
@@ -88,14 +89,14 @@ class Views:
         parts = query["parts"].split(",") if "parts" in query else EVERYTHING
         figures = await self._of(team, _period(query), parts)
         self.served += 1
-        return _json({**figures, "viewer": await self._viewer(tenant)})
+        return _json({**figures, "viewer": await self._viewer(tenant)}, request)
 
     async def teams(self, request: Request, tenant: Tenant) -> Response:
         """The figures of all teams. Query parameters: `period`, and `parts` as in `data`."""
         query = request.query_params
         parts = query["parts"].split(",") if "parts" in query else tuple(ALL_TEAMS)
         figures = await self._of(ALL, _period(query), parts)
-        return _json({**figures, "viewer": await self._viewer(tenant)})
+        return _json({**figures, "viewer": await self._viewer(tenant)}, request)
 
     async def _of(self, team: str, period: str, parts: Sequence[str]) -> dict[str, Any]:
         self._check(period)
@@ -139,7 +140,7 @@ class Views:
             )
         except ValueError as error:
             raise BadRequest(f"{error}.", param="after") from error
-        return _json({"team": wanted.team, "own": bool(wanted.own), **found})
+        return _json({"team": wanted.team, "own": bool(wanted.own), **found}, request)
 
     async def request(self, request: Request, tenant: Tenant) -> Response:
         """One request: what the ledger and its flight record say. 404 for a request that the key may not see."""
@@ -152,7 +153,7 @@ class Views:
         found = one_request.as_object(rows, facts, await self._flight(id, team))
         if found is None or not (found["flight"]["key"] == tenant.key.lineage or sees_team(tenant)):
             raise NotFound("No such request of this key; what has ended is known everywhere about a second later.")
-        return _json({**found, "key_names": names})
+        return _json({**found, "key_names": names}, request)
 
     async def groups(self, request: Request, tenant: Tenant) -> Response:
         """Spend by `by` (key, end_user, session, model or backend), for the requests that the filters select."""
@@ -222,7 +223,10 @@ def _period(query: Mapping[str, str]) -> str:
     return days
 
 
-def _json(values: Mapping[str, Any]) -> Response:
+def _json(values: Mapping[str, Any], request: Request | None = None) -> Response:
+    """JSON values. For a `request` in another language, with translations of their sentences."""
+    if request is not None and (language := language_of(request.headers.get("accept-language", ""))):
+        values = {**values, "said": said(values, language)}
     return Response(orjson.dumps(values), headers=PRIVATE, media_type="application/json")
 
 

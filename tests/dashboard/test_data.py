@@ -13,6 +13,7 @@ from sqlalchemy import insert
 
 from gateway.alerts.detect.standing import standings
 from gateway.api.routes.usage import UsageFigures, UsageQuery
+from gateway.cache.quality.error_bound import Measured
 from gateway.dashboard.data import Figures
 from gateway.domain.backend import Backend, PriceEntry
 from gateway.domain.money.windows import iso
@@ -33,6 +34,7 @@ from tests.ledger.booked import roll_up
 MONTH = Budget(limit_usd=Decimal(10), timezone="Europe/Madrid")
 DAY_LONG = Budget(limit_usd=Decimal("0.5"), window="day", on_exhausted="downgrade")
 TOTAL = Budget(limit_usd=Decimal(100), window="total")
+ERRORS = {"search": {"kinds": {"en/text/opening": Measured(lookups=50, hits=20).as_object()}}}
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +51,7 @@ def make_figures(
         prices=catalogue,
         backends=lambda: (),
         feedback=Feedback(database),
+        errors=lambda: ERRORS,
         clock=clock or StoppedClock(NOW),
     )
 
@@ -119,6 +122,37 @@ async def test_tiers_and_kinds_of_hits_add_up_to_the_total(any_database: Databas
     assert sum(hit["answers"] for hit in figures["cache"]) == total["cache_answers"] == 2
     assert sum(Decimal(hit["saved_usd"]) for hit in figures["cache"]) == Decimal(total["saved_usd"]) == 3
     assert {hit["kind"]: hit["unpriced"] for hit in figures["cache"]} == {"exact": 0, "semantic": 1}
+
+
+async def test_hits_by_kind_of_question_add_up_and_have_the_measured_errors_of_the_team(
+    any_database: Database, catalogue: PriceBook
+) -> None:
+    await put(
+        any_database,
+        *(
+            row(attempt=0, cache=kind, saved_pico=USD, traffic_class="en/text/opening")
+            for kind in ("exact", "semantic")
+        ),
+        row(attempt=0, saved_pico=USD, traffic_class="es/text/opening"),
+        row(traffic_class="es/text/opening"),
+        row(attempt=0, saved_pico=USD, team="chat", traffic_class="en/text/opening"),
+    )
+    figures = make_figures(any_database, catalogue)
+    seen = await figures.of("search", "30", ["answers"])
+    assert [(one["kind"], one["answers"], one["saved_usd"]) for one in seen["cache_classes"]] == [
+        ("en/text/opening", 2, "2"),
+        ("es/text/opening", 1, "1"),
+    ]
+    assert seen["measured_classes"] == ERRORS["search"]["kinds"]
+    assert (await figures.of("chat", "30", ["answers"]))["measured_classes"] == {}
+
+
+async def test_quality_is_that_of_the_usage_report(database: Database, catalogue: PriceBook) -> None:
+    await traffic(database)
+    assert (await make_figures(database, catalogue).of("search", "30", ["quality"]))["objectives"] == []
+    figures = make_figures(database, catalogue, search={"slo": "97%"})
+    (one,) = (await figures.of("search", "30", ["quality"]))["objectives"]
+    assert (one["team"], one["class"], one["objective"], one["state"]) == ("search", "all", 0.97, "unknown")
 
 
 async def test_a_team_sees_nothing_of_another(database: Database, catalogue: PriceBook) -> None:
@@ -233,6 +267,7 @@ async def test_savings_are_those_of_the_statement_and_may_be_negative(
         prices=catalogue,
         backends=lambda: (backend,),
         feedback=Feedback(any_database),
+        errors=dict,
         clock=StoppedClock(NOW),
     )
     found = (await room_.of("search", "30"))["savings"]

@@ -193,6 +193,18 @@ def test_the_savings_statement_is_the_command_s_with_its_method(visit: Open, das
     assert method == figures["savings"]["method"]
 
 
+def test_hits_are_shown_by_kind_of_question_and_quality_with_its_error_budget(visit: Open) -> None:
+    page = visit().enter("lead", "#/budget?period=30")
+    table = page.locator("#cache table").nth(1)
+    table.wait_for()
+    assert page.inner_text("#cache table:nth-of-type(1) tbody").count("$") == 3
+    assert table.locator("tbody tr").all_inner_texts()[0].startswith("en/text/opening\t")
+    assert table.locator("tbody td").all_inner_texts()[2] == "not measured"
+    page.wait_for_selector("#quality table")
+    assert page.inner_text("#quality tbody tr").split("\t")[:3] == ["all", "unknown", "–"]
+    assert "Objective: 97% of judged answers" in page.inner_text("#quality")
+
+
 def test_wrong_hits_are_told_with_their_interval(visit: Open, dashboard: Dashboard) -> None:
     _, page, figures = open_lead(visit, "budget")
     (said,) = usage(dashboard, figures)["wrong_hits"]

@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 from gateway.admission.load_shedding import LoadShedder
 from gateway.api.idempotency.idempotency import Idempotency
 from gateway.api.response_headers import of_error, of_id, of_record
-from gateway.api.server.asgi import Headers, Pace, by_name, check_json, check_length, decoded, secret
+from gateway.api.server.asgi import Headers, Pace, by_name, check_json, check_length, decoded, parameter, secret
 from gateway.api.server.caller import AsgiCaller, Caller, HangUp, unless_gone
 from gateway.api.server.envelope import Envelope
 from gateway.api.server.reframed import Reframed
@@ -25,6 +25,7 @@ from gateway.dialects.controls import check_overrides, parse_controls
 from gateway.dialects.facts import FACTS
 from gateway.dialects.framing import FramedEndpoint
 from gateway.dialects.passthrough.form import is_form
+from gateway.dialects.path_endpoint import PathEndpoint
 from gateway.dialects.requests.body_extent import check_extent
 from gateway.dialects.requests.forwarding import check_forwarding
 from gateway.dialects.requests.known_blocks import LEAST_BYTES, KnownBlocks
@@ -99,6 +100,8 @@ class Inference:
             try:
                 tenant, controls, batch = self._admit(caller, headers)
             except InvalidKey:
+                if isinstance(dialect, PathEndpoint) and (name := dialect.key_parameter):
+                    headers.setdefault(b"authorization", b"Bearer " + parameter(caller.query, name))
                 await self._tenants.find(secret(headers))  # reads the keys again
                 tenant, controls, batch = self._admit(caller, headers)
         except Exception as error:
@@ -217,8 +220,9 @@ class Inference:
             async with await self._pipeline.serve(request, tenant, record, deadline) as reply:
                 if hang_up.happened:  # the task went on only for other requests, which now have its result
                     raise asyncio.CancelledError
-                if reply.answer.stream:
-                    begun = reply.answer.content_type
+                answer = reply.answer
+                if answer.stream:
+                    begun = answer.content_type
                     await self._stream(caller, reply, hang_up, request)
                 else:
                     body = reply.whole()
@@ -226,9 +230,7 @@ class Inference:
                     if request.store and self._memory is not None:
                         await self._memory.keep(request, tenant, body)
                     hang_up.answered = True
-                    await caller.whole(
-                        reply.answer.status, [*_of_type(reply.answer.content_type), *of_record(record)], body
-                    )
+                    await caller.whole(answer.status, [*_of_type(answer.content_type), *of_record(record)], body)
         except asyncio.CancelledError:
             if not hang_up.happened:
                 raise

@@ -19,7 +19,9 @@ from gateway.dashboard.parts import INVENTED_ORGANISATION, MARK
 from gateway.domain.backend import Backend
 from gateway.domain.money.price import Price
 from gateway.domain.money.usage import Usage
+from gateway.domain.traffic import LONG_TOKENS, STEPS
 from gateway.ledger.journal import segments
+from gateway.ledger.prices.applied import text_of
 from gateway.ledger.prices.price_book import PriceBook
 from gateway.ledger.reports.report import teams
 from gateway.ledger.rows import FIELDS, Row
@@ -148,7 +150,8 @@ def _row(team: Team, request: str, at: float, models: Models, draw: random.Rando
     row = Row(
         f"{request}-1", request, 1, at, INVENTED_ORGANISATION, team.name, f"key_{team.name}", dialect="openai_chat",
         cache="miss", model_asked="auto", outcome="ok", status=200, input_tokens=usage.input_tokens,
-        output_tokens=usage.output_tokens, price_source="demo history",
+        output_tokens=usage.output_tokens, price_source="demo history", prices=text_of(price),
+        traffic_class=f"en/{'text' if usage.input_tokens < LONG_TOKENS else 'long'}/{draw.choice(STEPS[:2])}",
         difficulty=round(draw.uniform(0.05, 0.4) if easy else draw.uniform(0.3, 0.95), 3),
         tags=orjson.dumps({"demo": "history"}).decode(), end_user=f"eu_demo_{person:02d}" if person else "",
         session=f"demo-{time.strftime('%m%d', time.gmtime(at))}-{person:02d}" if person else "",

@@ -122,7 +122,7 @@ def stats(context: Context, team: str | None, tag: str | None, prefix: str | Non
 
     async def counted(cache: Cache) -> list[dict[str, Any]]:
         held = _by_team([entry for entry in cache.entries() if which.flush.covers(entry)])
-        measured = {one["scope"].rpartition("/")[2]: one for one in cache.errors() if one["scope"].startswith("team/")}
+        measured = cache.team_errors()
         return [
             {**row, "wrong_hits": _wrong(one := measured.get(row["team"])), "kinds": one["kinds"] if one else {}}
             for row in held

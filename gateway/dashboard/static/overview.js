@@ -1,6 +1,6 @@
 // The six questions of a team lead, each with its answer; and all teams at a glance.
 
-import { bar, h, money, number, quiet, table, to, wide } from "./dom.js";
+import { bar, h, money, number, quiet, spoken, table, tile, to } from "./dom.js";
 import { count, date, exactly, month, percent, time } from "./format.js";
 import { t, tn } from "./i18n.js";
 import { link } from "./route.js";
@@ -69,7 +69,7 @@ function dearest({ dearest: rows }) {
   if (!rows) return pending(title);
   if (!rows.length) return card(title, "", "–", [t("No request had a cost in this period.")]);
   return card(title, "", to(link("request", {}, rows[0].id), money(rows[0].cost_usd)), [
-    why(rows[0]), ...rows.slice(1, 3).map((row) => [to(link("request", {}, row.id), money(row.cost_usd)), ` ${why(row)}`]),
+    why(rows[0]), ...rows.slice(1, 3).map((row) => [to(link("request", {}, row.id), money(row.cost_usd)), " ", why(row)[0], " ", row.why.slice(0, 1).map(spoken)]),
   ], link("requests", { sort: "cost" }), t("All requests by cost"));
 }
 
@@ -105,7 +105,7 @@ export function teams({ rows, savings, budgets, current }) {
   const sorted = [...rows].sort((a, b) => Number(b.cost_usd) - Number(a.cost_usd));
   const most = Math.max(0, ...rows.map((row) => Number(row.cost_usd)));
   if (!rows.length) return quiet(t("There were no requests in this period."));
-  return wide(t("All teams"), table([
+  return table(t("All teams"), [
     [t("Team"), (row) => to(link("overview", { team: row.team }), row.team)],
     [t("Spent"), (row) => h("span", { class: "barred" }, bar(most ? Number(row.cost_usd) / most : 0), money(row.cost_usd)), "number"],
     ...(current ? [[t("At this pace"), (row) => (row.pace ? money(row.pace.usd) : "–"), "number"]] : []),
@@ -113,7 +113,7 @@ export function teams({ rows, savings, budgets, current }) {
     [t("Saved"), (row) => (savings ? (saving[row.team] ? money(saving[row.team]) : "–") : "…"), "number"],
     [t("Failed"), (row) => failures(row), "number"],
     [t("Alerts"), (row) => (row.open_alerts ? h("span", { class: "badge near" }, count(row.open_alerts)) : "–"), "number"],
-  ], sorted));
+  ], sorted);
 }
 
 function standing(all, one) {
@@ -131,7 +131,6 @@ function failures(row) {
 
 /** Sums of all teams. */
 export function sums({ total, pace, open_alerts: waiting, savings }) {
-  const tile = (title, value, note) => h("div", { class: "tile" }, h("dt", {}, title), h("dd", {}, value), h("dd", { class: "note" }, note ?? ""));
   const net = savings?.teams.reduce((sum, one) => (one.net_saved_usd === null ? sum : sum + 1), 0);
   return [
     tile(t("Spent"), money(total.cost_usd), pace ? paceOf(pace) : ""),

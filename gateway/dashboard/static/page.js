@@ -23,7 +23,7 @@ const $ = (id) => document.getElementById(id);
 /** The parts of each view: those of the first paint, then those that take longer. */
 const PARTS = {
   overview: [["spend", "alerts", "wrong_hits"], ["budgets", "dearest"], ["savings", "simulated"]],
-  budget: [["spend", "alerts", "budgets", "wrong_hits"], ["savings", "answers", "dearest", "feedback"]],
+  budget: [["spend", "alerts", "budgets", "wrong_hits"], ["savings", "answers", "dearest", "quality", "feedback"]],
   models: [["spend", "alerts"], ["answers", "latency"]],
   teams: [["teams"], ["budgets"], ["savings"]],
 };
@@ -269,6 +269,7 @@ function showTeam(name) {
   paint("notices", { total, by: { backend: by.backend }, mode: figures.mode, invented: figures.invented }, sections.notices);
   if (figures.budgets) showBudgets();
   paint("alerts", [figures.alerts, viewer.scopes], () => sections.alerts(figures.alerts, viewer.scopes.includes("admin") ? acknowledge : null));
+  if (figures.objectives) paint("quality", figures.objectives, sections.quality);
   if (figures.feedback) paint("feedback", figures.feedback, sections.feedback);
   for (const [part, id] of Object.entries(LATER)) {
     if (figures[part] === undefined) paint(id, "waiting", computing);
@@ -282,7 +283,7 @@ function showTeam(name) {
     paint("difficulty", figures.difficulty, models.difficulty);
     paint("mix", { tiers: figures.tiers, answers: total.cache_answers }, models.mix);
   }
-  if (figures.cache) paint("cache", { rows: figures.cache, wrong: figures.wrong_hits, limit: figures.max_error }, sections.cache);
+  if (figures.cache) paint("cache", { rows: figures.cache, wrong: figures.wrong_hits, limit: figures.max_error, classes: figures.cache_classes, measured: figures.measured_classes }, sections.cache);
   if (figures.latency) paint("latency", figures.latency, models.latency);
   const unit = by.hour ? "hour" : "day";
   const data = stacked(stack, unit, by[unit]);
@@ -292,7 +293,7 @@ function showTeam(name) {
 }
 
 /** Sections whose part comes later than the first one. Until then they show nothing of another period. */
-const LATER = { savings: "savings", dearest: "dearest", cache: "cache", feedback: "feedback", tiers: "mix", difficulty: "difficulty", latency: "latency" };
+const LATER = { savings: "savings", dearest: "dearest", cache: "cache", objectives: "quality", feedback: "feedback", tiers: "mix", difficulty: "difficulty", latency: "latency" };
 const computing = () => h("p", { class: "quiet" }, t("Computing…"));
 
 function overviewOf({ key_names: names, total, by, pace, budgets, savings, dearest, wrong_hits, max_error, open_alerts, alerts, period, since, days }) {
