@@ -67,7 +67,7 @@ def epoch(tenant: Tenant) -> str:
     count."""
     if tenant.policy.cache.scope in ("key", "team"):
         return tenant.epoch
-    without = {"context": {"prompt_cache", "old_outputs", "holdout"}, "data": {"store_samples"}}
+    without = {"context": {"prompt_cache", "old_outputs", "holdout", "keep_alive"}, "data": {"store_samples"}}
     shaping = tenant.policy.model_dump(mode="json", include=set(_SHAPING), exclude=without)
     return blake2b(without_later(orjson.dumps(shaping, option=orjson.OPT_SORT_KEYS)), digest_size=8).hexdigest()
 
