@@ -324,7 +324,7 @@ class Backend(Section):
             return False
         return host_of(self.base_url) == "api.openai.com" if self.prompt_cache is None else self.prompt_cache
 
-    @property
+    @cached_property
     def simulated(self) -> bool:
         """Whether the backend is simulated, without a real model."""
         return self.kind == "simulated"

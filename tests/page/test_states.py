@@ -144,7 +144,7 @@ def test_an_unmeasured_cache_an_invented_history_and_a_decimal_comma_in_spanish(
 def _changed(route: Route) -> None:
     reply = route.fetch()
     figures = reply.json()
-    pace = {"days": 6.1, "usd": "1", "until": "2027-02-01T00:00:00Z"}
+    pace = {"days": 6.1, "usd": "1", "until": "2027-01-31"}
     changes = {"wrong_hits": None, "invented": True, "pace": pace}
     route.fulfill(response=reply, json=figures | {name: value for name, value in changes.items() if name in figures})
 

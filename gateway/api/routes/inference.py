@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from functools import lru_cache
 
 from starlette.types import Receive, Scope, Send
@@ -82,8 +82,8 @@ class Inference:
         self.deadlines = pipeline.deadlines
         self.dialect_at = at
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self.answer(AsgiCaller(scope, receive, send, self._watchers, self.deadlines))
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        return self.answer(AsgiCaller(scope, receive, send, self._watchers, self.deadlines))
 
     async def answer(self, caller: Caller) -> None:
         """Answer one request completely. Raises only CancelledError, when the server ends."""

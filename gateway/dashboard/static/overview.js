@@ -16,8 +16,9 @@ export function answers(figures) {
   return [spend(figures), budget(figures), saved(figures), dearest(figures), wrong(figures), open(figures)];
 }
 
-export const periodName = ({ period, since, days }) => {
-  if (period === "month" || period === "last-month" || /^\d{4}-\d\d$/.test(period)) return month(since);
+export const periodName = ({ period, first, days }) => {
+  if (period === "month" || period === "last-month") return month(first);
+  if (/^\d{4}-\d\d$/.test(period)) return month(period);
   if (period.includes("..")) return t("{0} to {1}", ...period.split("..").map(date));
   return days === 1 ? t("today") : t("the last {0} days", days);
 };
@@ -33,7 +34,7 @@ function spend(figures) {
   return card(t("Spend, {0}", periodName(figures)), "", money(total.cost_usd), lines, link("models"), t("By model, key and session"));
 }
 
-const paceOf = (pace) => tn("At the pace of the last {0} days: about {1} by the end of {2}.", count(pace.days), money(pace.usd), month(Date.parse(pace.until) - 1));
+const paceOf = (pace) => tn("At the pace of the last {0} days: about {1} by the end of {2}.", count(pace.days), money(pace.usd), month(pace.until));
 
 function budget({ budgets, names }) {
   const title = t("Will the budget hold?");
