@@ -24,7 +24,7 @@ from gateway.domain.traffic import traffic_class
 from gateway.errors import DeadlineExceeded
 from gateway.routing.router import Router
 from gateway.runtime.deadlines import Deadlines
-from gateway.runtime.off_loop import LARGE_BYTES, OffLoop
+from gateway.runtime.off_loop import OffLoop
 from gateway.settlement import (
     NOTHING,
     JoinedAnswer,
@@ -75,7 +75,7 @@ class Pipeline:
         reply = Reply(self, record, deadline)  # closed here on failure, otherwise by the caller's `async with`
         try:
             self.end_users.note(request.body, record, request.controls.end_user)
-            if len(request.raw) > LARGE_BYTES:
+            if request.is_large:
                 estimate = await self.off_loop.run(self.contexts.estimate, request)
             else:
                 estimate = self.contexts.estimate(request)
