@@ -118,7 +118,8 @@ def _sentences(run: Simulation, kind: str) -> Iterator[str]:
     if (saved := saved_percent(run.total)) is not None:
         low, high = saved
         much = f"{low:.1f}%" if low == high else f"{low:.1f}% to {high:.1f}%"
-        yield f"Saved: {much} of the {kind} log, by the policy of team {run.tenant.team}."
+        source = "kept samples" if kind == SAMPLES else f"{kind} log"
+        yield f"Saved: {much} of the {source}, by the policy of team {run.tenant.team}."
         if low < 0 and run.model == "auto":
             yield _DEARER
     for (old, new), calls in run.moves.most_common(_MOST_MOVES):
