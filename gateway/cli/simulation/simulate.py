@@ -119,7 +119,8 @@ def _sentences(run: Simulation, kind: str) -> Iterator[str]:
         what = "Saved" if saved[1] >= 0 else "More expensive, by"
         low, high = saved if saved[1] >= 0 else (-saved[1], -saved[0])
         much = f"{low:.1f}%" if low == high else f"{low:.1f}% to {high:.1f}%"
-        yield f"{what}: {much} of the {kind} log, by the policy of team {run.tenant.team}."
+        source = "kept samples" if kind == SAMPLES else f"{kind} log"
+        yield f"{what}: {much} of the {source}, by the policy of team {run.tenant.team}."
         if saved[0] < 0 and run.model == "auto":
             yield _DEARER
     for (old, new), calls in run.moves.most_common(_MOST_MOVES):
