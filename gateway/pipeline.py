@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from functools import partial
 from types import TracebackType
 from typing import Self
@@ -134,10 +134,10 @@ class Pipeline:
             if answer is not None:
                 await answer.aclose()
 
-    async def _call(
+    def _call(
         self, route: Route, request: CompletionRequest, record: Record, hold: Hold, deadline: float
-    ) -> Answer:
-        return await self.fleet.call(
+    ) -> Awaitable[Answer]:
+        return self.fleet.call(
             route,
             request,
             record,
@@ -199,11 +199,6 @@ class Reply:
             log_errors(self.permit.release)
         self._pipeline.telemetry.end(self.record, error)
 
-    def settle(self) -> None:
-        """Settle the cost of the answer. Called before the end of the answer is sent, or at the latest when the reply
-        closes."""
-        self.outcome.settle()
-
     async def pipe_to(self, take: Sink) -> bool:
         """Pass the pieces of the answer to `take` as they arrive. Returns True if `take` wants no more now, False if
         only `ending` is left. Raises the answer's errors."""
@@ -228,5 +223,5 @@ class Reply:
 
     def whole(self) -> bytes:
         """Settle, and return the whole body. Only for an answer that is not a stream."""
-        self.settle()
+        self.outcome.settle()
         return self.answer.ending

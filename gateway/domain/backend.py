@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import date
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
 
@@ -296,12 +296,12 @@ class Backend(Section):
             return "`client_id` and the roles of its identity"
         return "`api_key`" if self.bearer_token is None else "`bearer_token`"
 
-    @property
+    @cached_property
     def spoken(self) -> tuple[DialectName, ...]:
         """The dialects in which the backend can be called, best dialect first."""
         return self.dialects or self.facts.dialects
 
-    @property
+    @cached_property
     def facts(self) -> KindFacts:
         """The facts of the backend's kind. For some kinds, the facts also depend on the backend's model or address."""
         facts = KINDS[self.kind]
@@ -324,7 +324,7 @@ class Backend(Section):
             return False
         return host_of(self.base_url) == "api.openai.com" if self.prompt_cache is None else self.prompt_cache
 
-    @property
+    @cached_property
     def simulated(self) -> bool:
         """Whether the backend is simulated, without a real model."""
         return self.kind == "simulated"

@@ -138,3 +138,12 @@ def test_prompts_to_another_gateway_leave_unless_its_operator_says_otherwise(sai
     assert (found.hosted, found.own) == (True, False)
     found = backend(PRIVATE, "local", "thriftgate", **said)
     assert (found.hosted, found.own) == (False, True)
+
+
+def test_a_changed_copy_has_the_facts_of_its_own_kind() -> None:
+    one = backend(PRIVATE, None)
+    facts, dialects = one.facts, one.spoken
+    other = one.model_copy(update={"kind": "anthropic"})
+    assert (other.facts, other.spoken) == (backend(PRIVATE, None, "anthropic").facts, ("anthropic_messages",))
+    assert (one.facts, one.spoken) == (facts, dialects)
+    assert one == backend(PRIVATE, None)

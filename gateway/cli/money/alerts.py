@@ -65,6 +65,7 @@ def test_alerts(context: Context, team: str) -> None:
     Prints each receiver's answer. Exit status: 0 when every receiver accepted all alerts, 1 otherwise.
     """
     settings = context.of_running()
+    _check_team(settings, team)
     policy, _ = load_policies(settings.policies, settings.config.ceilings).find(team)
     answers = _with(settings, {team: policy}, lambda service: service.test(team))
     values = {target: {kind: asdict(one) for kind, one in kinds.items()} for target, kinds in answers.items()}

@@ -6,7 +6,7 @@ import getpass
 import sys
 import time
 from dataclasses import asdict
-from datetime import UTC
+from datetime import tzinfo
 
 import click
 
@@ -15,8 +15,9 @@ from gateway.cli.echo import echo
 from gateway.cli.money.repricing import list_unpriced, reprice, with_writer
 from gateway.cli.money.storage import open_database
 from gateway.cli.options import Context, common, old_name
-from gateway.cli.zones import moment
+from gateway.cli.zones import named_moment, zones
 from gateway.domain.end_user import Pseudonyms
+from gateway.domain.money.windows import iso
 from gateway.ledger.journal import segments
 from gateway.ledger.store import anchor, end_users
 from gateway.ledger.store.retention import DAY_S, count_old
@@ -62,16 +63,17 @@ def verify(context: Context) -> None:
     progress = tables.working("hashing every row")
     with progress, open_database(settings) as database, snapshot(database) as connection:
         verdict = verified(connection, anchors)
-    context.print({**asdict(verdict), "ok": not verdict.findings}, lambda: _show(verdict))
+    context.print({**asdict(verdict), "ok": not verdict.findings}, lambda: _show(verdict, zones(settings)("")))
     if verdict.findings:
         sys.exit(1)
 
 
-def _show(verdict: Verdict) -> None:
+def _show(verdict: Verdict, zone: tzinfo) -> None:
     for chain in verdict.chains:
         head = "its anchor is on another host" if chain.anchored is None else f"anchored at {chain.anchored}"
         gone = f", {chain.removed} of them rolled up" if chain.removed else ""
-        echo(f"chain {chain.chain}, begun {moment(chain.begun_at, UTC)} UTC: {chain.entries} entries{gone}; {head}")
+        begun = named_moment(chain.begun_at, zone)
+        echo(f"chain {chain.chain}, begun {begun}: {chain.entries} entries{gone}; {head}")
     if verdict.outside:
         echo(f"{verdict.outside} row(s) are older than the chains, so changes to them cannot be detected.")
     for one in verdict.findings:
@@ -102,9 +104,11 @@ def retain(context: Context, days: int | None, dry_run: bool) -> None:
             old = count_old(connection, keep, now)
     else:
         old = with_writer(settings, keep, Writer.retain_all)
-    day = moment(now - keep * DAY_S, UTC, "%Y-%m-%d %H:%M:%S")
+    before = now - keep * DAY_S
+    shown = named_moment(before, zones(settings)(""))
     verb = "would become" if dry_run else "became"
-    context.print({"rows": old, "before": day, "dry_run": dry_run}, f"{old} row(s) from before {day} {verb} sums.")
+    text = f"{old} row(s) from before {shown} {verb} sums."
+    context.print({"rows": old, "before": iso(before), "dry_run": dry_run}, text)
 
 
 ledger.add_command(old_name(list_unpriced, "unpriced"))

@@ -15,7 +15,7 @@ from gateway.cli import tables
 from gateway.cli.echo import echo
 from gateway.cli.money.storage import open_database
 from gateway.cli.options import Context, common
-from gateway.cli.zones import moment
+from gateway.cli.zones import zones
 from gateway.domain.backend import Backend
 from gateway.domain.protocols import PriceList
 from gateway.domain.units import usd_text
@@ -46,12 +46,14 @@ def list_unpriced(context: Context, since: str | None, until: str | None) -> Non
     backends = asyncio.run(_backends(settings))
     with open_database(settings) as database, snapshot(database) as connection:
         found = unpriced.groups(connection, _prices(settings)(_today()), backends, since=begin, until=end)
-    figures, times = tables.numbers("rows", "tokens"), ("first (UTC)", "last (UTC)")
+    zone = zones(settings)("")
+    figures, times = tables.numbers("rows", "tokens"), (f"first ({zone})", f"last ({zone})")
     table = tables.Table("backend", "model", "what", *figures, *times, "price known today", *tables.prose("units"))
     for one in found:
         table.add_row(
             one.backend, one.model, one.why, f"{one.rows:,}", f"{one.tokens:,}",
-            moment(one.first_at, UTC), moment(one.last_at, UTC), one.price_source or "no", one.units or "",
+            *(f"{datetime.fromtimestamp(at, zone):%Y-%m-%d %H:%M}" for at in (one.first_at, one.last_at)),
+            one.price_source or "no", one.units or "",
         )  # fmt: skip
     context.print(
         [asdict(one) for one in found],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime, tzinfo
+from datetime import datetime, tzinfo
 from decimal import Decimal
 from typing import Any
 
@@ -12,7 +12,7 @@ from rich.text import Text
 
 from gateway.api.routes.usage import Spent
 from gateway.cli import tables
-from gateway.cli.zones import ZoneOf, moment
+from gateway.cli.zones import ZoneOf, named_moment
 from gateway.domain.units import cents
 
 
@@ -55,7 +55,7 @@ def _ahead(one: Mapping[str, Any], unit: str, zone: tzinfo) -> str:
 
 
 def _at(iso: str, zone: tzinfo) -> str:
-    return moment(datetime.fromisoformat(iso).timestamp(), zone) + (" UTC" if zone is UTC else "")
+    return named_moment(datetime.fromisoformat(iso).timestamp(), zone)
 
 
 def _amount(value: Any, unit: str) -> str:

@@ -11,6 +11,7 @@ import click
 from gateway.cli import tables
 from gateway.cli.echo import echo
 from gateway.cli.money.storage import open_database
+from gateway.cli.money.teams import known_team
 from gateway.cli.options import Context, common
 from gateway.domain.money.windows import iso
 from gateway.domain.routing.class_trial import ClassTrial, TrialKey
@@ -38,11 +39,14 @@ def learned(context: Context, team: str | None) -> None:
     measured   share of answers as good as the baseline's, with one-sided 95 % bounds
     shift      how far that is from the estimate before any measurement (the prior), in log-odds
     """
-    with open_database(context.of_running()) as database, database.read() as connection:
+    settings = context.of_running()
+    with open_database(settings, reads=True) as database, database.read() as connection:
         now = time.time()
         _, found = changed(connection, (0, 0), now)
         caps, escalated = spent(connection), escalations(connection, now - WINDOW_S)
         trials = class_trials.read(connection)
+        if team is not None and team not in {*(pair[0] for pair in found), *(key.team for key in trials)}:
+            known_team(database, settings, team)
     standings = sorted((pair, one) for pair, one in found.items() if team in (None, pair[0]))
     caps = [one for one in caps if team in (None, one.team)]
     classes = sorted((key, one) for key, one in trials.items() if team in (None, key.team))

@@ -19,11 +19,12 @@ from gateway.backends.providers.discover import backends_of
 from gateway.cli import tables
 from gateway.cli.echo import echo
 from gateway.cli.money.storage import open_database
+from gateway.cli.money.teams import known_team
 from gateway.cli.options import Context, common
 from gateway.cli.quality.outcomes import Ask, begun, kept_prompts, measure
 from gateway.domain.policy import ModelRule, Policy
 from gateway.domain.units import parse_usd, usd_to_pico
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, LedgerUnavailable
 from gateway.learning.plans import plan_trials
 from gateway.policy.load import load_policies
 from gateway.routing.aliases import permitted
@@ -92,6 +93,8 @@ def _refit(settings: Settings, teams: Sequence[str], limit: int | None) -> Refit
     """Raises ValueError, OSError, GatewayError, ClickException."""
     done = Refit()
     with open_database(settings) as database, database.read() as connection:
+        for team in teams:
+            known_team(database, settings, team)
         on_trial = [one for one in plan_trials.known(connection) if one.state == "shadow"]
     if on_trial:
         done.notes.append(f"Plan {on_trial[0].id[:16]} is on trial, so no other plan is fitted.")
@@ -105,6 +108,8 @@ def _refit(settings: Settings, teams: Sequence[str], limit: int | None) -> Refit
         files[pool].append(out)
         try:
             prices |= _measure(settings, policy, pool, out, limit, done)
+        except LedgerUnavailable:  # nobody's calls can be recorded, so the run must be repeated soon
+            raise
         except GatewayError as error:  # the team cannot pay; others can
             done.notes.append(f"{policy.team}: {error.message}")
     if priced := {pool: paths for pool, paths in files.items() if prices.keys() >= set(pool)}:
