@@ -52,6 +52,8 @@ export function milliseconds(ms) {
 export const date = (text) =>
   format("date", moment({ day: "numeric", month: "short", timeZone: "UTC" }), new Date(text));
 
+export const day = (text) => format("day", moment({ dateStyle: "medium", timeZone: "UTC" }), new Date(text));
+
 export const month = (text) =>
   format("month", moment({ month: "long", year: "numeric", timeZone: "UTC" }), new Date(text));
 
