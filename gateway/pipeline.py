@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from types import TracebackType
 from typing import Self
@@ -15,16 +15,17 @@ from gateway.backends.fleet import Fleet
 from gateway.cache.cache import Cache
 from gateway.cache.result import Join, Miss
 from gateway.domain.answer import Answer, Sink, pieces
+from gateway.domain.backend import Backend
 from gateway.domain.protocols import AttemptJournal, Contexts, EndUsers, Hold, Sampler, TokenCounter
 from gateway.domain.record import Record
 from gateway.domain.request import CompletionRequest
-from gateway.domain.routing.route import ContextEstimate, Route
+from gateway.domain.routing.route import ContextEstimate, ContextPlan, Route
 from gateway.domain.tenant import Tenant
 from gateway.domain.traffic import traffic_class
 from gateway.errors import DeadlineExceeded
 from gateway.routing.router import Router
 from gateway.runtime.deadlines import Deadlines
-from gateway.runtime.off_loop import LARGE_BYTES, OffLoop
+from gateway.runtime.off_loop import OffLoop
 from gateway.settlement import (
     NOTHING,
     JoinedAnswer,
@@ -75,7 +76,7 @@ class Pipeline:
         reply = Reply(self, record, deadline)  # closed here on failure, otherwise by the caller's `async with`
         try:
             self.end_users.note(request.body, record, request.controls.end_user)
-            if len(request.raw) > LARGE_BYTES:
+            if request.is_large:
                 estimate = await self.off_loop.run(self.contexts.estimate, request)
             else:
                 estimate = self.contexts.estimate(request)
@@ -123,13 +124,20 @@ class Pipeline:
         return await self.router.route(request, record.tenant, self.contexts.estimate(request), record)
 
     async def ask(
-        self, route: Route, request: CompletionRequest, record: Record, hold: Hold, deadline: float
+        self,
+        route: Route,
+        request: CompletionRequest,
+        record: Record,
+        hold: Hold,
+        deadline: float,
+        plan_for: Callable[[Backend], Awaitable[ContextPlan]] | None = None,
     ) -> Answer:
         """Get an answer for the gateway's own use, without limits and cache. It is closed on return; its cost is in
-        `record.cost_pico`. The caller settles `hold`. `deadline`: loop time. Raises GatewayError."""
+        `record.cost_pico`. The caller settles `hold`. `deadline`: loop time. `plan_for`: makes the context plan; None:
+        the plan is made as for a client's request. Raises GatewayError."""
         answer: Answer | None = None
         try:
-            answer = await self._call(route, request, record, hold, deadline)
+            answer = await self._call(route, request, record, hold, deadline, plan_for)
             return answer
         finally:
             self.settlement.close(record, answer)
@@ -137,13 +145,19 @@ class Pipeline:
                 await answer.aclose()
 
     def _call(
-        self, route: Route, request: CompletionRequest, record: Record, hold: Hold, deadline: float
+        self,
+        route: Route,
+        request: CompletionRequest,
+        record: Record,
+        hold: Hold,
+        deadline: float,
+        plan_for: Callable[[Backend], Awaitable[ContextPlan]] | None = None,
     ) -> Awaitable[Answer]:
         return self.fleet.call(
             route,
             request,
             record,
-            plan_for=partial(self.contexts.plan_for, request, record.tenant, prefix=route.prefix),
+            plan_for=plan_for or partial(self.contexts.plan_for, request, record.tenant, prefix=route.prefix),
             hold=hold,
             books=self.books,
             deadline=deadline,

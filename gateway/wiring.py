@@ -51,6 +51,7 @@ from gateway.context.plan import Contexts
 from gateway.context.strategies.relevance import Relevance
 from gateway.dashboard.page import Dashboard
 from gateway.domain.backend import Backend
+from gateway.keep_alive.keep_alive import KeepAlives
 from gateway.learning.cache_check import FreshAnswers
 from gateway.learning.class_trials import LiveTrials
 from gateway.learning.cut_switch import CutSwitch
@@ -330,11 +331,20 @@ class Wiring:
         self.counter = Counter()
         switch = await self._enter(CutSwitch(self.database))
         relevance = Relevance(self.embedder, self.off_loop, switch.is_off)
+        keep_alives = KeepAlives(
+            self.state,
+            self.prices,
+            self.tenants.of_key,
+            switched_off=switch.is_off,
+            leaving=lambda: self.drain.draining,
+            off_loop=self.off_loop,
+        )
         contexts = Contexts(
             self.counter,
             off_loop=self.off_loop,
             switched_off=switch.is_off,
             strategy=relevance,
+            keep_alive=keep_alives,
             monotonic=self.worker.monotonic,
         )
         self._exits.callback(contexts.close)
@@ -356,12 +366,14 @@ class Wiring:
             off_loop=self.off_loop,
         )
         self._exits.push_async_callback(self.shadows.aclose)
+        keep_alives.open(self.pipeline)
+        self._exits.push_async_callback(keep_alives.aclose)
         plans = await self._enter(PlanTrials(self.database, self.router, self.fleet))
         await self.shadows.open(self.pipeline, plans)
         fresh = FreshAnswers(self.pipeline, self.spend_cap, self.prices)
         self.cache.check_with(fresh)
         self.cache.measure_in(self.database)
-        self._watch(context=contexts, cuts=switch, plans=plans, fresh=fresh, tool_loops=loops)
+        self._watch(context=contexts, cuts=switch, plans=plans, fresh=fresh, tool_loops=loops, keep_alive=keep_alives)
 
     async def _open_sides(self) -> None:
         """Open the parts that completions do not need: feedback, the page, batches. Without a supervisor, also open a
@@ -387,6 +399,7 @@ class Wiring:
                 prices=self.prices,
                 backends=lambda: self.fleet.backends,
                 feedback=self.feedback,
+                errors=self.cache.team_errors,
                 flight=self.telemetry.flight,
                 health=lambda tenant: backend_health(tenant, self.fleet),
             )

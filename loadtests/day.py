@@ -120,20 +120,24 @@ def _key(question: Question) -> str:
 
 def spent_since(gateway: DayGateway, began: float) -> dict[str, Spent]:
     """Team → sums of the ledger's rows of requests that began after `began` (Unix seconds)."""
-    found: dict[str, Spent] = defaultdict(Spent)
     database = Database(gateway.database.url)
-    columns = ledger.c.team, ledger.c.kind, ledger.c.cost_pico, ledger.c.above_ceiling, ledger.c.backend
+    columns = ledger.c.team, ledger.c.kind, ledger.c.cost_pico, ledger.c.above_ceiling, ledger.c.attempt
     try:
         with database.read() as connection:
             rows = connection.execute(select(*columns).where(ledger.c.at >= began)).all()
     finally:
         database.close()
-    for team, kind, cost, above, backend in rows:
-        usd, before = (cost or 0) / 1e12, found[team]
-        learning = usd * (kind == "shadow")
-        if above:
-            print(f"above the ceiling: {team}, {backend} {kind}", file=sys.stderr, flush=True)
-        found[team] = Spent(before.usd + usd, before.learning_usd + learning, before.above + above)
+    return sums_of([tuple(row) for row in rows])
+
+
+def sums_of(rows: Iterable[tuple[str, str, int | None, bool, int]]) -> dict[str, Spent]:
+    """`rows`: (team, kind, pico-dollars, whether above the ceiling, number of the call in its request)."""
+    found: dict[str, Spent] = defaultdict(Spent)
+    for team, kind, cost, above, number in rows:
+        usd, first, compares = (cost or 0) / 1e12, number == 1, kind == "shadow"
+        above = above and not compares
+        one = Spent(usd, usd * compares, above and first, above and not first)
+        found[team] = Spent(*map(sum, zip(astuple(found[team]), astuple(one), strict=True)))
     return found
 
 
@@ -155,8 +159,9 @@ def rows_of(setting: Setting, outcome: Outcome) -> list[Row]:
 
 
 def dearer(outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """What should not happen: calls above the ceiling, and teams that paid more than in the first arm (arm and team →
-    share that they paid more). `team_days`: number of compared teams."""
+    """What should not happen: first calls above the ceiling, and teams that paid more than in the first arm (arm and
+    team → share that they paid more). `fallbacks_above`: number of later calls above the ceiling, after a failure or a
+    weak answer. `team_days`: number of compared teams."""
     base, others = outcomes[0].spent, outcomes[1:]
     more = {
         f"{one.arm.name}: {team}": round(spent.usd / base[team].usd - 1, 5)
@@ -164,8 +169,10 @@ def dearer(outcomes: Sequence[Outcome]) -> dict[str, Any]:
         for team, spent in one.spent.items()
         if spent.usd > base[team].usd
     }
-    above = sum(spent.above for one in outcomes for spent in one.spent.values())
-    return {"above_ceiling": above, "team_days": sum(len(one.spent) for one in others), "dearer": more}
+    spent = [each for one in outcomes for each in one.spent.values()]
+    first, later = sum(one.first_above for one in spent), sum(one.fallbacks_above for one in spent)
+    days = sum(len(one.spent) for one in others)
+    return {"first_above": first, "fallbacks_above": later, "team_days": days, "dearer": more}
 
 
 def hull_of(setting: Setting, outcome: Outcome) -> float:
@@ -292,7 +299,7 @@ def summed(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     found = {
         f"seed {run['seed']}, split {run['split']}, {name}": by for run in runs for name, by in run["dearer"].items()
     }
-    counts = {name: sum(run[name] for run in runs) for name in ("above_ceiling", "team_days")}
+    counts = {name: sum(run[name] for run in runs) for name in ("first_above", "fallbacks_above", "team_days")}
     return {**counts, "dearer": found}
 
 
@@ -300,8 +307,9 @@ def in_words(facts: Mapping[str, Any]) -> str:
     """The result of `dearer` as sentences."""
     more = "; ".join(f"{name} by {100 * by:.2f} %" for name, by in facts["dearer"].items()) or "none"
     return (
-        f"Calls that were expected to be dearer than their ceiling: {facts['above_ceiling']}. Team-days that were "
-        f"dearer than with the references: {len(facts['dearer'])} of {facts['team_days']} ({more})."
+        f"First calls that were expected to be dearer than their ceiling: {facts['first_above']}; such calls after a "
+        f"failure or a weak answer: {facts['fallbacks_above']}. Team-days that were dearer than with the references: "
+        f"{len(facts['dearer'])} of {facts['team_days']} ({more})."
     )
 
 

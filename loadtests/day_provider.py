@@ -20,7 +20,10 @@ from loadtests.day_questions import USUAL_TOKENS, Question
 
 TURN_BASE = 30_000
 """`max_tokens` of the first turn of an agent's session. Each turn adds one, so that the provider knows the turn."""
-_TOKEN = "so "
+_CONSONANTS = "bcdfghjklmnpqrstvwxz"
+_FILLER = "".join(f"{one}{other} " for one in _CONSONANTS for other in _CONSONANTS)
+"""Text without a language, of three characters a token. It is longer than any sequence whose repetition the gateway
+takes for a sign of a weak answer, because the recorded answers that it stands for are not known to repeat."""
 _HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: %b\r\n"
 _VECTOR = [0.0] * 8
 
@@ -119,7 +122,8 @@ def text_of(question: Question, model: str, tokens: int) -> str:
     """The answer: which question and model it is of, filler, and the recorded final answer."""
     answer = question.answers.get(model)
     end = "" if answer is None else f" The answer is: {answer}"
-    return f"[[{question.id}|{model}]] " + _TOKEN * max(0, tokens - 16) + end
+    size = 3 * max(0, tokens - 16)
+    return f"[[{question.id}|{model}]] " + (_FILLER * (size // len(_FILLER) + 1))[:size] + end
 
 
 def _frame(body: Mapping[str, Any]) -> dict[str, Any]:

@@ -50,8 +50,10 @@ class Spent:
 
     usd: float = 0.0
     learning_usd: float = 0.0
-    above: int = 0
-    """Number of calls that were expected to be dearer than the ceiling."""
+    first_above: int = 0
+    """Number of requests whose first call was expected to be dearer than the ceiling."""
+    fallbacks_above: int = 0
+    """Number of such calls after another call of the request, so after a failure or a weak answer."""
 
 
 def row_of(arm: str, stratum: str, answered: Sequence[Answered], spent: Spent, meanings: Mapping[str, str]) -> Row:

@@ -8,11 +8,14 @@ declares, prints a table, and ends with status 1 unless all of it is so.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import logging
+import signal
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
+from typing import Any, NoReturn
 
 import orjson
 import uvloop
@@ -43,14 +46,33 @@ def _one(cell: Cell, home: Path, database: Database, workers: int) -> Result:
     stage = Stage(cell, home, database, workers)
     try:
         stage.open()
-        return uvloop.run(stage.play())
+        result = uvloop.run(until_told_to_end(stage.play()))
     except NotHere as error:
         return Result(cell, not_run=str(error))
     except Exception as error:
         logging.exception("cell %s", cell.name)
         return Result(cell, complaints=[f"{type(error).__name__}: {error}"])
     finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # ending the cell's processes takes seconds
         stage.close()
+        signal.signal(signal.SIGTERM, _end)
+    return result or _end()
+
+
+async def until_told_to_end(play: Coroutine[Any, Any, Result]) -> Result | None:
+    """The result of a cell; None after SIGTERM. An exception of a signal handler would count as a failed cell."""
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    try:
+        return await play
+    except asyncio.CancelledError:
+        return None
+
+
+def _end(*_: object) -> NoReturn:
+    """End, after everything that was started."""
+    sys.exit(128 + signal.SIGTERM)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -61,6 +83,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options.add_argument("--keep", type=Path, help="leave configurations, logs and data in this folder")
     given = options.parse_args(argv)
     logging.basicConfig(level=logging.WARNING)
+    signal.signal(signal.SIGTERM, _end)
     try:
         cells = chosen(given.cells)
     except ValueError as error:

@@ -37,7 +37,7 @@ from gateway.domain.request import CompletionRequest
 from gateway.domain.tenant import Tenant
 from gateway.errors import CacheOnlyMiss, StateUnavailable
 from gateway.runtime.garbage_collection import leave_out
-from gateway.runtime.off_loop import LARGE_BYTES, OffLoop
+from gateway.runtime.off_loop import OffLoop
 from gateway.runtime.tasks import Tasks
 from gateway.state.redis.connection import State
 from gateway.state.redis.log import IndexLog
@@ -109,6 +109,10 @@ class Cache:
         """For each scope: the wrong hits that all workers have measured, and the present threshold."""
         return self._hit_checker.report()
 
+    def team_errors(self) -> dict[str, dict[str, Any]]:
+        """Team → its element of `errors`, for teams that do not share cached answers with other teams."""
+        return {one["scope"].rpartition("/")[2]: one for one in self.errors() if one["scope"].startswith("team/")}
+
     async def caught_up(self, timeout_s: float) -> None:
         """Wait until this worker knows all answers that other workers have stored so far. Raises StateUnavailable."""
         await self._log.caught_up(timeout_s)
@@ -143,7 +147,7 @@ class Cache:
             return self._miss(record, "off", None, control)
         if control == "bypass":
             return self._miss(record, "bypass", None, control)
-        if len(request.raw) > LARGE_BYTES:
+        if request.is_large:
             ticket = await self._off_loop.run(self._ticket, request, tenant, record)
         else:
             ticket = self._ticket(request, tenant, record)

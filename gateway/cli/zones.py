@@ -15,7 +15,8 @@ ZoneOf = Callable[[str], tzinfo]
 
 
 def zones(settings: Settings) -> ZoneOf:
-    """The time zones of the policies' `timezone`. UTC while the policies have a mistake."""
+    """The time zones of the policies' `timezone`; for a team without a policy (or the empty name), that of the default
+    policy. UTC while the policies have a mistake."""
     try:
         policies = load_policies(settings.policies, settings.config.ceilings)
     except ConfigError:
@@ -27,6 +28,11 @@ def moment(at: float, zone: tzinfo, form: str = "%Y-%m-%d %H:%M") -> str:
     """A time, followed by the zone's short name unless it is UTC."""
     shown = datetime.fromtimestamp(at, zone)
     return shown.strftime(form if zone is UTC else f"{form} %Z")
+
+
+def named_moment(at: float, zone: tzinfo) -> str:
+    """Like `moment`, but UTC is named too."""
+    return moment(at, zone) + (" UTC" if zone is UTC else "")
 
 
 def span(seconds: float) -> str:

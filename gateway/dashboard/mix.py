@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +27,8 @@ class Cell:
     cache: str
     kind: str
     outcome: str
+    traffic_class: str
+    """The kind of question of answers from the cache; empty for attempts."""
     tenths: int | None
     """Difficulty in tenths; None if the request was not graded."""
     attempts: int
@@ -51,7 +54,8 @@ def cells(connection: Connection, team: str, since: float, until: float) -> list
 def _cells(connection: Connection, table: Any, team: str, since: float, until: float) -> list[Cell]:
     c: Any = table.c
     tier = case((c.kind == IDLE, IDLE), (c.attempt == 0, CACHE), else_=c.tier)
-    by = (tier, case((c.attempt == 0, c.cache), else_=""), c.kind, c.outcome, _tenths(connection, c))
+    hit, kind = (case((c.attempt == 0, column), else_="") for column in (c.cache, c.traffic_class))
+    by = (tier, hit, c.kind, c.outcome, kind, _tenths(connection, c))
     inputs = c.input_tokens + c.cached_tokens + c.cache_write_5m_tokens + c.cache_write_1h_tokens
     others = c.audio_input_tokens + c.image_input_tokens + c.audio_tokens + c.image_tokens
     bought = and_(c.attempt > 0, inputs + others + c.output_tokens + c.reasoning_tokens > 0)
@@ -65,9 +69,10 @@ def _cells(connection: Connection, table: Any, team: str, since: float, until: f
     return [_cell(*row) for row in found]
 
 
-def _cell(tier: str, cache: str, kind: str, outcome: str, tenths: int | None, *sums: Any) -> Cell:
+def _cell(tier: str, cache: str, kind: str, outcome: str, name: str, tenths: int | None, *sums: Any) -> Cell:
     attempts, unpriced, unknown = map(int, sums[:3])
-    return Cell(tier, cache, kind, outcome, tenths, attempts, unpriced, unknown, whole(*sums[3:5]), whole(*sums[5:]))
+    money = whole(*sums[3:5]), whole(*sums[5:])
+    return Cell(tier, cache, kind, outcome, name, tenths, attempts, unpriced, unknown, *money)
 
 
 def _tenths(connection: Connection, c: Any) -> ColumnElement[int]:
@@ -104,9 +109,20 @@ def _rank(tier: str) -> tuple[int, str]:
 def cache(found: list[Cell]) -> list[dict[str, Any]]:
     """For each kind of cache hit: the number of answers, the sum of their savings, and the number of answers with
     unknown savings."""
-    hits = [cell for cell in found if cell.tier == CACHE]
-    lines = [_hits(kind, [cell for cell in hits if cell.cache == kind]) for kind in {cell.cache for cell in hits}]
-    return sorted(lines, key=lambda line: (-line["answers"], line["kind"]))
+    return _hits_by(found, lambda cell: cell.cache)
+
+
+def cache_classes(found: list[Cell]) -> list[dict[str, Any]]:
+    """The same figures as in `cache`, for each kind of question (traffic class)."""
+    return _hits_by(found, lambda cell: cell.traffic_class)
+
+
+def _hits_by(found: list[Cell], name: Callable[[Cell], str]) -> list[dict[str, Any]]:
+    groups: dict[str, list[Cell]] = {}
+    for cell in found:
+        if cell.tier == CACHE:
+            groups.setdefault(name(cell), []).append(cell)
+    return sorted((_hits(*group) for group in groups.items()), key=lambda line: (-line["answers"], line["kind"]))
 
 
 def _hits(kind: str, found: list[Cell]) -> dict[str, Any]:

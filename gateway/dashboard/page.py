@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from gateway.dashboard.data import Figures
+from gateway.dashboard.data import Errors, Figures
 from gateway.dashboard.parts import Prices
 from gateway.dashboard.views import Flight, Health, Needs, Views
 from gateway.domain.backend import Backend
@@ -60,12 +60,19 @@ class Dashboard:
         prices: Prices,
         backends: Callable[[], Sequence[Backend]],
         feedback: Feedback,
+        errors: Errors,
         flight: Flight,
         health: Health,
         clock: Clock = time,
     ) -> None:
         self._figures = Figures(
-            database=database, policies=policies, prices=prices, backends=backends, feedback=feedback, clock=clock
+            database=database,
+            policies=policies,
+            prices=prices,
+            backends=backends,
+            feedback=feedback,
+            errors=errors,
+            clock=clock,
         )
         self._views = Views(
             needs=needs, database=database, figures=self._figures, flight=flight, health=health, clock=clock

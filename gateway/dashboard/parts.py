@@ -15,7 +15,7 @@ from gateway.dashboard.periods import Period
 from gateway.domain.backend import Backend
 from gateway.domain.policy import Policy
 from gateway.domain.protocols import PriceList
-from gateway.ledger.reports import savings
+from gateway.ledger.reports import objectives, savings
 from gateway.ledger.reports.formats import as_object, dollars, simulated_values
 from gateway.ledger.reports.report import Line, SimulatedCall, read_usage, simulated_usage, teams
 from gateway.policy.load import PolicySet
@@ -39,6 +39,8 @@ class Scope:
     policies: PolicySet
     prices: Prices
     backends: Sequence[Backend]
+    errors: Mapping[str, Mapping[str, Any]]
+    """Team → wrong hits of its semantic cache, as `thriftgate cache stats` shows them: since the cache was started."""
 
     @property
     def policy(self) -> Policy:
@@ -120,7 +122,19 @@ def _savings(connection: Connection, scope: Scope, names: Sequence[str]) -> dict
 def answers(connection: Connection, scope: Scope) -> dict[str, Any]:
     """Answers by tier, by difficulty, and by kind of cache hit."""
     cells = mix.cells(connection, scope.team, scope.period.since, scope.period.until)
-    return {"tiers": mix.tiers(cells), "difficulty": mix.difficulty(cells), "cache": mix.cache(cells)}
+    return {
+        "tiers": mix.tiers(cells),
+        "difficulty": mix.difficulty(cells),
+        "cache": mix.cache(cells),
+        "cache_classes": mix.cache_classes(cells),
+        "measured_classes": scope.errors.get(scope.team, {}).get("kinds", {}),
+    }
+
+
+def quality(connection: Connection, scope: Scope) -> dict[str, Any]:
+    """The objectives for quality of the team's policy (`slo`), now, whatever the period."""
+    found = objectives.read(connection, scope.policy, scope.period.now)
+    return {"objectives": [one.as_object() for one in found]}
 
 
 def wrong_hits(connection: Connection, scope: Scope) -> dict[str, Any]:
@@ -205,6 +219,7 @@ PARTS: Mapping[str, Read] = {
     "wrong_hits": wrong_hits,
     "savings": saved,
     "answers": answers,
+    "quality": quality,
     "latency": latency,
     "dearest": dearest,
     "tags": tags,

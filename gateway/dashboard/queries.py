@@ -13,6 +13,8 @@ from sqlalchemy import ColumnElement, Connection, Float, Integer, Row, and_, cas
 from gateway.alerts.delivery import deliveries
 from gateway.domain.money.windows import iso
 from gateway.ledger.reports.formats import dollars
+from gateway.ledger.reports.why import why
+from gateway.ledger.rows import Row as Entry
 from gateway.ledger.store.entries import CHECK, IDLE, of, within
 from gateway.ledger.store.sums import pico_sum, whole
 from gateway.state.sql.tables import alerts, keys, ledger
@@ -144,6 +146,7 @@ def _request(id: str, rows: list[Row[Any]]) -> dict[str, Any]:
         "session": first.session,
         "end_user": first.end_user,
         "agent": first.agent,
+        "why": why([Entry(*(getattr(row, name) for name in Entry._fields)) for row in rows]),
         "simulated": first.simulated,
         "attempts": [_attempt(row) for row in rows],
     }

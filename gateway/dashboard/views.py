@@ -19,7 +19,8 @@ from gateway.dashboard import one_request, request_log
 from gateway.dashboard.data import ALL, EVERYTHING, Figures
 from gateway.dashboard.one_request import sees_team
 from gateway.dashboard.parts import ALL_TEAMS
-from gateway.dashboard.periods import MOST_DAYS, USUAL, parse_period
+from gateway.dashboard.periods import MOST_DAYS, USUAL, Period
+from gateway.dashboard.spoken import language_of, said
 from gateway.domain.protocols import Clock
 from gateway.domain.tenant import Tenant
 from gateway.errors import BadRequest, Forbidden, NotFound
@@ -77,7 +78,7 @@ class Views:
 
     async def _viewer(self, tenant: Tenant) -> dict[str, Any]:
         teams = await self._figures.teams() if _admin(tenant) else [tenant.team]
-        zones = self._figures.zones(teams)
+        zones = self._figures.zones([ALL, *teams])
         return {"team": tenant.team, "scopes": sorted(tenant.key.scopes), "teams": teams, "zones": zones}
 
     async def data(self, request: Request, tenant: Tenant) -> Response:
@@ -88,37 +89,37 @@ class Views:
         parts = query["parts"].split(",") if "parts" in query else EVERYTHING
         figures = await self._of(team, _period(query), parts)
         self.served += 1
-        return _json({**figures, "viewer": await self._viewer(tenant)})
+        return _json({**figures, "viewer": await self._viewer(tenant)}, request)
 
     async def teams(self, request: Request, tenant: Tenant) -> Response:
         """The figures of all teams. Query parameters: `period`, and `parts` as in `data`."""
         query = request.query_params
         parts = query["parts"].split(",") if "parts" in query else tuple(ALL_TEAMS)
         figures = await self._of(ALL, _period(query), parts)
-        return _json({**figures, "viewer": await self._viewer(tenant)})
+        return _json({**figures, "viewer": await self._viewer(tenant)}, request)
 
     async def _of(self, team: str, period: str, parts: Sequence[str]) -> dict[str, Any]:
-        self._check(period)
+        self._check(team, period)
         try:
             return await self._figures.of(team, period, parts)
         except ValueError as error:
             raise BadRequest(f"{error}.", param="parts") from error
 
-    def _check(self, period: str) -> None:
+    def _check(self, team: str, period: str) -> Period:
         try:
-            parse_period(period, self._clock.time())
+            return self._figures.period(team, period)
         except ValueError as error:
             raise BadRequest(f"period: {error}.", param="period") from error
 
     def _wanted(self, query: Mapping[str, str], tenant: Tenant) -> request_log.Wanted:
-        period = _period(query)
-        self._check(period)
+        team = _team(query, tenant)
+        period = self._check(team, _period(query))
         try:
             filters = request_log.check(query)
         except ValueError as error:
             raise BadRequest(f"{error}.", param=str(error).split()[0]) from error
         own = "" if sees_team(tenant) else tenant.key.lineage
-        return request_log.Wanted(_team(query, tenant), parse_period(period, self._clock.time()), filters, own)
+        return request_log.Wanted(team, period, filters, own)
 
     async def requests(self, request: Request, tenant: Tenant) -> Response:
         """The log of requests. Query parameters: `team`, `period`, filters, `sort=newest|cost`, `after` (the value
@@ -139,7 +140,7 @@ class Views:
             )
         except ValueError as error:
             raise BadRequest(f"{error}.", param="after") from error
-        return _json({"team": wanted.team, "own": bool(wanted.own), **found})
+        return _json({"team": wanted.team, "own": bool(wanted.own), **found}, request)
 
     async def request(self, request: Request, tenant: Tenant) -> Response:
         """One request: what the ledger and its flight record say. 404 for a request that the key may not see."""
@@ -152,7 +153,7 @@ class Views:
         found = one_request.as_object(rows, facts, await self._flight(id, team))
         if found is None or not (found["flight"]["key"] == tenant.key.lineage or sees_team(tenant)):
             raise NotFound("No such request of this key; what has ended is known everywhere about a second later.")
-        return _json({**found, "key_names": names})
+        return _json({**found, "key_names": names}, request)
 
     async def groups(self, request: Request, tenant: Tenant) -> Response:
         """Spend by `by` (key, end_user, session, model or backend), for the requests that the filters select."""
@@ -167,13 +168,12 @@ class Views:
     async def export(self, request: Request, tenant: Tenant) -> Response:
         """The usage report as CSV. Query parameters: `team`, `period`, and `by` as in /v1/usage."""
         query = request.query_params
-        team, text = _team(query, tenant), _period(query)
-        self._check(text)
+        team = _team(query, tenant)
+        period = self._check(team, _period(query))
         try:
             by = dimensions(query.get("by", EXPORTED))
         except ValueError as error:
             raise BadRequest(f"by: {error}.", param="by") from error
-        period = parse_period(text, self._clock.time())
 
         def read(connection: Connection) -> str:
             (report,) = read_usage(connection, [by], team=team, since=period.since, until=period.until)
@@ -222,7 +222,10 @@ def _period(query: Mapping[str, str]) -> str:
     return days
 
 
-def _json(values: Mapping[str, Any]) -> Response:
+def _json(values: Mapping[str, Any], request: Request | None = None) -> Response:
+    """JSON values. For a `request` in another language, with translations of their sentences."""
+    if request is not None and (language := language_of(request.headers.get("accept-language", ""))):
+        values = {**values, "said": said(values, language)}
     return Response(orjson.dumps(values), headers=PRIVATE, media_type="application/json")
 
 

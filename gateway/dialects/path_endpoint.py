@@ -15,6 +15,8 @@ class PathEndpoint:
 
     parse_body: ClassVar[Callable[..., CompletionRequest]]
     """The dialect's parser. `model` and `stream` are keyword arguments."""
+    key_parameter: ClassVar[bytes] = b""
+    """The parameter of the address in which clients may send the API key; empty: none."""
 
     def __init__(self, model: str, *, stream: bool) -> None:
         self._model, self._stream = model, stream

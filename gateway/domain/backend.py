@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from datetime import date
 from functools import cached_property, lru_cache
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, field_validator, model_validator
@@ -34,8 +33,6 @@ machine answered. reserved: all hours."""
 STRENGTHS: tuple[Strength, ...] = get_args(Strength)
 _PARTICULAR = {name: kind for kind, facts in KINDS.items() for name in facts.settings}
 """Key of a backend's entry → the kind of backend that has this key. Only keys that a single kind has."""
-_DERIVED = ("by_the_hour", "facts", "simulated", "spoken")
-"""Attributes of a backend that are computed from its settings when they are first read."""
 _OF_ENTRA = frozenset({"tenant_id", "client_id", "client_secret", "authority_host", "token_scope"})
 _GOOGLE_LOCATION = re.compile(r"[a-z]+(-[a-z]+\d{1,2})?")
 _PROFILE = re.compile(r"(?:arn:[^/]*:inference-profile/)?(global|us-gov|us|eu|apac|jp|au|ca)\.")
@@ -280,12 +277,6 @@ class Backend(Section):
         host = self.authority_host
         if host is not None and not host.startswith("https://") and not loopback(host):
             raise ValueError("authority_host: must begin with https://, because secrets are sent to it")
-
-    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        copied = super().model_copy(update=update, deep=deep)
-        for name in _DERIVED:  # the values depend on what `update` may change
-            copied.__dict__.pop(name, None)
-        return copied
 
     def same_model(self, other: Backend) -> bool:
         """Whether both backends serve the same model: equal model names, or the same `model_group`."""

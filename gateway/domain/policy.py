@@ -112,6 +112,11 @@ class ContextPolicy(Section):
         description="Long documents beside a question: relevant sends the passages that concern it, at most half of "
         "the tokens; keep sends them whole.",
     )
+    keep_alive: bool = Field(
+        False,
+        description="Send one request with an answer of one token in a session's pause, before Anthropic's cache "
+        "forgets the prompt, where that pays. It needs prompt_cache: auto.",
+    )
     holdout: Share = Field(
         0.02, description="Share of sessions from which nothing is left out, to measure what leaving out saves."
     )

@@ -98,7 +98,7 @@ def _is_set(data: Any, path: KeyPath) -> bool:
 def places(folders: Sequence[Path]) -> Callable[[str, KeyPath], str]:
     """Returns a function (team, path) → beginning of an error message, as `Document.place` returns it."""
     found = read_sources(folders, ())
-    bases, teams = found.usable(), dict[str, Merged]()
+    bases, teams = {name: part for name, (_, part) in found.bases.items()}, dict[str, Merged]()
     for _, part in found.teams:
         with suppress(ConfigError):
             teams.setdefault(part.name, merge(part, bases))

@@ -273,6 +273,11 @@ class Router:
         if (route := record.route) is not None and route.prefix is not None:
             self._continuity.learn(record)
 
+    def kept_alive(self, record: Record) -> None:
+        """Learn from a call that kept a conversation's prompt in a backend's cache. The length of its answer says
+        nothing."""
+        self._continuity.learn(record)
+
     def stats(self) -> dict[str, int | float | str]:
         strategies = sum(len(plan.strategies) for plan in self.plans)
         learned = {"lengths_known": len(self._lengths), "strategies": strategies}

@@ -103,7 +103,8 @@ async def test_what_is_flushed_is_gone_from_disk_within_a_minute_and_the_rest_st
     print(f"gone from disk after {time.monotonic() - began:.1f} s")
     assert gateway.files_with(KEPT)
     assert await gateway.ask("other", f"Where is {KEPT} mined in year 1907?") == "exact"
-    assert await gateway.ask("other", f"where is {KEPT} mined in year 1907", "only") == "semantic"
+    # A lookup by meaning has a time limit, which a busy machine may exceed.
+    await until(lambda: gateway.found_by_meaning("other", f"where is {KEPT} mined in year 1907"), WITHIN_S)
     assert await gateway.ask("search", f"Where is {MARKER} mined in year 1907?", "only") == "504"
     done = await asyncio.to_thread(gateway.process.json, "cache", "flush", "--all", "--yes")
     await gateway.until(ANSWER, there=False)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import orjson
@@ -11,9 +11,10 @@ from gateway.domain.answer import Answer
 from gateway.domain.policy import Policy
 from gateway.domain.request import CompletionRequest, DialectName
 from gateway.domain.routing.route import Route
+from gateway.domain.routing.strategy import StrategyAnswer
 from gateway.errors import AllBackendsFailed, BackendRefused, BudgetExhausted
 from tests.backends.conftest import CallerOf, backend_at
-from tests.backends.strategies import route_of
+from tests.backends.strategies import Agreement, route_of
 from tests.fakes.caller import Caller, read
 from tests.fakes.provider import Fail, Provider, Reply
 from tests.support.requests import chat_request, request_in
@@ -283,6 +284,25 @@ async def test_a_stream_that_repeats_itself_is_stopped_at_once(
     assert (stopped.outcome, stopped.error) == ("escalated", "repetition")
     assert stopped.usage is not None
     assert stopped.usage.estimated
+
+
+class PrefersTheFirst(Agreement):
+    """Of answers that do not agree, the first one is given."""
+
+    def serves(self, answers: Sequence[StrategyAnswer]) -> int:
+        return self._agreed(answers) or 0
+
+
+async def test_when_all_streams_repeat_themselves_the_reference_answers_and_nothing_above_the_ceiling(
+    small: Provider, middle: Provider, large: Provider, three: Caller
+) -> None:
+    small.default = middle.default = Reply(text="I will say it again. " * 40)
+    backends = three.fleet.backends
+    asking = PrefersTheFirst(("small", "middle"))
+    route = Route(backends, "test", reference=backends[1], asking=asking, above=frozenset({"large"}))
+    await read(await three.call(chat_request(stream=True), route))
+    assert three.outcomes == [("small", "escalated"), ("middle", "escalated"), ("middle", "ok")]
+    assert not large.exchanges
 
 
 async def test_a_stream_that_breaks_midway_is_a_member_that_failed(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
@@ -25,6 +26,7 @@ from tests.support.requests import chat_request
 from tests.support.waiting import until
 
 extras = pytest.mark.extras
+VENDORS = "sk-key-of-a-vendor-in-the-environment"
 
 
 def backend(url: str, **changes: Any) -> Backend:
@@ -44,7 +46,10 @@ def backend(url: str, **changes: Any) -> Backend:
 def socket_path(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Where litellm's process listens."""
     listener = listen(tmp_path_factory.mktemp("l") / "litellm.sock")
-    process = subprocess.Popen(command(listener), pass_fds=[listener.fileno()], cwd=Path(__file__).parents[2])
+    keys = dict.fromkeys(("GEMINI_API_KEY", "GOOGLE_API_KEY", "OPENAI_API_KEY", "HOSTED_VLLM_API_KEY"), VENDORS)
+    process = subprocess.Popen(
+        command(listener), pass_fds=[listener.fileno()], cwd=Path(__file__).parents[2], env=os.environ | keys
+    )
     yield str(listener.getsockname())
     process.terminate()
     process.wait(timeout=15)
@@ -84,6 +89,21 @@ async def test_a_plain_answer_comes_back_in_the_clients_dialect(gemini: Gemini, 
     assert sent["contents"] == [{"role": "user", "parts": [{"text": "hi"}]}]
     assert sent["generationConfig"] == {"temperature": 0.2, "max_output_tokens": 9}
     assert gemini.headers[-1]["x-goog-api-key"] == KEY
+
+
+@extras
+@pytest.mark.parametrize("model", ["openai/m", "hosted_vllm/m", "gemini/gemini-2.5-flash"])
+async def test_the_vendors_key_of_the_environment_goes_to_no_other_address(
+    small: Provider, gemini: Gemini, socket_path: str, model: str
+) -> None:
+    own = gemini.url if model.startswith("gemini/") else small.url
+    fleet = fleet_of(socket_path, backend(own, model=model, api_key=None, first_byte_timeout=60))
+    await fleet.open()
+    await read(await Caller(fleet).call(chat_request("hi")))
+    await fleet.aclose()
+    sent = str(gemini.headers[-1]) if model.startswith("gemini/") else str(small.last.headers)
+    assert VENDORS not in sent
+    assert "none" in sent
 
 
 @extras

@@ -67,6 +67,7 @@ def test_test_sends_one_of_each_kind_to_everyone_and_fails_when_one_does_not_lis
     assert all(set(kinds) == set(KINDS) for kinds in answers.values())
     lines = run(folder, "test", "--team", "search").stdout.splitlines()
     assert lines[0].startswith("slack:env:NOT_SET_SLACK: not accepted: env:NOT_SET_SLACK is not set")
+    (folder / "policies" / "other.yaml").write_text("team: other\n")
     nobody = run(folder, "test", "--team", "other")
     assert (nobody.exit_code, "names no receiver" in nobody.stdout) == (0, True)
 

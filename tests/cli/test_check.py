@@ -281,3 +281,30 @@ def test_a_port_that_is_none_is_refused(folder: Path) -> None:
     result = CliRunner().invoke(cli, ["serve", "--port", "99999", "--config", str(folder / "gateway.yaml")])
     assert result.exit_code == 2
     assert "99999 is not in the range 0<=x<=65535" in result.output
+
+
+def test_a_mistake_in_a_policy_hides_no_other_fault(folder: Path) -> None:
+    policies = folder / "policies"
+    (policies / "bases.yaml").write_text(
+        "bases: {strict: {cahe: off, alerts: {notify: [{slack: env:NOT_SET_BASE}]}}}\n"
+    )
+    (policies / "child.yaml").write_text("team: child\nextends: strict\nmodels: {auto: [tiny]}\n")
+    (policies / "other.yaml").write_text(
+        "team: other\n"
+        "nonsense: 1\n"
+        "budget: {limit_usd: -1, notify: [{slack: env:NOT_SET_BUDGET}]}\n"
+        "allowed_models: [little, nobody]\n"
+    )
+    found = orjson.loads(check(folder, "auto: {qualty: 1, candidates: [huge]}").stdout)
+    faults = [each.removeprefix(f"{policies}/").split("; ")[0] for each in (*found["problems"], *found["notes"])]
+    assert sorted(faults) == [
+        "bases.yaml:1: bases.strict.alerts.notify.0: env:NOT_SET_BASE is not set here",
+        "bases.yaml:1: bases.strict.cahe: unknown key",
+        "child.yaml:3: models.auto.candidates.0: there is no backend or tier called 'tiny'",
+        "other.yaml:2: nonsense: unknown key",
+        "other.yaml:3: budget.limit_usd: must be an amount in USD that is not negative, not -1",
+        "other.yaml:3: budget.notify.0: env:NOT_SET_BUDGET is not set here",
+        "other.yaml:4: allowed_models.1: there is no backend, model or tier called 'nobody'",
+        "search.yaml:2: models.auto.candidates.0: there is no backend or tier called 'huge'",
+        "search.yaml:2: models.auto.qualty: unknown key",
+    ]

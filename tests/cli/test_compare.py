@@ -110,6 +110,7 @@ def test_answers_are_compared_and_every_call_is_on_the_ledger(tmp_path: Path, pa
 
 def test_people_get_tables(tmp_path: Path, pair: tuple[Provider, Provider]) -> None:
     pair[1].script(Fail(400))
+    (tmp_path / "policies" / "research.yaml").write_text("team: research\n")
     done = run(tmp_path, "full", "quantised", "--team", "research", "--concurrent", "1")
     assert done.exit_code == 0, done.output
     assert "quantised as good as full" in done.stdout

@@ -188,14 +188,17 @@ general_settings:
 """
 
 
+OTHERS = "if a backend fails, the other candidates of the model's rule in the policy are called"
+
+
 def test_every_other_key_is_listed_with_its_line_and_without_its_value(tmp_path: Path) -> None:
     assert found_in(tmp_path, DROPPED).notes == [
         "config.yaml:3: model_list[0].access_groups: is not taken over",
         "config.yaml:6: model_list[0].litellm_params.api_version: is not taken over",
         "config.yaml:8: model_list[0].litellm_params.extra_headers.x-one: is not taken over",
         "config.yaml:10: router_settings.model_group_alias.gpt-4: is not taken over",
-        "config.yaml:12: router_settings.fallbacks[0].a: is not taken over",
-        "config.yaml:13: router_settings.fallbacks[1].b: is not taken over",
+        f"config.yaml:12: router_settings.fallbacks[0].a: is not taken over; {OTHERS}",
+        f"config.yaml:13: router_settings.fallbacks[1].b: is not taken over; {OTHERS}",
         "config.yaml:15: general_settings.master_key: is not taken over",
     ]
 
@@ -203,3 +206,53 @@ def test_every_other_key_is_listed_with_its_line_and_without_its_value(tmp_path:
 def test_a_file_that_contains_itself_ends(tmp_path: Path) -> None:
     notes = found_in(tmp_path, "model_list: []\nx: &x\n  y: *x\n  z: [*x, *x]\n").notes
     assert 0 < len(notes) <= 500
+
+
+AZURE = {"model": "azure/deployment", "api_base": "https://x.openai.azure.com"}
+
+
+@pytest.mark.parametrize(
+    ("params", "values", "note"),
+    [
+        ({"azure_ad_token": "os.environ/AD"}, {"bearer_token": "env:AD"}, ""),
+        ({"azure_ad_token": "ey-secret"}, {"bearer_token": "env:KEY_OF_M"}, "export it as KEY_OF_M"),
+        (
+            {"tenant_id": "t-1", "client_id": "os.environ/APP", "client_secret": "os.environ/APP_SECRET"},
+            {"auth": "entra", "tenant_id": "t-1", "client_id": "app-1", "client_secret": "env:APP_SECRET"},
+            "",
+        ),
+        (
+            {"tenant_id": "t-1", "client_id": "a", "client_secret": "inline-secret"},
+            {"auth": "entra", "tenant_id": "t-1", "client_id": "a", "client_secret": "env:KEY_OF_M"},
+            "its client_secret is not copied; export it as KEY_OF_M",
+        ),
+        ({"azure_ad_token": "os.environ/AD", "api_key": "os.environ/KEY"}, {"api_key": "env:KEY"}, "azure_ad_token"),
+    ],
+)
+def test_identities_of_microsoft_entra_are_taken_over(
+    params: dict[str, Any], values: dict[str, Any], note: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("APP", "app-1")
+    backend, notes = one(tmp_path, {**AZURE, **params})
+    assert backend is not None
+    secrets = ("auth", "tenant_id", "client_id", "client_secret", "bearer_token", "api_key")
+    assert {key: backend[key] for key in secrets if key in backend} == values
+    assert (note in notes) if note else not notes
+    assert "secret-" not in notes
+    assert "inline-secret" not in notes
+
+
+def test_an_identity_in_a_variable_that_is_not_set_here_leaves_the_model_out(tmp_path: Path) -> None:
+    backend, notes = one(tmp_path, {**AZURE, "tenant_id": "os.environ/NOT_SET_TENANT", "client_id": "a"})
+    assert backend is None
+    assert "its tenant_id is in NOT_SET_TENANT, which is not set here" in notes
+
+
+def test_time_limits_and_calls_at_a_time_are_taken_over_and_rate_limits_listed(tmp_path: Path) -> None:
+    params = {"model": "gpt-4o", "timeout": 30, "max_parallel_requests": 8, "rpm": 60, "tpm": 1000, "stream_timeout": 5}
+    backend, notes = one(tmp_path, params)
+    assert backend is not None
+    assert (backend["timeout"], backend["max_parallel_requests"]) == ("30s", 8)
+    assert [line.split(": ")[1].rpartition(".")[2] for line in notes.splitlines()] == ["rpm", "stream_timeout", "tpm"]
+    assert "`limits` in its policy" in notes
+    assert "`timeout` of a backend" in notes

@@ -348,6 +348,13 @@ async def test_drain_stops_new_requests_to_a_backend_until_it_is_undone(
     assert "only gets no new requests until" in done.stdout
     (row,) = orjson.loads((await call(user, "drain", "--json")).stdout)
     assert (row["name"], row["reason"]) == ("only", "new weights")
+    (listed,) = orjson.loads((await call(user, "backends", "list", "--json")).stdout)
+    assert listed["drained_until"] == row["until"]
+    table = (await call(user, "backends", "list")).stdout
+    assert "only (drained)" in table
+    assert "no new requests until" in table
+    assert "drained: only" in (await call(user, "top", "--once")).stdout
+    assert orjson.loads((await call(user, "status", "--json")).stdout)[0]["drained"] == ["only"]
     done = await call(user, "drain", "only", "--undo")
     assert "only gets requests again." in done.stdout
     assert orjson.loads((await call(user, "drain", "--json")).stdout) == []

@@ -23,6 +23,7 @@ from gateway.state.sql.database import Database
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
+    (tmp_path / "data").mkdir()
     (tmp_path / "gateway.yaml").write_text("backends: []\nlocal_model: {enabled: false}\n")
     return tmp_path
 
@@ -85,6 +86,7 @@ def test_how_far_each_class_is_open_is_told(folder: Path) -> None:
     database.close()
     (one,) = json(folder, "learned", "--team", "search")["classes"]
     assert (one["class"], one["backend"], one["share"], one["compared"]) == ("es/tools/opening", "small", 0.05, 40)
+    judge(folder, time.time(), 1.0, team="chat")
     assert json(folder, "learned", "--team", "chat")["classes"] == []
     told = " ".join(run(folder, "learned").output.split())
     assert "small serves 5% of sessions; 40 compared, 0 undecided; 1.00 as good" in told

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import orjson
 import pytest
+from blockbuster import BlockBuster
 from click.testing import CliRunner, Result
 
 from gateway.cli.main import cli
@@ -15,7 +16,8 @@ from gateway.settings.running import RunningGateway
 
 
 @pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_blocking_calls: BlockBuster) -> Path:
+    no_blocking_calls.deactivate()  # a command serves nobody while it reads its files
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -32,7 +34,14 @@ def data(tmp_path: Path) -> str:
     return directory
 
 
-@pytest.mark.parametrize("words", [("usage",), ("savings",), ("logs",), ("keys", "list"), ("alerts", "list")])
+MISSING = [
+    *("usage", "savings", "logs", "keys list", "alerts list", "advise", "prices unpriced", "prices reprice --model m"),
+    *("ledger verify", "ledger drain", "ledger retain --days 3", "ledger forget --end-user ada", "ledger release far"),
+    *("router plan rollback", "router refit", "distil forget --team a", "context report --team a"),
+]
+
+
+@pytest.mark.parametrize("words", [command.split() for command in MISSING], ids=" ".join)
 def test_a_reading_command_does_not_create_a_missing_data_directory(words: tuple[str, ...], tmp_path: Path) -> None:
     done = run(*words, "--data-dir", "nosuch")
     assert done.exit_code == 1
@@ -51,6 +60,10 @@ def test_a_reading_command_does_not_create_a_missing_data_directory(words: tuple
         ("keys", "revoke", "--yes"),
         ("alerts", "list"),
         ("alerts", "dead-letters"),
+        ("alerts", "test"),
+        ("quality", "learned"),
+        ("router", "refit"),
+        ("distil", "forget"),
         ("cache", "flush"),
     ],
 )
@@ -59,6 +72,27 @@ def test_a_mistyped_team_is_refused(words: tuple[str, ...], data: str) -> None:
     assert done.exit_code == 2, done.output
     assert "There is no team 'serach'" in done.output
     assert "search" in done.output
+
+
+def test_a_team_that_pays_must_exist(data: str, tmp_path: Path) -> None:
+    toys = "{name: a, kind: simulated, model: toy}, {name: b, kind: simulated, model: toy}"
+    (tmp_path / "gateway.yaml").write_text(f"backends: [{toys}]\n")
+    (tmp_path / "prompts.jsonl").write_text('{"prompt": "hello"}\n')
+    words = ("--prompts", "prompts.jsonl", "--max-usd", "1", "--data-dir", data)
+    done = run("compare", "a", "b", *words, "--team", "serach")
+    assert done.exit_code == 2, done.output
+    assert "There is no team 'serach'" in done.output
+
+
+def test_a_decision_for_a_team_without_a_policy_is_noted(data: str, tmp_path: Path) -> None:
+    (tmp_path / "policies").mkdir()
+    (tmp_path / "policies" / "search.yaml").write_text("team: search\n")
+    (tmp_path / "gateway.yaml").write_text("backends: [{name: toy, kind: simulated, model: toy}]\n")
+    for team, noted in (("search", False), ("serach", True)):
+        done = run("explain", "hello", "--team", team, "--data-dir", data)
+        assert done.exit_code == 0, done.output
+        note = "Note: team serach has no policy of its own, so the policy of team default applies. Did you mean search?"
+        assert (note in done.stderr) is noted
 
 
 @pytest.mark.parametrize("command", ["usage", "savings"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import orjson
@@ -59,11 +60,13 @@ def open_database(folder: Path) -> Database:
     return database
 
 
-def keep(folder: Path, count: int) -> None:
+def keep(folder: Path, count: int, more: str = "") -> None:
     database, now = open_database(folder), time.time()
     with database.begin() as connection:
         for number in range(count):
-            asked = {"messages": [{"role": "user", "content": f"How much is {number} plus {number % 7}, in words?"}]}
+            asked = {
+                "messages": [{"role": "user", "content": f"How much is {number} plus {number % 7}, in words?{more}"}]
+            }
             sample = KeptSample(f"r{number}", "en/text/opening", asked, [], "agreement", 1.0)
             samples.keep(connection, "search", sample, now, now + 1000)
     database.close()
@@ -120,20 +123,44 @@ def test_a_file_without_outcomes_is_named_and_stays(tmp_path: Path, providers: t
     assert out.name in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("size", "message"), [(90_000, "free disk space in the data directory"), (140_000, "cannot be used")]
+)
+def test_a_run_that_a_full_disk_ends_fails_and_the_next_one_asks_only_the_rest(
+    tmp_path: Path, providers: tuple[Provider, Provider], size: int, message: str
+) -> None:
+    keep(tmp_path, 200, " Please." * 100)
+    with files_end_at(size):
+        failed = run(tmp_path)
+    assert (failed.exit_code, message in failed.stderr) == (1, True), failed.output
+    known = [path.read_bytes().count(b"\n") for path in (tmp_path / "data" / "refit").glob("search-*.jsonl")]
+    asked = len(providers[0].exchanges)
+    told = orjson.loads(run(tmp_path).stdout)
+    assert (told["measured"], bool(told["plan"])) == ({"search": 200}, True)
+    assert len(providers[0].exchanges) - asked == 200 - sum(known)
+
+
 def test_a_team_without_samples_is_told_so(tmp_path: Path, providers: tuple[Provider, Provider]) -> None:
+    (tmp_path / "data").mkdir(exist_ok=True)
     (tmp_path / "policies" / "search.yaml").write_text(POLICY.replace("data: {store_samples: 30d}", ""))
     told = orjson.loads(run(tmp_path, "--team", "search").stdout)
     assert told["notes"] == ["search keeps no samples (data.store_samples in its policy)."]
 
 
-def test_a_full_disk_leaves_no_line_in_part(tmp_path: Path) -> None:
+@contextmanager
+def files_end_at(size: int) -> Iterator[None]:
+    """Inside, no file can grow beyond `size` bytes, as on a disk that is full then."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_full_disk_leaves_no_line_in_part(tmp_path: Path) -> None:
     with (tmp_path / "out.jsonl").open("ab", buffering=0) as file:
         append(file, b"whole\n")
-        resource.setrlimit(resource.RLIMIT_FSIZE, (10, before[1]))
-        try:
-            with pytest.raises(OSError, match=r"space|large"):
-                append(file, b"too long\n")
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        with files_end_at(10), pytest.raises(OSError, match=r"space|large"):
+            append(file, b"too long\n")
     assert (tmp_path / "out.jsonl").read_bytes() == b"whole\n"

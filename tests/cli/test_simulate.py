@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,6 +16,12 @@ from click.testing import CliRunner, Result
 from gateway.cli.main import cli
 from gateway.cli.simulation.call import LogError, LoggedCall
 from gateway.cli.simulation.reading import read_calls
+from gateway.ledger.store import samples
+from gateway.ledger.store.samples import KeptSample
+from gateway.settings.gateway import Paths
+from gateway.state.sql.database import Database
+from tests.ledger.samples import row as entry
+from tests.ledger.samples import write as ledger_of
 
 CONFIG = """\
 backends:
@@ -228,6 +235,60 @@ def test_a_folder_of_transcripts_is_priced_and_stays_at_the_models_that_can_use_
     assert told["moves"] == [{"from": "claude-opus-4-6", "to": "large", "calls": 3}]
 
 
+def test_a_transcript_may_begin_with_any_line_of_a_session(tmp_path: Path) -> None:
+    mode = {"type": "permission-mode", "permissionMode": "default", "sessionId": "s"}
+    kind, found = read_calls(write(tmp_path / "log.jsonl", [mode, *TRANSCRIPT[1:]]))
+    assert (kind, len(found)) == ("claude-code", 3)
+
+
+def test_a_page_of_an_api_and_langfuses_files_in_blob_storage_are_read(folder: Path) -> None:
+    blob = {
+        "id": "o", "trace_id": "t", "session_id": "s", "type": "GENERATION", "level": "DEFAULT",
+        "start_time": "2026-11-01 10:00:00.963000", "provided_model_name": "l", "input": EASY,
+        "usage_details": {"input": 100, "output": 200, "total": 300}, "cost_details": {"total": 0.003},
+    }  # fmt: skip
+    log = folder / "page.json"
+    for row in (blob, litellm(EASY)):
+        log.write_bytes(orjson.dumps({"data": [row], "meta": {"page": 1}}, option=orjson.OPT_INDENT_2))
+        told = orjson.loads(run(folder, log, "--json").stdout)
+        assert (told["now_usd"], told["moves"]) == ("0.003", [{"from": "l", "to": "small", "calls": 1}])
+
+
+def test_a_model_with_its_providers_prefix_is_the_same_model(folder: Path) -> None:
+    (folder / "policies" / "search.yaml").write_text("team: search\nmodels: {auto: large}\n")
+    assert found(folder, [litellm(EASY, model="openai/l")])["kinds"]["kept"]["calls"] == 1
+
+
+def test_samples_cost_what_the_ledger_has_for_all_their_attempts(folder: Path) -> None:
+    paths, now = Paths(folder / "data"), time.time()
+    database = Database(f"sqlite:///{paths.sqlite}")
+    database.upgrade()
+    rows = [
+        entry("r1", outcome="escalated", cost_pico=10**9),
+        entry("r1", 2, cost_pico=2 * 10**9, input_tokens=100, output_tokens=200),
+        entry("r1", 3, kind="shadow", cost_pico=5 * 10**9),
+        entry("r2", team="other"),
+    ]
+    ledger_of(paths.journal, database, rows)
+    with database.begin() as connection:
+        for id in ("r1", "r2", "gone"):
+            sample = KeptSample(id, "en/text/opening", asked(EASY), [], "agreement", 1.0)
+            samples.keep(connection, "search", sample, now, now + 1000)
+    database.close()
+    result = run(folder, Path("--samples"), "--json")
+    assert result.exit_code == 0, result.stderr
+    told = orjson.loads(result.stdout)
+    assert (told["format"], told["calls"], told["now_usd"]) == ("samples", 1, "0.003")
+    assert told["moves"] == [{"from": "big", "to": "small", "calls": 1}]
+    assert "only a part of the traffic" in run(folder, Path("--samples")).stdout
+    assert "Team other keeps no samples" in run(folder, Path("--samples"), "--team", "other").stdout
+
+
+def test_a_log_and_samples_at_once_are_refused(folder: Path) -> None:
+    log = write(folder / "log.jsonl", [plain(EASY)])
+    assert "give either LOG or --samples" in run(folder, log, "--samples").stderr
+
+
 def test_a_csv_export_is_read(folder: Path) -> None:
     log = folder / "log.csv"
     row = {**litellm(EASY), "messages": orjson.dumps(asked(EASY)["messages"]).decode()}
@@ -268,8 +329,22 @@ def test_what_cannot_be_read_is_named_with_its_line(tmp_path: Path, text: str, m
 def test_a_person_reads_a_table_and_the_assumptions(folder: Path) -> None:
     result = run(folder, write(folder / "log.jsonl", [plain(EASY), plain(EASY, 1001)]))
     assert "Saved: 99." in result.stdout
-    assert "1 call(s) move from l to small." in result.stdout
+    assert "Moves from l to small: 1 call." in result.stdout
     assert "as a request for model auto" in result.stdout
+
+
+def test_a_rise_in_cost_is_called_more_expensive(folder: Path) -> None:
+    result = run(folder, write(folder / "log.jsonl", [plain(EASY, usd="0.0000001")]))
+    assert "More expensive, by: " in result.stdout
+    assert "Saved" not in result.stdout
+
+
+def test_a_baseline_that_is_dearer_than_the_model_in_the_log_is_explained(folder: Path) -> None:
+    log = write(folder / "log.jsonl", [plain("Call f", tools=[{"type": "function", "function": {"name": "f"}}])])
+    (folder / "policies" / "search.yaml").write_text("team: search\nmodels: {auto: large, s: [small, large]}\n")
+    log.write_bytes(log.read_bytes().replace(b'"model":"l"', b'"model":"s"').replace(b"0.003", b"0.00003"))
+    assert "give its name with --model" in run(folder, log).stdout
+    assert "give its name with --model" not in run(folder, log, "--model", "s").stdout
 
 
 def test_without_a_backend_the_command_says_what_to_do(folder: Path) -> None:

@@ -63,3 +63,32 @@ def test_a_day_begins_where_the_team_is() -> None:
 def test_keys_are_listed_with_the_zone() -> None:
     run("keys", "create", "--team", "search", "--expires", "90d")
     assert " CE" in run("keys", "list").stdout
+
+
+def test_days_and_hours_of_a_report_are_the_teams() -> None:
+    for team, day, hour in (
+        ("search", "2026-07-02", "2026-07-02T00:00+02:00"),
+        ("other", "2026-07-01", "2026-07-01T22:00Z"),
+    ):
+        by = ("usage", "--team", team, "--by", "day,hour")
+        (line,) = orjson.loads(run(*by, "--json").stdout)["rows"]
+        assert (line["day"], line["hour"], line["requests"]) == (day, hour, 1)
+    shown = run("usage", "--team", "search", "--by", "hour").stdout
+    assert f"hour ({MADRID})" in shown
+    assert "2026-07-02 00:00" in shown
+
+
+def test_the_quarter_hours_of_one_day_are_one_line_also_when_the_clock_is_changed(folder: Path) -> None:
+    database = Database(f"sqlite:///{folder}/ledger.sqlite")
+    changed = datetime(2026, 10, 24, 22, 0, tzinfo=UTC).timestamp()  # the day of 25 hours begins in Madrid
+    book(database, *(row(team="search", at=changed + hours * 3600) for hours in (0, 0.3, 24.9, 25)))
+    database.close()
+    report = orjson.loads(run("usage", "--team", "search", "--by", "day", "--since", "2026-10-01", "--json").stdout)
+    assert {line["day"]: line["requests"] for line in report["rows"]} == {"2026-10-25": 3, "2026-10-26": 1}
+
+
+def test_times_without_a_team_are_those_of_the_default_policy(folder: Path) -> None:
+    (folder / "policies" / "default.yaml").write_text(f"team: default\ntimezone: {MADRID}\n")
+    before = run("ledger", "retain", "--days", "1", "--dry-run").stdout
+    assert before.rstrip().endswith("would become sums.")
+    assert " CE" in before

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import datetime
 from decimal import Decimal
 from functools import partial
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import orjson
 import pytest
@@ -13,6 +15,7 @@ from sqlalchemy import insert
 
 from gateway.alerts.detect.standing import standings
 from gateway.api.routes.usage import UsageFigures, UsageQuery
+from gateway.cache.quality.error_bound import Measured
 from gateway.dashboard.data import Figures
 from gateway.domain.backend import Backend, PriceEntry
 from gateway.domain.money.windows import iso
@@ -33,6 +36,7 @@ from tests.ledger.booked import roll_up
 MONTH = Budget(limit_usd=Decimal(10), timezone="Europe/Madrid")
 DAY_LONG = Budget(limit_usd=Decimal("0.5"), window="day", on_exhausted="downgrade")
 TOTAL = Budget(limit_usd=Decimal(100), window="total")
+ERRORS = {"search": {"kinds": {"en/text/opening": Measured(lookups=50, hits=20).as_object()}}}
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +53,7 @@ def make_figures(
         prices=catalogue,
         backends=lambda: (),
         feedback=Feedback(database),
+        errors=lambda: ERRORS,
         clock=clock or StoppedClock(NOW),
     )
 
@@ -119,6 +124,37 @@ async def test_tiers_and_kinds_of_hits_add_up_to_the_total(any_database: Databas
     assert sum(hit["answers"] for hit in figures["cache"]) == total["cache_answers"] == 2
     assert sum(Decimal(hit["saved_usd"]) for hit in figures["cache"]) == Decimal(total["saved_usd"]) == 3
     assert {hit["kind"]: hit["unpriced"] for hit in figures["cache"]} == {"exact": 0, "semantic": 1}
+
+
+async def test_hits_by_kind_of_question_add_up_and_have_the_measured_errors_of_the_team(
+    any_database: Database, catalogue: PriceBook
+) -> None:
+    await put(
+        any_database,
+        *(
+            row(attempt=0, cache=kind, saved_pico=USD, traffic_class="en/text/opening")
+            for kind in ("exact", "semantic")
+        ),
+        row(attempt=0, saved_pico=USD, traffic_class="es/text/opening"),
+        row(traffic_class="es/text/opening"),
+        row(attempt=0, saved_pico=USD, team="chat", traffic_class="en/text/opening"),
+    )
+    figures = make_figures(any_database, catalogue)
+    seen = await figures.of("search", "30", ["answers"])
+    assert [(one["kind"], one["answers"], one["saved_usd"]) for one in seen["cache_classes"]] == [
+        ("en/text/opening", 2, "2"),
+        ("es/text/opening", 1, "1"),
+    ]
+    assert seen["measured_classes"] == ERRORS["search"]["kinds"]
+    assert (await figures.of("chat", "30", ["answers"]))["measured_classes"] == {}
+
+
+async def test_quality_is_that_of_the_usage_report(database: Database, catalogue: PriceBook) -> None:
+    await traffic(database)
+    assert (await make_figures(database, catalogue).of("search", "30", ["quality"]))["objectives"] == []
+    figures = make_figures(database, catalogue, search={"slo": "97%"})
+    (one,) = (await figures.of("search", "30", ["quality"]))["objectives"]
+    assert (one["team"], one["class"], one["objective"], one["state"]) == ("search", "all", 0.97, "unknown")
 
 
 async def test_a_team_sees_nothing_of_another(database: Database, catalogue: PriceBook) -> None:
@@ -233,6 +269,7 @@ async def test_savings_are_those_of_the_statement_and_may_be_negative(
         prices=catalogue,
         backends=lambda: (backend,),
         feedback=Feedback(any_database),
+        errors=dict,
         clock=StoppedClock(NOW),
     )
     found = (await room_.of("search", "30"))["savings"]
@@ -251,8 +288,38 @@ async def test_a_short_period_is_told_by_hours_too(database: Database, catalogue
     report = as_object(await usage(database, team="search", since=NOW // DAY * DAY, by="hour"))
     assert len(by["hour"]) == len(report["rows"]) > 0
     for mine, its in zip(by["hour"], report["rows"], strict=True):
-        assert mine == {name: its[name] for name in mine}
+        assert mine == {**{name: its[name] for name in mine}, "hour": its["hour"].removesuffix("Z")}
     assert "hour" not in (await figures.of("search", "30"))["by"]
+
+
+async def test_days_hours_and_months_are_those_of_the_teams_zone(any_database: Database, catalogue: PriceBook) -> None:
+    begin = datetime(2027, 1, 1, tzinfo=ZoneInfo("America/Bogota")).timestamp()
+    times = [begin - 60, begin + 60, begin + DAY - 60, NOW - 60]
+    await put(any_database, *(row(at=at, cost_pico=(1 + place) * USD) for place, at in enumerate(times)))
+    figures = make_figures(any_database, catalogue, search={"timezone": "America/Bogota"})
+    found = await figures.of("search", "month")
+    assert (found["since"], found["first"], found["end"]) == (iso(begin), "2027-01-01", "2027-01-15T07:00:00")
+    assert [(one["day"], one["cost_usd"]) for one in found["by"]["day"]] == [("2027-01-01", "5"), ("2027-01-15", "4")]
+    assert found["pace"] == {"days": 6.3, "until": "2027-01-31", "usd": "19.622516556291"}  # 9 + 4 × 16.7 / 6.3 days
+    today = await figures.of("search", "1")
+    assert [(one["day"], one["cost_usd"]) for one in today["by"]["day"]] == [("2027-01-15", "4")]
+    assert [one["hour"] for one in today["by"]["hour"]] == ["2027-01-15T06:00"]
+    everybody = await figures.of("", "month", ["teams"])
+    assert set(everybody["stack"]["steps"]) == {"2027-01-01", "2027-01-02", "2027-01-15"}
+
+
+async def test_days_are_right_where_clocks_changed_within_the_period(
+    any_database: Database, catalogue: PriceBook
+) -> None:
+    zone = ZoneInfo("Europe/Madrid")  # its clocks were put back on 2026-10-25
+    days = [datetime(2026, 10, day, hour, 30, tzinfo=zone) for day in (24, 25, 26) for hour in (0, 23)]
+    await put(any_database, *(row(at=day.timestamp()) for day in days))
+    figures = make_figures(any_database, catalogue, search={"timezone": "Europe/Madrid"})
+    found = await figures.of("search", "2026-10", ["spend"])
+    assert [(one["day"], one["cost_usd"]) for one in found["by"]["day"]] == [
+        (f"2026-10-{day}", "2") for day in (24, 25, 26)
+    ]
+    assert (found["days"], found["end"]) == (31, "2026-11-01T00:00:00")
 
 
 async def test_difficulty_counts_answers_by_the_tier_that_gave_them(

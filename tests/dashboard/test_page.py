@@ -98,6 +98,7 @@ async def visitor(database: Database) -> AsyncIterator[Visitor]:
         prices=await asyncio.to_thread(PriceBook.load),
         backends=lambda: (),
         feedback=Feedback(database),
+        errors=dict,
         flight=no_flight,
         health=lambda tenant: [{"backend": "large", "state": "ok"}],
         clock=StoppedClock(NOW),
@@ -295,9 +296,9 @@ def texts() -> set[str]:
 @pytest.mark.parametrize("language", ["es", "pt"])
 def test_every_text_is_translated_with_the_same_places_for_values(language: str) -> None:
     script = (STATIC / "texts.js").read_text(encoding="utf-8")
-    found = re.findall(rf"^  {QUOTED}: \[{QUOTED}(?:, {QUOTED})?\],$", script, re.MULTILINE)
+    found = re.findall(r"^([^|\n]+)\|([^|\n]+)(?:\|([^|\n]+))?$", script.split("`")[1], re.MULTILINE)
     lines = [(text, spanish, portuguese or spanish) for text, spanish, portuguese in found]
-    assert len(lines) == len({text for text, *_ in lines}) == script.count("\n  ")
+    assert len(lines) == len({text for text, *_ in lines}) == len(script.split("`")[1].split("\n")) - 2
     known = {text: {"es": spanish, "pt": portuguese}[language] for text, spanish, portuguese in lines}
     same = {"Backend", "Tokens", "Prompt", "{0} tokens", "Backends considered for {0}"}  # alike in all three languages
     missing = {text for text in texts() if text not in known and text not in same}

@@ -312,5 +312,5 @@ async def test_an_alert_about_a_key_has_the_name_of_the_key(visitor: Visitor, da
 def test_only_demo_teams_of_the_demo_organisation_are_invented() -> None:
     teams = {"demo-search": {"organisation": "demo"}, "demo-app": {}, "search": {"organisation": "demo"}}
     prices = PriceBook.load()
-    scope = Scope("search", parse_period("7", NOW), policies(teams).current, prices, ())
+    scope = Scope("search", parse_period("7", NOW), policies(teams).current, prices, (), {})
     assert [team for team in teams if scope.invented(team)] == ["demo-search"]

@@ -140,15 +140,10 @@ def test_prompts_to_another_gateway_leave_unless_its_operator_says_otherwise(sai
     assert (found.hosted, found.own) == (False, True)
 
 
-def test_the_facts_of_a_changed_copy_are_those_of_the_copy() -> None:
-    backend = Backend(name="one", kind="openai", base_url="http://127.0.0.1/v1", model="m")
-    assert (backend.facts.dialects, backend.spoken, backend.simulated) == (
-        backend.spoken,
-        backend.facts.dialects,
-        False,
-    )
-    copied = backend.model_copy(update={"kind": "anthropic"})
-    assert copied.facts.caches_marked_only
-    assert copied.spoken == ("anthropic_messages",)
-    assert backend.model_copy(update={"kind": "simulated"}).simulated
-    assert backend.model_copy() == backend
+def test_a_changed_copy_has_the_facts_of_its_own_kind() -> None:
+    one = backend(PRIVATE, None)
+    facts, dialects = one.facts, one.spoken
+    other = one.model_copy(update={"kind": "anthropic"})
+    assert (other.facts, other.spoken) == (backend(PRIVATE, None, "anthropic").facts, ("anthropic_messages",))
+    assert (one.facts, one.spoken) == (facts, dialects)
+    assert one == backend(PRIVATE, None)

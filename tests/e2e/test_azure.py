@@ -49,7 +49,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory, port: int) -> Iterator[Gat
     token = folder / "token"
     token.write_text(TOKEN)
     config = CONFIG.format(port=port, token=token)
-    policies = {"plain": "cache: {enabled: false}\n"}
+    policies = dict.fromkeys(("plain", "prices"), "cache: {enabled: false}\n")
     with GatewayProcess(folder / "home", config, policies, {"AZURE_KEY": KEY}) as process:
         yield process
 
@@ -62,13 +62,14 @@ async def azure(port: int) -> AsyncIterator[Azure]:
         yield resource
 
 
-async def costs(gateway: GatewayProcess, rows: int) -> list[dict[str, Any]]:
-    """The ledger's rows, once there are so many of calls that were answered."""
+async def costs(gateway: GatewayProcess, team: str, rows: int) -> list[dict[str, Any]]:
+    """Return the ledger's rows of the team's answered calls as soon as there are this many."""
 
     def look() -> list[dict[str, Any]]:
         with closing(sqlite3.connect(gateway.home / "data" / "ledger.sqlite")) as link:
             link.row_factory = sqlite3.Row
-            return [dict(row) for row in link.execute("SELECT * FROM ledger WHERE outcome = 'ok' ORDER BY rowid")]
+            found = link.execute("SELECT * FROM ledger WHERE outcome = 'ok' AND team = ? ORDER BY rowid", (team,))
+            return [dict(row) for row in found]
 
     return await eventually(lambda: asyncio.to_thread(look), lambda found: len(found) >= rows)
 
@@ -127,12 +128,11 @@ async def test_chat_streams_tools_and_embeddings_with_openais_sdk(
 
 
 async def test_every_answer_is_booked_at_the_models_list_price(gateway: GatewayProcess, azure: Azure) -> None:
-    before = len(await costs(gateway, 0))
     azure.script(Raw((spoken("ze", "bra"),)))
-    sdk = client(gateway, await gateway.key("plain"))
+    sdk = client(gateway, await gateway.key("prices"))
     async for _ in await sdk.chat.completions.create(model="by-version", messages=[USER], stream=True):
         pass
-    row = (await costs(gateway, before + 1))[-1]
+    (row,) = await costs(gateway, "prices", 1)
     assert (row["backend"], row["input_tokens"], row["output_tokens"]) == ("by-version", 11, 2)
     assert row["cost_pico"] == 11 * 2_500_000 + 2 * 10_000_000  # gpt-4o: 2.50 and 10 USD per 1M tokens
 

@@ -233,6 +233,28 @@ async def test_geminis_clients_get_vectors_in_googles_form(gateway: GatewayProce
             assert field in answer.json()["error"]["message"]
 
 
+async def test_a_key_in_the_address_opens_googles_paths_alone(gateway: GatewayProcess, behind: Behind) -> None:
+    key = await gateway.key("open")
+    message = {"role": "user", "content": "hi"}
+    chat = {"model": "all", "messages": [message]}
+    parts = {"parts": [{"text": "hi"}]}
+    google = {"contents": [parts]}
+    place = "/v1beta/models/all"
+    asked = [
+        (f"{place}:generateContent?key={key}", google, 200),
+        (f"{place}:streamGenerateContent?alt=sse&key={key}", google, 200),
+        (f"{place}:embedContent?key={key}", {"content": parts}, 200),
+        (f"{place}:generateContent?key=tg-unknown", google, 401),
+        (f"{place}:generateContent?key=", google, 401),
+        (f"/v1/chat/completions?key={key}", chat, 401),
+    ]
+    async with httpx.AsyncClient(base_url=gateway.base) as http:
+        for path, body, status in asked:
+            answer = await http.post(path, json=body)
+            assert answer.status_code == status, answer.text
+    assert all(key not in f"{each.path} {each.headers}" for each in behind.all.exchanges)
+
+
 async def test_tokens_are_vectors_input_too_and_many_inputs_need_no_common_window(
     gateway: GatewayProcess, behind: Behind
 ) -> None:

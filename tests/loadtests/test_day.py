@@ -10,11 +10,13 @@ import orjson
 import pytest
 import yaml
 
+from gateway.backends.cascade.languages import language
+from gateway.backends.cascade.weak_signals import repeats
 from gateway.domain.money.price import Price
 from gateway.domain.policy import ModelRule
 from gateway.policy.load import load_policies
 from gateway.settings.gateway import Ceilings
-from loadtests.day import ALL_ON, HEADLINE, JUDGED, MIXTURE, missed, prices_of
+from loadtests.day import ALL_ON, HEADLINE, JUDGED, MIXTURE, Outcome, dearer, missed, prices_of, sums_of
 from loadtests.day_clients import Answered, request_of
 from loadtests.day_gateway import ALL, REFERENCE, policy_of, team_of, teams_of
 from loadtests.day_plan import Asked, Day, Folders, Source, arrivals, drawn, usual_usd
@@ -97,6 +99,27 @@ def test_an_answer_says_which_question_and_model_it_is_of() -> None:
     text = text_of(Question("q1", "maths", answers={"m": "42"}), "m", 50)
     assert text.startswith("[[q1|m]] ")
     assert text.endswith("The answer is: 42")
+
+
+def test_no_answer_that_lacks_its_final_part_looks_weak_or_like_a_language() -> None:
+    text = text_of(Question("q1", "maths"), "m", 4000)
+    assert not repeats(text)
+    assert language(text) is None
+    assert len(text) // 3 == pytest.approx(4000, abs=20)
+
+
+def test_first_calls_above_the_ceiling_are_told_from_those_after_another_call() -> None:
+    rows = [
+        ("knowledge", "", 10**12, False, 1),
+        ("knowledge", "", 10**12, True, 2),
+        ("knowledge", "shadow", 10**12, True, 1),
+        ("other", "", None, True, 1),
+    ]
+    spent = sums_of(rows)
+    assert spent["knowledge"] == Spent(3.0, 1.0, first_above=0, fallbacks_above=1)
+    assert spent["other"] == Spent(first_above=1)
+    facts = dearer([Outcome(REFERENCE, [], {team: Spent(5.0) for team in spent}, 0.0), Outcome(ALL, [], spent, 0.0)])
+    assert (facts["first_above"], facts["fallbacks_above"]) == (1, 1)
 
 
 def test_agents_name_their_model_and_mark_what_their_client_marks(day: Day, mixture: dict[str, Any]) -> None:

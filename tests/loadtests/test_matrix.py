@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import signal
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from loadtests.matrix import matrix
+from loadtests.matrix import matrix, until_told_to_end
 from loadtests.matrix_cells import CELLS, CUT, SPENT, Expect, chosen
 from loadtests.matrix_judge import Phases, Row, allowed, complaints, money_complaints, recovery_s, usual
 from loadtests.matrix_load import Look, Sample, understood
@@ -34,6 +37,19 @@ def look(at: float, *, ready: int = 200, state: str = "ok", **metrics: float) ->
 
 def refused(team: str, at: float, degraded: str = "state") -> Sample:
     return Sample(team, at, 0.01, 429, "insufficient_quota", degraded)
+
+
+def test_a_cell_ends_in_order_at_sigterm() -> None:
+    async def endless() -> Result:
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        assert asyncio.run(until_told_to_end(endless())) is None
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def judged(expect: Expect, during: list[Sample], after: list[Sample] | None = None, *looks: Look) -> str:

@@ -30,6 +30,7 @@ backends:
 local_model: {{enabled: false}}
 """
 SEARCH = """\
+slo: 97%
 budget:
   - {limit_usd: 5, window: month, timezone: Europe/Madrid, alerts: [50%, 80%, 100%, forecast]}
   - {limit_usd: 0.05, window: day, on_exhausted: downgrade}

@@ -148,7 +148,7 @@ def test_today_is_shown_by_the_hour(visit: Open, dashboard: Dashboard) -> None:
     page.select_option("#period", "1")
     until(page, "document.querySelector('#plot-title').textContent === 'Spend per hour'")
     figures = shown(opened, "by", days=1)
-    rows = {row["hour"]: row["cost_usd"] for row in usage(dashboard, figures, "hour")["rows"]}
+    rows = {row["hour"][:16].replace("T", " "): row["cost_usd"] for row in usage(dashboard, figures, "hour")["rows"]}
     found = {row[0]: row[1] for row in table(page, "#days-table")}
     assert rows.items() <= found.items()
     assert {Decimal(cost) for hour, cost in found.items() if hour not in rows} <= {Decimal(0)}
@@ -191,6 +191,18 @@ def test_the_savings_statement_is_the_command_s_with_its_method(visit: Open, das
     page.click("#savings summary")
     method = page.eval_on_selector_all("#savings li", "(all) => all.map((one) => one.textContent)")
     assert method == figures["savings"]["method"]
+
+
+def test_hits_are_shown_by_kind_of_question_and_quality_with_its_error_budget(visit: Open) -> None:
+    page = visit().enter("lead", "#/budget?period=30")
+    table = page.locator("#cache table").nth(1)
+    table.wait_for()
+    assert page.inner_text("#cache table:nth-of-type(1) tbody").count("$") == 3
+    assert table.locator("tbody tr").all_inner_texts()[0].startswith("en/text/opening\t")
+    assert table.locator("tbody td").all_inner_texts()[2] == "not measured"
+    page.wait_for_selector("#quality table")
+    assert page.inner_text("#quality tbody tr").split("\t")[:3] == ["all", "unknown", "–"]
+    assert "Objective: 97% of judged answers" in page.inner_text("#quality")
 
 
 def test_wrong_hits_are_told_with_their_interval(visit: Open, dashboard: Dashboard) -> None:

@@ -102,6 +102,7 @@ def _row(id: str, attempt: int, at: float, backend: str, given: int, made: int, 
     usual = {
         "request_id": id, "attempt": attempt, "at": at, "organisation": "default", "team": SEARCH,
         "key_id": "key_shop", "tags": "{}", "dialect": "openai_chat", "cache": "miss" if attempt else "exact",
+        "traffic_class": "en/text/opening",
         "model_asked": "auto", "backend": backend, "model": about["model"], "tier": about["tier"], "outcome": "ok",
         "input_tokens": given, "output_tokens": made,
         "cost_pico": given * about["input"] + made * about["output"],

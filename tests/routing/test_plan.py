@@ -216,6 +216,23 @@ def test_observing_tells_whom_the_strategy_would_ask(plan: Plan, catalogue: Pric
     assert route.strategy.startswith("cascade")
 
 
+@pytest.mark.parametrize("reference", ["b-tiny", "b-mini", "b-midi", "b-grand"])
+@pytest.mark.parametrize("weak", ["", "repetition", "failed"])
+def test_no_strategy_asks_a_backend_above_the_ceiling_whatever_the_answers_are(
+    plan: Plan, catalogue: PriceBook, grader: Grader, reference: str, weak: str
+) -> None:
+    rule = {"auto": {"quality": 0.99, "reference": reference}}
+    router = serving(plan, catalogue, grader)
+    for number in range(20):
+        asked = request(f"{EASY} {number}", id=f"r{number}")
+        route = router.decide(asked, tenant(models=rule), ContextEstimate(50, 50))
+        assert route.backends[0].name not in route.above
+        answers: list[StrategyAnswer] = []
+        while route.asking and (names := route.asking.next(answers)):
+            assert not route.above.intersection(names)
+            answers += [StrategyAnswer(name, None if weak else str(len(answers)), weak) for name in names]
+
+
 def test_too_few_prompts_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="too few"):
         fit_plan([write(tmp_path / "a.jsonl", rows(20))], POOL, lambda line: None)

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, tzinfo
 from typing import Any
 
 import orjson
@@ -38,13 +39,14 @@ _AT_ONCE = 2
 @dataclass(frozen=True, slots=True)
 class UsageQuery:
     """A query for usage. `team`: None for all teams. `since` and `until`: Unix seconds. `by`: the columns by which the
-    figures are grouped (see `dimensions`)."""
+    figures are grouped (see `dimensions`). `zone`: the time zone of days and hours."""
 
     by: str = "model"
     team: str | None = None
     since: float | None = None
     until: float | None = None
     savings: bool = False
+    zone: tzinfo = UTC
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +126,7 @@ class UsageFigures:
     def _read(self, by: tuple[str, ...], asked: UsageQuery) -> Spent:
         period = {"since": asked.since, "until": asked.until}
         with snapshot(self._database) as connection:
-            (report,) = read_usage(connection, [by], team=asked.team, prices=self._prices, **period)
+            (report,) = read_usage(connection, [by], team=asked.team, prices=self._prices, zone=asked.zone, **period)
             names = teams(connection, **period) if asked.team is None else [asked.team]
             policies = {name: self._policy_of(name) for name in names}
             # A team must not see the spend of its organisation's other teams.

@@ -356,10 +356,12 @@ class Cascade:
 
     async def _fallback(self) -> Served:
         """Call further backends, because the strategy has no answer to serve. Backends not called yet come first, then
-        those whose answers were stopped."""
+        those whose answers were stopped (of these the reference first), and last those above the ceiling."""
         asked = {judged.backend for judged in self._judged}
         stopped = [self._backends[judged.backend] for judged in self._judged if judged.weak != FAILED]
         rest = [backend for backend in self._route.backends if backend.name not in asked] + stopped
+        route = self._route
+        rest.sort(key=lambda one: (one.name in route.above, one.name in asked and one is not route.reference))
         if not rest and not self._call_context.record.attempts:
             # all breakers are open: one backend may be called as a probe
             rest = [self._backends[judged.backend] for judged in self._judged]

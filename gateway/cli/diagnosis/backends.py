@@ -12,11 +12,14 @@ import click
 from gateway.backends.providers.discover import backends_of
 from gateway.backends.reachability import Reached, reach_all
 from gateway.cli import tables
+from gateway.cli.diagnosis.drained import Drained, drained, sentences
 from gateway.cli.diagnosis.reached import mark
 from gateway.cli.echo import echo
 from gateway.cli.operation.add_backend import add
 from gateway.cli.options import Context, common
+from gateway.cli.zones import zones
 from gateway.domain.backend import Backend
+from gateway.domain.money.windows import iso
 from gateway.ledger.prices.model_names import equal, grouped
 from gateway.ledger.prices.price_book import PriceBook
 from gateway.settings.gateway import Settings
@@ -36,14 +39,16 @@ def backends() -> None:
 backends.add_command(add)
 
 
-@backends.command("list")
+@backends.command("list", short_help="List them with model, strength, location and price.")
 @common
 def list_(context: Context) -> None:
-    """List the backends with model, strength, location and price."""
+    """List the backends with model, strength, location and price, and those that are drained."""
     settings = context.of_running()
     found, book = asyncio.run(known(settings)), PriceBook.of(settings)
-    rows = [_facts(backend, book) for backend in map(book.complete, found)]
-    context.print(rows, lambda: _show(rows, one_model(found)) if rows else echo(NONE))
+    held = drained(settings)
+    rows = [_facts(backend, book, held) for backend in map(book.complete, found)]
+    notes = [*sentences(held, zones(settings)("")), *one_model(found)]
+    context.print(rows, lambda: _show(rows, notes) if rows else echo(NONE))
 
 
 @backends.command(short_help="Test whether they answer, accept their keys, have their models.")
@@ -91,7 +96,7 @@ def show_reached(reached: Sequence[Reached]) -> None:
         echo(mark(each))
 
 
-def _facts(backend: Backend, book: PriceBook) -> dict[str, Any]:
+def _facts(backend: Backend, book: PriceBook, held: Drained) -> dict[str, Any]:
     price = book.price(backend)
     if price is None:
         cost = "simulated" if backend.simulated else "unknown"
@@ -108,6 +113,7 @@ def _facts(backend: Backend, book: PriceBook) -> dict[str, Any]:
         "location": "hosted" if backend.hosted else "local",
         "usd_per_million_tokens": cost,
         "context_window": backend.window_tokens,
+        "drained_until": iso(held[backend.name][0]) if backend.name in held else None,
     }
 
 
@@ -116,11 +122,14 @@ def _per_million(pico: int) -> str:
 
 
 def _show(rows: list[dict[str, Any]], notes: Sequence[str]) -> None:
-    table = tables.Table("backend", "kind", "model", "tier", "prompts", "USD per 1M tokens")
+    table = tables.Table("backend", "kind", "model", "tier", "prompts", "price in USD")
     for row in rows:
         where = "leave" if row["location"] == "hosted" else "stay"
         model = "" if row["model"] == row["name"] else row["model"]
-        table.add_row(row["name"], row["kind"], model, row["tier"], where, row["usd_per_million_tokens"])
+        name = row["name"] + (" (drained)" if row["drained_until"] else "")
+        price = row["usd_per_million_tokens"]
+        unit = " per 1M tokens" if " in, " in price else ""
+        table.add_row(name, row["kind"], model, row["tier"], where, price + unit)
     tables.console(highlight=False).print(table)
     for note in notes:
         echo(note)

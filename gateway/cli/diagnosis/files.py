@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
@@ -27,6 +27,7 @@ from gateway.ledger.prices.model_names import grouped
 from gateway.ledger.prices.price_book import PriceBook
 from gateway.policy.effective import places
 from gateway.policy.load import PolicySet, reload_policies
+from gateway.policy.partial import partial_policies
 from gateway.policy.sources import read_sources
 from gateway.routing.loading import fitted
 from gateway.settings.environment import default_data_dir, receiver
@@ -72,6 +73,9 @@ def check_files(config: Path | None, folders: Sequence[Path]) -> Checked:
     policies, problems = reload_policies(settings.policies, settings.config.ceilings, PolicySet())
     found.problems += problems
     found.teams = sorted(policies.policies)
+    if problems:
+        partial = partial_policies(settings.policies, policies)
+        policies = replace(policies, policies={**policies.policies, **partial})
     place = places(settings.policies)
     _check_names(settings, policies, place, found)
     _check_receivers(settings, policies, place, found)

@@ -65,6 +65,7 @@ def test_alerts(context: Context, team: str) -> None:
     Prints each receiver's answer. Exit status: 0 when every receiver accepted all alerts, 1 otherwise.
     """
     settings = context.of_running()
+    _check_team(settings, team)
     policy, _ = load_policies(settings.policies, settings.config.ceilings).find(team)
     answers = _with(settings, {team: policy}, lambda service: service.test(team))
     values = {target: {kind: asdict(one) for kind, one in kinds.items()} for target, kinds in answers.items()}
@@ -116,12 +117,12 @@ def dead_letters(context: Context, team: str | None, retry: bool) -> None:
 
 def _check_team(settings: Settings, team: str | None) -> None:
     if team is not None:
-        with open_database(settings, reads=True) as database:
+        with open_database(settings, existing=True) as database:
             known_team(database, settings, team)
 
 
 def _with(settings: Settings, policies: dict[str, Policy], ask: Callable[[Alerts], Awaitable[Result]]) -> Result:
-    with open_database(settings, reads=True) as database:
+    with open_database(settings, existing=True) as database:
         addresses = Addresses(lambda: settings.known_receivers)
         service = Alerts(database, lambda: policies, receivers=Receivers(addresses=addresses))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime, tzinfo
+from datetime import datetime, tzinfo
 from decimal import Decimal
 from typing import Any
 
@@ -12,7 +12,7 @@ from rich.text import Text
 
 from gateway.api.routes.usage import Spent
 from gateway.cli import tables
-from gateway.cli.zones import ZoneOf, moment
+from gateway.cli.zones import ZoneOf, named_moment
 from gateway.domain.units import cents
 
 
@@ -36,7 +36,7 @@ def _budget(one: Mapping[str, Any], zone: tzinfo) -> str:
     spent, limit = (_amount(one[f"{what}_{unit}"], unit) for what in ("spent", "limit"))
     until = f" until {_at(one['end'], zone)}" if one["end"] else ""
     soft = "" if one["hard"] else ", not enforced"
-    used = f"{spent} of {limit} ({one['used']:.1%})"
+    used = f"{spent} of {limit} ({tables.percent(one['used'])})"
     return f"Budget {one['budget']} of {whose}: {used}{until}{soft}.{_ahead(one, unit, zone)}"
 
 
@@ -55,7 +55,7 @@ def _ahead(one: Mapping[str, Any], unit: str, zone: tzinfo) -> str:
 
 
 def _at(iso: str, zone: tzinfo) -> str:
-    return moment(datetime.fromisoformat(iso).timestamp(), zone) + (" UTC" if zone is UTC else "")
+    return named_moment(datetime.fromisoformat(iso).timestamp(), zone)
 
 
 def _amount(value: Any, unit: str) -> str:

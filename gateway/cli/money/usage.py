@@ -66,7 +66,8 @@ def usage(
 ) -> None:  # fmt: skip
     """Show requests, tokens and exact cost, grouped; budgets with their forecasts; wrong cache hits.
 
-    The groups add up to the total. The exception is `--by tag`, because a request counts once for each of its tags; the
+    Days and hours are those of the team's `timezone`; without --team, those of the default policy. The groups add up to
+    the total. The exception is `--by tag`, because a request counts once for each of its tags; the
     groups of `--by tag:NAME` add up.
 
     \b
@@ -81,9 +82,10 @@ def usage(
     now, settings = time.time(), context.of_running()
     try:
         zone_of = zones(settings)
-        begin, end = parse_period(since, until, now, zone_of(team or ""))
-        asked = UsageQuery(by, team, begin, end, savings)
-        with open_database(settings, reads=True) as database:
+        zone = zone_of(team or "")
+        begin, end = parse_period(since, until, now, zone)
+        asked = UsageQuery(by, team, begin, end, savings, zone)
+        with open_database(settings, existing=True) as database:
             if team is not None:
                 known_team(database, settings, team)
             written = asyncio.run(
@@ -142,6 +144,6 @@ async def _written(
             return as_parquet(found.report)
     console = tables.console()
     with console.capture() as captured:
-        console.print(as_table(found.report, currency))
+        console.print(as_table(found.report, currency, asked.zone))
         show(found, console, zone_of)
     return captured.get().encode()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, tzinfo
 from decimal import Decimal
 from typing import Any
 
@@ -15,17 +16,25 @@ from gateway.ledger.reports.report import Line, Report
 from gateway.settings.prices import Currency
 
 
-def as_table(report: Report, currency: Currency | None = None) -> Group:
-    """A table for the terminal. `currency`: a second currency in which costs are shown, too."""
+def as_table(report: Report, currency: Currency | None = None, zone: tzinfo = UTC) -> Group:
+    """A table for the terminal. `currency`: a second currency in which costs are shown, too. `zone`: the time zone of
+    the report's days and hours."""
     columns = _columns(report.total, currency)
-    table = tables.Table(*report.by, *tables.numbers(*columns.values()))
+    titles = [f"{name} ({zone})" if name in ("day", "hour") else name for name in report.by]
+    table = tables.Table(*titles, *tables.numbers(*columns.values()))
     for line in report.rows:
         row = line_object(line, report.by)
-        table.add_row(*line.group, *(_shown(name, row, currency) for name in columns))
+        group = [_hour(value) if name == "hour" else value for name, value in zip(report.by, line.group, strict=True)]
+        table.add_row(*group, *(_shown(name, row, currency) for name in columns))
     total, blank = line_object(report.total, ()), ("",) * (len(report.by) - 1)
     table.add_row("total", *blank, *(_shown(name, total, currency) for name in columns), style="bold")
     rate = [f"1 USD = {currency.per_usd:f} {currency.code}, a fixed rate of {currency.as_of}."] if currency else []
     return Group(table, *map(Text, [*notes(report), *rate]))
+
+
+def _hour(value: str) -> str:
+    """The hour without its offset, because the title of the column names the time zone."""
+    return value[:16].replace("T", " ")
 
 
 def _columns(total: Line, currency: Currency | None) -> dict[str, str]:

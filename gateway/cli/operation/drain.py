@@ -7,27 +7,23 @@ import getpass
 import os
 import signal
 import time
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
 
 import click
 
-from gateway.backends.resilience.drain import FOLLOW_S, LONGEST_S, BackendDrains
+from gateway.backends.resilience.drain import FOLLOW_S, LONGEST_S
 from gateway.cli import tables
 from gateway.cli.diagnosis.backends import known
+from gateway.cli.diagnosis.drained import on_drains, sentences
 from gateway.cli.money.storage import open_database
 from gateway.cli.options import Context, common
+from gateway.cli.zones import named_moment, zones
 from gateway.domain.money.windows import iso
 from gateway.domain.units import parse_duration
-from gateway.errors import StateUnavailable
 from gateway.policy.keys import note
 from gateway.settings.gateway import Settings
 from gateway.settings.remedies import did_you_mean
 from gateway.settings.running import running_on
-from gateway.state.redis import own_socket
-from gateway.state.redis.connection import State
 
-Result = TypeVar("Result")
 LOOK_S = 0.2
 
 
@@ -57,9 +53,9 @@ def drain(context: Context, backend: str | None, whole: bool, undo: bool, lasts:
     if whole:
         _end(context, settings)
     elif backend is None:
-        held = _on_state(settings, lambda drains: drains.listing())
+        held = on_drains(settings, lambda drains: drains.listing())
         rows = [{"name": name, "until": iso(until), "reason": why} for name, (until, why) in sorted(held.items())]
-        lines = [f"{row['name']}: no new requests until {row['until']} ({row['reason']})" for row in rows]
+        lines = sentences(held, zones(settings)(""))
         context.print(rows, "\n".join(lines) or "No backend is drained.")
     else:
         _drain(context, settings, backend, None if undo else _seconds(lasts), reason)
@@ -83,37 +79,20 @@ def _drain(context: Context, settings: Settings, name: str, seconds: float | Non
         raise click.BadParameter(f"there is no backend called {name!r}; {near}", param_hint="BACKEND")
     actor = f"{getpass.getuser()} (command line)"
     if seconds is None:
-        was = _on_state(settings, lambda drains: drains.undrain(name))
+        was = on_drains(settings, lambda drains: drains.undrain(name))
         text = f"{name} gets requests again." if was else f"{name} was not drained."
         value = {"name": name, "was_drained": was}
     else:
-        until = _on_state(settings, lambda drains: drains.drain(name, seconds, reason))
+        until = on_drains(settings, lambda drains: drains.drain(name, seconds, reason))
+        shown = named_moment(until, zones(settings)(""))
         text = (
-            f"{name} gets no new requests until {iso(until)}; all workers know within {FOLLOW_S:g} s. "
+            f"{name} gets no new requests until {shown}; all workers know within {FOLLOW_S:g} s. "
             f"Calls in progress continue. thriftgate drain {name} --undo ends this."
         )
         value = {"name": name, "drained_until": until, "reason": reason}
     with open_database(settings) as database:
         note(database, actor, "backend.undrain" if seconds is None else "backend.drain", name, reason)
     context.print(value, text)
-
-
-def _on_state(settings: Settings, work: Callable[[BackendDrains], Awaitable[Result]]) -> Result:
-    """Run `work` on the drains that the gateways of this state server share. Raises ClickException."""
-
-    async def run() -> Result:
-        state = State(settings.config.state.redis_url or own_socket.url(settings.paths.socket), timeout_s=2.0)
-        try:
-            await state.open()
-            return await work(BackendDrains(state))
-        except StateUnavailable as error:
-            raise click.ClickException(
-                f"The gateway's state cannot be reached ({error}); is the gateway running on this --data-dir?"
-            ) from error
-        finally:
-            await state.aclose()
-
-    return asyncio.run(run())
 
 
 def _end(context: Context, settings: Settings) -> None:

@@ -11,11 +11,21 @@ from typing import Any
 import click
 import yaml
 
-from gateway.cli.operation.litellm_model import LeftOut, Model
+from gateway.cli.operation.litellm_model import SECRETS, LeftOut, Model
 from gateway.cli.operation.starter_files import Entry, Found
 from gateway.settings.environment import variables
 
 _UNFIT = re.compile(r"[^A-Za-z0-9._:/-]+")
+_OF_A_TEAM = "limits of a team are `limits` in its policy, and the provider's own limits are obeyed"
+_ADVICE: dict[str | int, str] = {
+    "rpm": _OF_A_TEAM,
+    "tpm": _OF_A_TEAM,
+    "fallbacks": "if a backend fails, the other candidates of the model's rule in the policy are called",
+    "context_window_fallbacks": "a backend whose context window is too small is not called",
+    "num_retries": "a call that fails is tried again, then the next candidate",
+    **dict.fromkeys(("timeout", "request_timeout", "stream_timeout"), "`timeout` of a backend limits the call"),
+}
+"""LiteLLM's key → what the gateway does instead."""
 MOST_BYTES = 2**20
 MOST_NOTES = 500
 """Maximum notes on one section."""
@@ -82,7 +92,8 @@ class _Reader:
             merged = self._merged(params)
             each = Model(alias, merged, info if isinstance(info, dict) else {}, self._variables)
             name = _free(_UNFIT.sub("-", alias), {entry.values["name"] for entry in self._found.entries})
-            values = each.backend(name, self._variable(name, merged.get("api_key")))
+            secret = next((merged[key] for key in SECRETS if merged.get(key) not in (None, "")), None)
+            values = each.backend(name, self._variable(name, secret))
         except LeftOut as reason:
             self._note(place, f"is left out: {reason}")
             return
@@ -132,7 +143,8 @@ class _Reader:
         """Note each value below `path` with its own line."""
         for each in islice(_leaves(_at(self._text, path), path), MOST_NOTES):
             if each not in self._carried:
-                self._note(each, "is not taken over")
+                advice = next((_ADVICE[step] for step in each if step in _ADVICE), "")
+                self._note(each, "is not taken over" + (advice and f"; {advice}"))
 
     def _note(self, path: tuple[str | int, ...], remark: str) -> None:
         shown = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).removeprefix(".")

@@ -63,6 +63,9 @@ _MORE = {
     "vertex": {"vertex_project": "project", "vertex_location": "region"},
 }
 """Kind → LiteLLM's key → key of the backend."""
+SECRETS = ("api_key", "azure_ad_token", "client_secret")
+"""LiteLLM's keys with a secret; the first of them that a model has is used."""
+_ENTRA = frozenset({"tenant_id", "client_id", "client_secret"})
 _VARIABLE = "os.environ/"
 
 
@@ -91,14 +94,16 @@ class Model:
         base = self._address(kind, provider)
         if base:
             values["base_url"] = base
-        if key := self._key(kind, provider, base, variable):
+        if entra := self._entra(variable) if kind == "azure" else {}:
+            values |= entra
+        elif key := self._key(kind, provider, base, variable):
             values["api_key"] = key
         for theirs, ours in _MORE.get(kind, {}).items():
             if value := self._text("litellm_params", theirs):
                 values[ours] = value
         if kind == "vertex" and (path := self._credentials()):
             values["google_credentials"] = f"file:{path}"
-        return values | self._sizes() | self._mode(kind) | self._prices()
+        return values | self._sizes() | self._calls() | self._mode(kind) | self._prices()
 
     def _kind(self) -> tuple[str, str, str]:
         """Kind of the backend, LiteLLM's provider, and name of the model at this provider."""
@@ -168,6 +173,34 @@ class Model:
         self.remarks.append(f"its key is not copied; export it as {variable}")
         return f"env:{variable}"
 
+    def _entra(self, variable: str) -> dict[str, Any]:
+        """The keys for Microsoft Entra; none if the model has an `api_key`, which LiteLLM prefers. Raises LeftOut."""
+        params = self._params
+        if params.get("api_key") not in (None, ""):
+            return {}
+        if params.get("azure_ad_token"):
+            return {"bearer_token": self._secret("azure_ad_token", variable)}
+        if not (_ENTRA & params.keys()):
+            return {}
+        found: dict[str, Any] = {"auth": "entra"}
+        for key in ("tenant_id", "client_id"):
+            if value := self._text("litellm_params", key):
+                found[key] = value
+            elif params.get(key):
+                where = str(params[key]).removeprefix(_VARIABLE)
+                raise LeftOut(f"its {key} is in {where}, which is not set here; export it and call this again")
+        if params.get("client_secret"):
+            found["client_secret"] = self._secret("client_secret", variable)
+        return found
+
+    def _secret(self, key: str, variable: str) -> str:
+        """Where the secret at `key` is, as gateway.yaml has it. `variable`: for a secret that the config contains."""
+        self.used.add(("litellm_params", key))
+        if _is_reference(given := self._params[key]):
+            return f"env:{str(given).removeprefix(_VARIABLE)}"
+        self.remarks.append(f"its {key} is not copied; export it as {variable}")
+        return f"env:{variable}"
+
     def _default_key(self, kind: str, provider: str, base: str, variable: str, at_vendor: bool) -> str:
         if kind == "azure":
             if _host(base).endswith(_AZURE):
@@ -202,6 +235,17 @@ class Model:
             if isinstance(value, int) and not isinstance(value, bool) and value > 0:
                 found[ours] = value
                 self.used.add(("model_info", theirs))
+        return found
+
+    def _calls(self) -> dict[str, Any]:
+        """The time limit of a call, and the calls at a time."""
+        found: dict[str, Any] = {}
+        timeout, calls = self._params.get("timeout"), self._params.get("max_parallel_requests")
+        if isinstance(timeout, int | float) and not isinstance(timeout, bool) and timeout > 0:
+            found["timeout"] = f"{timeout:g}s"
+        if isinstance(calls, int) and not isinstance(calls, bool) and calls > 0:
+            found["max_parallel_requests"] = calls
+        self.used |= {("litellm_params", key) for key in found}
         return found
 
     def _mode(self, kind: str) -> dict[str, Any]:

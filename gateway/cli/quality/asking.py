@@ -20,6 +20,7 @@ from gateway.backends.fleet import Fleet
 from gateway.backends.providers.discover import backends_of
 from gateway.cli import tables
 from gateway.cli.money.storage import open_database
+from gateway.cli.money.teams import known_team
 from gateway.context.count import Counter
 from gateway.context.plan import Contexts
 from gateway.domain.backend import Backend
@@ -80,6 +81,7 @@ async def asking(settings: Settings, team: str, limit: int) -> AsyncIterator[Cal
     """A caller whose calls cost at most `limit` pico-dollars together. At the end, the rows of the calls are written to
     the ledger, unless a running gateway does that. Raises BudgetExhausted."""
     policy, epoch = load_policies(settings.policies, settings.config.ceilings).find(team)
+    await asyncio.to_thread(_check_team, settings, team)
     await asyncio.to_thread(_check_budgets, settings, team, policy, limit)
     tenant = Tenant(Key("compare", team), policy, epoch)
     catalogue = PriceBook.of(settings)
@@ -89,6 +91,11 @@ async def asking(settings: Settings, team: str, limit: int) -> AsyncIterator[Cal
         settlement = PairSettlement(limit, catalogue)
         pairs = Pairs(fleet, Contexts(Counter()), journal, settlement, tenant)
         yield Caller(fleet, catalogue, pairs, settlement, policy)
+
+
+def _check_team(settings: Settings, team: str) -> None:
+    with open_database(settings) as database:
+        known_team(database, settings, team)
 
 
 async def each_of(

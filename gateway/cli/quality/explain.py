@@ -20,6 +20,7 @@ from gateway.cli.diagnosis.backends import known
 from gateway.cli.money.storage import open_database
 from gateway.cli.options import Context, common
 from gateway.cli.requests.explain_request import ID, flight_of
+from gateway.cli.teams.default_policy import note_default_policy
 from gateway.cli.zones import zones
 from gateway.context.count import Counter
 from gateway.context.plan import Contexts
@@ -80,6 +81,7 @@ def explain(context: Context, prompt: str, team: str, model: str, max_tokens: in
         return
     try:
         settings = context.of_running()
+        note_default_policy(context, settings, team)
         policy, epoch = load_policies(settings.policies, settings.config.ceilings).find(team)
         tenant = Tenant(Key("explain", team), policy, epoch, settings.config.closed_to(team))
         request = request_for(prompt, model, max_tokens)

@@ -11,6 +11,7 @@ import click
 from gateway.cli import tables
 from gateway.cli.echo import echo
 from gateway.cli.money.storage import open_database
+from gateway.cli.money.teams import known_team
 from gateway.cli.options import Context, common
 from gateway.domain.money.windows import iso
 from gateway.domain.routing.class_trial import ClassTrial, TrialKey
@@ -38,11 +39,14 @@ def learned(context: Context, team: str | None) -> None:
     measured   share of answers as good as the baseline's, with one-sided 95 % bounds
     shift      how far that is from the estimate before any measurement (the prior), in log-odds
     """
-    with open_database(context.of_running()) as database, database.read() as connection:
+    settings = context.of_running()
+    with open_database(settings, existing=True) as database, database.read() as connection:
         now = time.time()
         _, found = changed(connection, (0, 0), now)
         caps, escalated = spent(connection), escalations(connection, now - WINDOW_S)
         trials = class_trials.read(connection)
+        if team is not None and team not in {*(pair[0] for pair in found), *(key.team for key in trials)}:
+            known_team(database, settings, team)
     standings = sorted((pair, one) for pair, one in found.items() if team in (None, pair[0]))
     caps = [one for one in caps if team in (None, one.team)]
     classes = sorted((key, one) for key, one in trials.items() if team in (None, key.team))
@@ -82,7 +86,7 @@ def trial(context: Context, plan: Path) -> None:
             raise click.ClickException(f"{plan}: no backend has any of its models: {', '.join(found.models)}.")
         if missing := [model for model in found.models if model not in known]:
             echo(f"No backend has {', '.join(missing)}; strategies that use them are ignored.", err=True)
-    with open_database(settings) as database, database.begin() as connection:
+    with open_database(settings, existing=True) as database, database.begin() as connection:
         id = plan_trials.stage(connection, data, time.time())
     context.print({"id": id, "state": "shadow"}, f"On trial: {id[:16]}")
 
@@ -92,7 +96,7 @@ def trial(context: Context, plan: Path) -> None:
 def rollback(context: Context) -> None:
     """Undo the last switch: use the previous plan again. If there was no previous plan, use the plan that gateway.yaml
     names."""
-    with open_database(context.of_running()) as database, database.begin() as connection:
+    with open_database(context.of_running(), existing=True) as database, database.begin() as connection:
         done = plan_trials.roll_back(connection, time.time(), "asked for")
     context.print({"rolled_back": done}, "Rolled back." if done else "Nothing to roll back: no plan is live.")
 
@@ -101,7 +105,7 @@ def plans_on_trial(settings: Settings) -> list[dict[str, Any]]:
     """States of plans on trial, newest first. Empty if there is no database yet."""
     if not settings.config.ledger.database_url and not settings.paths.sqlite.exists():
         return []
-    with open_database(settings) as database, database.read() as connection:
+    with open_database(settings, existing=True) as database, database.read() as connection:
         found = plan_trials.known(connection)
     return [{"id": one.id, "state": one.state, "since": iso(one.at), "why": one.why} for one in found]
 

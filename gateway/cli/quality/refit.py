@@ -17,13 +17,14 @@ import orjson
 
 from gateway.backends.providers.discover import backends_of
 from gateway.cli import tables
-from gateway.cli.echo import echo
+from gateway.cli.echo import counted, echo
 from gateway.cli.money.storage import open_database
+from gateway.cli.money.teams import known_team
 from gateway.cli.options import Context, common
 from gateway.cli.quality.outcomes import Ask, begun, kept_prompts, measure
 from gateway.domain.policy import ModelRule, Policy
 from gateway.domain.units import parse_usd, usd_to_pico
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, LedgerUnavailable
 from gateway.learning.plans import plan_trials
 from gateway.policy.load import load_policies
 from gateway.routing.aliases import permitted
@@ -91,7 +92,9 @@ def folder_of(settings: Settings) -> Path:
 def _refit(settings: Settings, teams: Sequence[str], limit: int | None) -> Refit:
     """Raises ValueError, OSError, GatewayError, ClickException."""
     done = Refit()
-    with open_database(settings) as database, database.read() as connection:
+    with open_database(settings, existing=True) as database, database.read() as connection:
+        for team in teams:
+            known_team(database, settings, team)
         on_trial = [one for one in plan_trials.known(connection) if one.state == "shadow"]
     if on_trial:
         done.notes.append(f"Plan {on_trial[0].id[:16]} is on trial, so no other plan is fitted.")
@@ -105,6 +108,8 @@ def _refit(settings: Settings, teams: Sequence[str], limit: int | None) -> Refit
         files[pool].append(out)
         try:
             prices |= _measure(settings, policy, pool, out, limit, done)
+        except LedgerUnavailable:  # nobody's calls can be recorded, so the run must be repeated soon
+            raise
         except GatewayError as error:  # the team cannot pay; others can
             done.notes.append(f"{policy.team}: {error.message}")
     if priced := {pool: paths for pool, paths in files.items() if prices.keys() >= set(pool)}:
@@ -180,12 +185,12 @@ def _fit(
     plan, _, _ = fit_plan(written, {name: prices[name] for name in done.pool}, lambda line: echo(line, err=True))
     save_plan(plan, folder / "plan.json")
     data = (folder / "plan.json").read_bytes()
-    with open_database(settings) as database, database.begin() as connection:
+    with open_database(settings, existing=True) as database, database.begin() as connection:
         done.plan = plan_trials.stage(connection, data, time.time())
 
 
 def _show(done: Refit) -> None:
-    found: list[Any] = [f"{team}: {count} prompt(s) measured." for team, count in done.measured.items()]
+    found: list[Any] = [f"{team}: {counted(count, 'prompt')} measured." for team, count in done.measured.items()]
     if done.plan:
         found.append(f"On trial: {done.plan[:16]}, fitted on {done.rows} prompts for {', '.join(done.pool)}.")
     tables.sentences(*found, *done.notes, *([] if found or done.notes else ["No team keeps samples."]))

@@ -9,6 +9,7 @@ from typing import Any
 from gateway.cli.money.storage import open_database
 from gateway.ledger.prices.applied import per_million
 from gateway.ledger.reports.requests import of_request
+from gateway.ledger.reports.why import why
 from gateway.ledger.store.archive import retold
 from gateway.settings.gateway import Settings
 from gateway.state.redis import own_socket
@@ -21,13 +22,14 @@ _LOOKS, _LOOK_S = 20, 0.05
 
 def flight_of(settings: Settings, request_id: str) -> dict[str, Any] | None:
     """What the gateway decided and did for the request, from its flight record or the ledger's rows, with the unit
-    prices of each call. None if neither has it."""
-    with open_database(settings, reads=True) as database, database.read() as connection:
+    prices of each call and the reasons that the ledger knows. None if neither has it."""
+    with open_database(settings, existing=True) as database, database.read() as connection:
         rows = of_request(connection, request_id)
     if not rows:
         return None
     url = settings.config.state.redis_url or own_socket.url(settings.paths.socket)
     flight = asyncio.run(_stored(url, request_id, rows[0].team)) or retold(rows)
+    flight["why"] = why(rows)
     prices = {row.id: row.prices for row in rows}
     for attempt in flight["attempts"]:
         attempt["usd_per_million_tokens"] = per_million(prices.get(attempt["id"], ""))

@@ -14,6 +14,7 @@ from rich.live import Live
 from rich.text import Text
 
 from gateway.cli import tables
+from gateway.cli.diagnosis.drained import Drained, drained
 from gateway.cli.money.storage import open_database
 from gateway.cli.options import Context, common
 from gateway.cli.requests.lines import cells, money
@@ -85,7 +86,7 @@ def top(context: Context, minutes: int, every: float, once: bool) -> None:
     """
     settings = context.of_running()
     zone_of = zones(settings)
-    with open_database(settings, reads=True) as database:
+    with open_database(settings, existing=True) as database:
 
         def look() -> list[Row]:
             with database.read() as connection:
@@ -93,14 +94,20 @@ def top(context: Context, minutes: int, every: float, once: bool) -> None:
 
         if once or context.as_json:
             rows = look()
-            context.print(as_object(rows, minutes), lambda: _print(rows, minutes, zone_of))
+            held = drained(settings)
+            found = as_object(rows, minutes) | {"drained": sorted(held)}
+            context.print(found, lambda: _print(rows, minutes, zone_of, held))
             return
         console = tables.console(highlight=False)
+
+        def show() -> Group:
+            return screen(look(), minutes, zone_of, console.height, drained(settings))
+
         try:
-            with Live(screen(look(), minutes, zone_of, console.height), console=console, auto_refresh=False) as live:
+            with Live(show(), console=console, auto_refresh=False) as live:
                 while True:
                     time.sleep(every)
-                    live.update(screen(look(), minutes, zone_of, console.height), refresh=True)
+                    live.update(show(), refresh=True)
         except KeyboardInterrupt:
             return
 
@@ -122,20 +129,21 @@ def as_object(rows: list[Row], minutes: int) -> dict[str, Any]:
     }
 
 
-def _print(rows: list[Row], minutes: int, zone_of: ZoneOf) -> None:
+def _print(rows: list[Row], minutes: int, zone_of: ZoneOf, held: Drained) -> None:
     console = tables.console()
-    console.print(screen(rows, minutes, zone_of, console.height))
+    console.print(screen(rows, minutes, zone_of, console.height, held))
 
 
-def screen(rows: list[Row], minutes: int, zone_of: ZoneOf, height: int) -> Group:
+def screen(rows: list[Row], minutes: int, zone_of: ZoneOf, height: int, held: Drained) -> Group:
     """The content of the terminal. It fits into 80 columns and `height` lines, of which there are at least 24.
 
-    `minutes`: the period of `rows`, for the heading."""
+    `minutes`: the period of `rows`, for the heading. `held`: the drained backends."""
     errors = Counter(row.error for row in rows if row.error).most_common(3)
     failed = ", ".join(f"{error} {count}" for error, count in errors) or "none"
     total = money(sum(row.cost_pico or 0 for row in rows))
     count = len({row.request_id for row in rows})
     head = f"last {minutes} min: {count:,} requests, {total}; errors: {failed}"
+    head += f"; drained: {', '.join(sorted(held))}" if held else ""
     newest = tables.Table("time", "team", "model", "result", *tables.numbers("tokens", "ms", "cost"), "request")
     fitting = max(NEWEST, (height - 2 * SHOWN - 4) // 3)  # a request takes three lines on a narrow terminal
     for row in rows[:fitting]:

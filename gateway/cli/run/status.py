@@ -12,9 +12,12 @@ import click
 import orjson
 
 from gateway.cli import tables
+from gateway.cli.diagnosis.drained import drained
 from gateway.cli.echo import echo
 from gateway.cli.options import Context, common
 from gateway.cli.zones import span
+from gateway.settings.files import ConfigError
+from gateway.settings.gateway import Paths, load_settings
 from gateway.settings.running import RunningGateway, running, running_on
 
 PATIENCE_S = 3.0
@@ -33,6 +36,8 @@ class Status:
     """`ready`, `not ready`, `degraded`, or the reason why there was no answer."""
     troubles: dict[str, str]
     """Part → its state, for each part that is not ok."""
+    drained: tuple[str, ...] = ()
+    """The backends that get no new requests."""
 
 
 @click.command()
@@ -61,7 +66,16 @@ def examine(gateway: RunningGateway) -> Status:
     """Ask one gateway for its health. Takes at most twice PATIENCE_S seconds."""
     up_s = max(0.0, time.time() - gateway.started_at)
     state, troubles = _state(gateway.url)
-    return Status(gateway.url, gateway.pid, len(gateway.workers), up_s, str(gateway.data), state, troubles)
+    held = _drained(gateway)
+    return Status(gateway.url, gateway.pid, len(gateway.workers), up_s, str(gateway.data), state, troubles, held)
+
+
+def _drained(gateway: RunningGateway) -> tuple[str, ...]:
+    accepted = Paths(gateway.data).accepted
+    try:
+        return tuple(sorted(drained(load_settings(accepted, gateway.data, keys=False)))) if accepted.is_file() else ()
+    except ConfigError:  # written by another version
+        return ()
 
 
 def _state(url: str) -> tuple[str, dict[str, str]]:
@@ -95,5 +109,6 @@ def _show(rows: list[Status]) -> None:
     table = tables.Table("gateway", *tables.prose("state"), *figures, "data directory")
     for row in rows:
         troubles = "".join(f"; {part}: {word}" for part, word in row.troubles.items())
+        troubles += f"; drained: {', '.join(row.drained)}" if row.drained else ""
         table.add_row(row.url, row.state + troubles, span(row.up_s), str(row.workers), str(row.pid), row.data_dir)
     tables.console().print(table)

@@ -15,7 +15,12 @@ from gateway.cli.simulation.call import LoggedCall, Object, moment, pico, report
 
 
 def is_row(row: Object) -> bool:
-    return "leafUuid" in row or row.get("type") in _OTHER or ("sessionId" in row and "parentUuid" in row)
+    return "leafUuid" in row or row.get("type") in _OTHER or ({"sessionId", "type"} <= row.keys() and _is_own(row))
+
+
+def _is_own(row: Object) -> bool:
+    """Whether a row with a session's id is of a transcript, and not of Langfuse."""
+    return "startTime" not in row and "start_time" not in row
 
 
 _OTHER = ("summary", "file-history-snapshot", "queue-operation", "system", "progress")

@@ -1,7 +1,9 @@
-"""Reads exports of Langfuse: observations of type GENERATION, from the page's export or from its public API."""
+"""Reads exports of Langfuse: observations of type GENERATION, from the page's export, from its public API, or from the
+files that it writes to blob storage."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from gateway.cli.simulation.call import LoggedCall, Object, decoded, moment, pico, tokens
@@ -13,12 +15,19 @@ _WRITTEN = ("input_cache_creation", "cache_creation_input_tokens")
 
 
 def is_row(row: Object) -> bool:
-    return "startTime" in row and ("traceId" in row or "trace_id" in row)
+    return _camel(row).keys() >= {"startTime", "traceId"}
+
+
+def _camel(row: Object) -> Object:
+    """The row with the names that the API uses. Blob storage has `start_time` where the API has `startTime`."""
+    return {re.sub("_([a-z])", lambda found: found[1].upper(), name): value for name, value in row.items()}
 
 
 def read(row: Object) -> LoggedCall | None:
     """The call of an observation; None for one that is no call of a model. Raises LogError."""
-    if row.get("type", "GENERATION") != "GENERATION" or not row.get("model") or row.get("level") == "ERROR":
+    row = _camel(row)
+    model = row.get("model") or row.get("providedModelName")
+    if row.get("type", "GENERATION") != "GENERATION" or not model or row.get("level") == "ERROR":
         return None
     body = _body(decoded(row.get("input")))
     messages = body.pop("messages", [])
@@ -32,10 +41,10 @@ def read(row: Object) -> LoggedCall | None:
     return LoggedCall(
         str(row.get("id") or ""),
         moment(row["startTime"]),
-        str(row["model"]),
+        str(model),
         _usage(row),
         pico(cost if cost is not None else row.get("calculatedTotalCost") or row.get("totalCost")),
-        str(row.get("sessionId") or row.get("traceId") or row.get("trace_id")),
+        str(row.get("sessionId") or row.get("traceId")),
         messages=messages,
         count=len(messages),
         fields={**asked, **body},

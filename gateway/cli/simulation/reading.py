@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
@@ -20,11 +21,13 @@ _ROWS: dict[str, tuple[Callable[[Object], bool], Callable[[Object], LoggedCall |
     "chat": (chat_log.is_row, chat_log.read),
 }
 KINDS = (*_ROWS, "claude-code")
+_WHOLE = re.compile(rb'\s*(\[|\{\s*"data"\s*:\s*\[)')
+"""The beginning of a file that is one JSON value: an array, or a page of an API with the array in `data`."""
 
 
 def read_calls(path: Path, kind: str | None = None) -> tuple[str, list[LoggedCall]]:
-    """The kind of log and its calls, oldest first. `path`: a file (JSON lines, a JSON array, CSV), or a folder with
-    transcripts. Raises OSError, and LogError with file, row and remedy."""
+    """The kind of log and its calls, oldest first. `path`: a file (JSON lines, a JSON array, a page of an API,
+    CSV), or a folder with transcripts. Raises OSError, and LogError with file, row and remedy."""
     files = sorted(path.rglob("*.jsonl")) if path.is_dir() else [path]
     if not files:
         raise LogError(f"{path}: there are no *.jsonl files in this folder")
@@ -84,7 +87,7 @@ def _numbered(file: Path) -> Iterator[tuple[int, Object]]:
             yield from enumerate(csv.DictReader(lines), 1)
         return
     with file.open("rb") as lines:
-        whole = lines.read(64).lstrip()[:1] == b"["
+        whole = _WHOLE.match(lines.read(64)) is not None
         lines.seek(0)
         yield from _array(file, lines.read()) if whole else _lines(file, lines)
 
@@ -94,7 +97,7 @@ def _array(file: Path, data: bytes) -> Iterator[tuple[int, Object]]:
         rows = orjson.loads(data)
     except orjson.JSONDecodeError as error:
         raise LogError(f"{file}: line {error.lineno}: {error.msg}") from error
-    for number, row in enumerate(rows, 1):
+    for number, row in enumerate(rows["data"] if isinstance(rows, dict) else rows, 1):
         yield number, _object(file, number, row)
 
 

@@ -18,11 +18,12 @@ from gateway.domain.routing.route import ContextEstimate
 from gateway.domain.tenant import Tenant
 from gateway.domain.units import usd_text
 from gateway.errors import BadRequest, GatewayError
+from gateway.routing.ceiling import same_model
 from gateway.routing.router import Router
 
 METHOD = (
     "Each prompt is graded and routed by the policy as a request for model {model}. Health, load, learned evidence and "
-    "budgets are not simulated.",
+    "budgets are not simulated. Failed calls, and calls of other kinds than chat, are left out.",
     "Answers are taken to be as long as in the log. A moved call costs its tokens at the new model's price; the range "
     "is from a prompt cache as warm as in the log to a cold one.",
     "A repeat is a call without tools whose whole request is equal to an earlier one within the policy's cache "
@@ -105,7 +106,7 @@ class Simulation:
         tokens = call.usage.all_input
         route = self.router.decide(request, self.tenant, ContextEstimate(tokens, tokens), call.session)
         backend = route.observed or route.backends[0]
-        if call.model in (backend.model, backend.name):
+        if call.model == backend.name or same_model(call.model, backend.model):
             self.kinds["kept"].add(now, now, now)
             return
         low, high = expected(route, call.usage, self.prices)

@@ -7,6 +7,7 @@ from gateway.cli.options import Context
 from gateway.policy.load import DEFAULT, load_policies
 from gateway.settings.files import ConfigError
 from gateway.settings.gateway import Settings
+from gateway.settings.remedies import did_you_mean
 
 
 def note_default_policy(context: Context, settings: Settings, team: str) -> None:
@@ -17,4 +18,6 @@ def note_default_policy(context: Context, settings: Settings, team: str) -> None
     except ConfigError:
         return
     if team not in known:
-        echo(f"Note: team {team} has no policy of its own, so the policy of team {DEFAULT} applies.", err=True)
+        near = did_you_mean(team, sorted(known), "")
+        advice = f" {near.capitalize()}" if near else ""
+        echo(f"Note: team {team} has no policy of its own, so the policy of team {DEFAULT} applies.{advice}", err=True)

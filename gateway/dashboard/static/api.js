@@ -1,6 +1,6 @@
 // Calls the gateway with the user's key, which stays in this tab.
 
-import { language, t } from "./i18n.js";
+import { language, locale, said, t } from "./i18n.js";
 
 const KEPT = "thriftgate-key";
 const PATIENCE_MS = 40_000;
@@ -29,7 +29,7 @@ export function forgetKey() {
 
 async function call(path, { headers, ...options }) {
   const response = await fetch(path, {
-    headers: { authorization: `Bearer ${key}`, ...headers }, cache: "no-store", credentials: "omit", redirect: "error", ...options,
+    headers: { authorization: `Bearer ${key}`, "accept-language": locale, ...headers }, cache: "no-store", credentials: "omit", redirect: "error", ...options,
   });
   if (response.ok) return response;
   const body = await response.json().catch(() => null);
@@ -45,7 +45,9 @@ export function address(path, query) {
 }
 
 export async function get(path, query = {}, signal) {
-  return (await call(address(path, query), { signal: timed(signal, PATIENCE_MS) })).json();
+  const found = await (await call(address(path, query), { signal: timed(signal, PATIENCE_MS) })).json();
+  Object.assign(said, found.said);
+  return found;
 }
 
 export async function post(path, query) {

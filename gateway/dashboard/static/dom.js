@@ -1,7 +1,7 @@
 // Creates elements from values. Text is never parsed as markup, whatever clients send.
 
 import { count, inUnit, short, usd } from "./format.js";
-import { t } from "./i18n.js";
+import { said, t } from "./i18n.js";
 
 /** `h("td", { class: "number" }, "12")`; children may be nodes, text, lists, or null for none. */
 export function h(tag, attributes = {}, ...children) {
@@ -21,18 +21,22 @@ export function money(text) {
 /** An amount in a budget's `unit`; the exact one is in `value`. */
 export const amount = (text, unit) => (unit === "usd" ? money(text) : h("data", { value: text }, inUnit(text, unit)));
 
+/** A sentence of the server: its translation, or the English text marked as English. */
+export const spoken = (text) => said[text] ?? h("span", { lang: "en" }, text);
+
 export const number = (value) => h("data", { value: String(value) }, count(value));
 
 /** A large number, shortened; the exact one is in `value` and in the tooltip. */
 export const rough = (value) => h("data", { value: String(value), title: count(value) }, short(value));
 
-/** A table. `columns`: [title, function from a row to the cell, optional class "number"]. */
-export function table(columns, rows) {
+/** A table that scrolls on a narrow screen, also by keyboard. `columns`: [title, function from a row to the cell, optional
+ *  class "number"]. */
+export function table(label, columns, rows) {
   const kind = (column) => ({ class: column[2] ?? null });
-  return h("table", {},
+  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, h("table", {},
     h("thead", {}, h("tr", {}, columns.map((column) => h("th", { scope: "col", ...kind(column) }, column[0])))),
     h("tbody", {}, rows.map((row) => h("tr", {}, columns.map((column, place) =>
-      place ? h("td", { ...kind(column), "data-label": column[0] }, h("span", {}, column[1](row))) : h("th", { scope: "row", ...kind(column) }, column[1](row)))))));
+      place ? h("td", { ...kind(column), "data-label": column[0] }, h("span", {}, column[1](row))) : h("th", { scope: "row", ...kind(column) }, column[1](row))))))));
 }
 
 /** A link within the page; `address` comes from route.js. */
@@ -40,14 +44,13 @@ export const to = (address, ...children) => h("a", { href: address }, ...childre
 
 export const quiet = (...children) => h("p", { class: "quiet" }, ...children);
 
-/** Wraps `table` so that it scrolls on a narrow screen, also by keyboard. */
-export const wide = (label, table) => h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, table);
-
 /** The cost of a group, with a note if some attempts have no price. */
 export function spent({ cost_usd, unpriced }) {
   if (!unpriced) return money(cost_usd);
   return h("span", { class: "partly" }, Number(cost_usd) ? [money(cost_usd), " + "] : null, h("span", { class: "warn" }, t("no price")));
 }
+
+export const tile = (title, value, note = "") => h("div", { class: "tile" }, h("dt", {}, title), h("dd", {}, value), h("dd", { class: "note" }, note));
 
 /** A bar of length `share` (0..1). The figure next to it is for screen readers. */
 export function bar(share, kind = "") {

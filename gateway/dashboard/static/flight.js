@@ -1,6 +1,6 @@
 // Shows a flight record: the decisions for one request and their reasons.
 
-import { h, money, table, wide } from "./dom.js";
+import { h, money, spoken, table } from "./dom.js";
 import { milliseconds, percent } from "./format.js";
 import { t, tn } from "./i18n.js";
 
@@ -10,13 +10,13 @@ export function decision({ id, route, difficulty, abstained, escalated }) {
   const graded = difficulty === null ? [] : [t("difficulty {0}", percent(difficulty)) + (abstained ? t(", outside the grader's domain") : "")];
   const reasons = [...graded, ...(escalated ? [t("then escalated to a stronger backend")] : [])].map((one) => `; ${one}`);
   return [
-    h("p", {}, tn("Chosen: {0} ({1})", route.order.join(", "), [h("span", { lang: "en" }, route.reason), ...reasons])),
-    wide(t("Backends considered for {0}", id), table([
+    h("p", {}, tn("Chosen: {0} ({1})", route.order.join(", "), [spoken(route.reason), ...reasons])),
+    table(t("Backends considered for {0}", id), [
       [t("Backend"), (one) => one.backend],
       [t("Adequacy"), (one) => (one.adequacy === null ? "–" : percent(one.adequacy)), "number"],
       [t("Expected cost"), (one) => (one.cost_usd === null ? "–" : money(one.cost_usd)), "number"],
-      [t("Excluded because"), (one) => (one.excluded ? h("span", { lang: "en" }, one.excluded) : "–")],
-    ], route.considered)),
+      [t("Excluded because"), (one) => (one.excluded ? spoken(one.excluded) : "–")],
+    ], route.considered),
   ];
 }
 

@@ -10,6 +10,9 @@ const wanted = sessionStorage.getItem(KEPT) ?? navigator.language.slice(0, 2);
 export const language = wanted in LOCALES ? wanted : "en";
 export const locale = LOCALES[language];
 
+/** English sentences of the server → their translations, as it has sent them. */
+export const said = {};
+
 const translated = (text) => (language === "en" ? text : texts[text]?.[PLACES[language]] ?? texts[text]?.[0] ?? text);
 
 /** The text in the page's language. `{0}`, `{1}` … are replaced by `values`. */

@@ -1,6 +1,6 @@
 // Spend by group, answers by tier and difficulty, times and health of backends.
 
-import { bar, h, money, number, quiet, rough, spent, table, to, wide } from "./dom.js";
+import { bar, h, money, number, quiet, rough, spent, table, to } from "./dom.js";
 import { count, milliseconds, percent } from "./format.js";
 import { t } from "./i18n.js";
 import { link } from "./route.js";
@@ -13,14 +13,14 @@ const DEEPER = { key: "end_user", end_user: "session" };
 
 /** Spend of each day or hour. */
 export function days({ steps, by }) {
-  return wide(t("Spend as a table"), table([
-    [t(by === "hour" ? "Hour (UTC)" : "Day (UTC)"), (row) => row.at],
+  return table(t("Spend as a table"), [
+    [t(by === "hour" ? "Hour" : "Day"), (row) => row.at.replace("T", " ")],
     [t("Spent"), (row) => spent(row.line), "number"],
     [t("Requests"), (row) => number(row.line.requests), "number"],
     [t("From the cache"), (row) => number(row.line.cache_answers), "number"],
     [t("Saved by the cache"), (row) => money(row.line.saved_usd), "number"],
     [t("Failed"), (row) => number(row.line.failed), "number"],
-  ], [...steps].reverse()));
+  ], [...steps].reverse());
 }
 
 /** Spend by one of `GROUPS`. A row leads to the next smaller group, or to the requests. */
@@ -35,7 +35,7 @@ export function where({ rows, by, names, more, filters }) {
   };
   return [
     by === "tag" ? quiet(t("A request counts once for each of its tags.")) : null,
-    rows.length ? wide(t("Spend by group"), table([
+    rows.length ? table(t("Spend by group"), [
       [t(GROUPS[by]), leads],
       [t("Spent"), (row) => h("span", { class: "barred" }, bar(most ? Number(row.cost_usd) / most : 0), spent(row)), "number"],
       [t("Calls"), (row) => number(row.calls ?? row.attempts + row.cache_answers), "number"],
@@ -44,7 +44,7 @@ export function where({ rows, by, names, more, filters }) {
         [t("Tokens out"), (row) => rough(row.output_tokens + row.reasoning_tokens), "number"],
       ] : []),
       [t("Failed"), (row) => number(row.failed), "number"],
-    ], sorted)) : quiet(t("No spend yet.")),
+    ], sorted) : quiet(t("No spend yet.")),
     more ? quiet(t("Only the {0} groups with the highest spend are listed.", count(rows.length))) : null,
   ].filter(Boolean);
 }
@@ -65,10 +65,10 @@ export function difficulty(steps) {
   }));
   return [columns,
     h("p", { class: "key" }, tiers.map((tier) => h("span", {}, h("span", { class: `swatch ${tier}`, "aria-hidden": "true" }), t(TIERS[tier])))),
-    details(t("As a table"), wide(t("Answers by difficulty"), table([
+    details(t("As a table"), table(t("Answers by difficulty"), [
       [t("Difficulty"), (step) => percent(step.difficulty)],
       ...tiers.map((tier) => [t(TIERS[tier]), (step) => number(step.answers[tier] ?? 0), "number"]),
-    ], steps)))];
+    ], steps))];
 }
 
 export function mix({ tiers, answers }) {
@@ -85,24 +85,24 @@ export function mix({ tiers, answers }) {
   }));
   const escalated = tiers.reduce((sum, tier) => sum + tier.escalated, 0);
   return [stack,
-    wide(t("Answers by tier"), table([
+    table(t("Answers by tier"), [
       [t("Tier"), (line) => [h("span", { class: `swatch ${line.kind}`, "aria-hidden": "true" }), line.name]],
       [t("Answers"), (line) => number(line.answers), "number"],
       [t("Share"), (line) => percent(line.answers / all), "number"],
       [t("Spent"), spent, "number"],
-    ], lines)),
+    ], lines),
     quiet(t("Weak answers that were replaced by a stronger backend's before the client saw them: {0}.", count(escalated)))];
 }
 
 export function latency(rows) {
   if (!rows.length) return quiet(t("No backend has given a complete answer in this period."));
-  return wide(t("Time by backend"), table([
+  return table(t("Time by backend"), [
     [t("Backend"), (row) => row.backend],
     [t("First byte"), (row) => milliseconds(row.first_p50_ms), "number"],
     [t("Half within"), (row) => milliseconds(row.p50_ms), "number"],
     [t("95% within"), (row) => milliseconds(row.p95_ms), "number"],
     [t("Answers"), (row) => number(row.answers), "number"],
-  ], rows));
+  ], rows);
 }
 
 /** The present state of each backend. Admin keys also see its load. */
@@ -110,18 +110,18 @@ export function health({ rows, gone }) {
   const note = gone.length ? [quiet(t("Called in this period, but not configured for this key now: {0}.", gone.join(", ")))] : [];
   if (!rows.length) return [quiet(t("No backend is configured for this team.")), ...note];
   const loaded = rows.some((row) => "in_flight" in row);
-  return [wide(t("State of the backends"), table([
+  return [table(t("State of the backends"), [
     [t("Backend"), (row) => to(link("requests", { backend: row.backend }), row.backend)],
     [t("State"), (row) => h("span", { class: `badge ${row.state === "ok" ? "fine" : "over"}` }, row.state)],
     [t("Model"), (row) => row.model],
     [t("Tier"), (row) => [h("span", { class: `swatch ${row.tier}`, "aria-hidden": "true" }), t(TIERS[row.tier] ?? row.tier)]],
     [t("First byte"), (row) => milliseconds(row.first_byte_ms), "number"],
     ...(loaded ? [[t("In progress"), (row) => number(row.in_flight), "number"]] : []),
-  ], rows)), ...note];
+  ], rows), ...note];
 }
 
 export function simulated(rows) {
-  return wide(t("Simulated traffic as a table"), table([
+  return table(t("Simulated traffic as a table"), [
     [t("Model"), (row) => row.model],
     [t("Tier"), (row) => t(TIERS[row.tier] ?? row.tier)],
     [t("Requests"), (row) => number(row.requests), "number"],
@@ -129,5 +129,5 @@ export function simulated(rows) {
     [t("Tokens out"), (row) => rough(row.output_tokens), "number"],
     [t("Hypothetical cost"), (row) => (row.hypothetical_usd === null ? "–" : money(row.hypothetical_usd)), "number"],
     [t("At the price of"), (row) => row.hypothetical_like ?? "–"],
-  ], rows));
+  ], rows);
 }

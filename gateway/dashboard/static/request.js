@@ -1,12 +1,12 @@
 // One request: its phases as a picture, the decision in words, attempts and prices.
 
-import { h, money, quiet, table, to, wide } from "./dom.js";
+import { h, money, quiet, spoken, table, to } from "./dom.js";
 import { decision, notes } from "./flight.js";
 import { count, milliseconds, percent, time } from "./format.js";
 import { t } from "./i18n.js";
 import { served, tierOf, verdict } from "./log.js";
 import { link } from "./route.js";
-import { details } from "./sections.js";
+import { details, reasons } from "./sections.js";
 
 const CACHE = {
   exact: "exact hit: the same request was answered before", semantic: "semantic hit: a question with the same meaning, verified",
@@ -21,9 +21,10 @@ export function request({ request: row, flight, sentences, phases, prices, key_n
   return [
     h("h2", {}, t("Request"), " ", h("code", {}, flight.id)),
     h("p", { class: "headline" }, h("strong", {}, cost), " ", row ? verdict(row) : null, " ", row ? served(row) : flight.model),
+    row ? h("p", {}, reasons(row)) : null,
     facts(flight, names),
     h("section", {}, h("h3", {}, t("Its life")), timeline(phases, flight)),
-    h("section", {}, h("h3", {}, t("In words")), h("ul", { class: "words", lang: "en" }, sentences.slice(1).map((line) => h("li", { class: line.startsWith("  ") ? "sub" : null }, line.trim())))),
+    h("section", {}, h("h3", {}, t("In words")), h("ul", { class: "words" }, sentences.slice(1).map((line) => h("li", { class: line.startsWith("  ") ? "sub" : null }, spoken(line.trim()))))),
     flight.route ? h("section", {}, h("h3", {}, t("Why this backend")), decision(flight)) : null,
     flight.attempts.length ? h("section", {}, h("h3", {}, t("Calls and prices")), attempts(flight, prices)) : null,
     flight.notes.length ? details(t("Notes of the gateway"), notes(flight)) : null,
@@ -73,12 +74,12 @@ function timeline(phases, flight) {
 
 function attempts(flight, prices) {
   const price = (place) => prices[place] ?? { prices: "", source: "" };
-  return wide(t("Calls and prices"), table([
+  return table(t("Calls and prices"), [
     [t("Backend"), (one) => `${one.backend} (${one.model}, ${tierOf(one.tier)})`],
     [t("Outcome"), (one) => [one.kind, t(one.outcome), one.status, one.error].filter(Boolean).join(", ")],
     [t("Tokens"), (one) => `${count(one.input_tokens)} + ${count(one.output_tokens)}`, "number"],
     [t("Trimmed"), (one) => (one.trimmed_tokens ? count(one.trimmed_tokens) : "–"), "number"],
     [t("Cost"), (one) => money(one.cost_usd), "number"],
     [t("Price from"), (one) => [price(flight.attempts.indexOf(one)).source || "–", one.unpriced ? h("span", { class: "warn" }, ` ${one.unpriced}`) : null]],
-  ], flight.attempts));
+  ], flight.attempts);
 }

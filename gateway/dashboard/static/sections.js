@@ -1,8 +1,8 @@
 // Budgets, savings, cache, feedback, alerts: one function per section, from the server's figures to elements.
 
 import { drawable, inWords } from "./chart.js";
-import { amount, bar, h, money, number, quiet, table, to, wide } from "./dom.js";
-import { count, exactly, inUnit, milliseconds, percent, time, usd, zoned } from "./format.js";
+import { amount, bar, h, money, number, quiet, spoken, table, tile, to } from "./dom.js";
+import { count, exactly, inUnit, milliseconds, percent, time, zoned } from "./format.js";
 import { language, t, tn } from "./i18n.js";
 import { link } from "./route.js";
 
@@ -12,11 +12,10 @@ const SAID = { over: "used up", soon: "will not last", near: "nearly used up", f
 export const TIERS = { small: "Small", large: "Large", hosted: "Hosted", idle: "Idle machines" };
 export const details = (title, ...children) => h("details", {}, h("summary", {}, title), ...children);
 
-export function brief({ total, savings }) {
+export function totals({ total, savings }) {
   const statement = savings?.teams[0];
   const tokens = total.input_tokens + total.cached_tokens + total.cache_write_tokens;
   const written = total.output_tokens + total.reasoning_tokens;
-  const tile = (title, value, note) => h("div", { class: "tile" }, h("dt", {}, title), h("dd", {}, value), h("dd", { class: "note" }, note));
   const hits = total.requests ? total.cache_answers / total.requests : 0;
   const idle = Number(total.idle_usd) ? tn("{0} of which for idle machines", money(total.idle_usd)) : t("every call has a price");
   const compared = statement?.net_saved_usd ?? null;
@@ -87,11 +86,11 @@ function each(budget, names) {
   return h("article", { class: "card budget" },
     heading(budget),
     h("p", {}, tn("Limit {0}: {1}", t(TITLES[budget.per]), amount(budget.limit, unit))),
-    rows.length ? wide(nameOf(budget), table([
+    rows.length ? table(nameOf(budget), [
       [t({ key: "Key", end_user: "End user", session: "Session" }[budget.per]), (row) => to(link("requests", { [budget.per]: row.subject }), names[row.subject] ?? row.subject)],
       [t("Spent"), (row) => h("span", { class: "barred" }, bar(row.used, stateOf(row)), amount(String(row[`spent_${unit}`]), unit)), "number"],
       [t("Used"), (row) => percent(row.used), "number"],
-    ], rows)) : quiet(t("No spend yet.")),
+    ], rows) : quiet(t("No spend yet.")),
     quiet(windowOf(budget)));
 }
 
@@ -127,7 +126,7 @@ function windowOf(budget) {
 
 export const unpriced = () => t("No backend of this team has a price to compare with, so savings are unknown.");
 export const byMeans = (one) => tn("{0} by answers from the cache; the rest (cheaper backends, prompt caches, trimmed context) cannot be split: the ledger has one sum for them.", money(one.by_cache_usd));
-const OVERHEAD = { failed: "failed attempts", escalated: "weak answers replaced", hedge: "second attempts of slow requests", shadow: "background comparisons" };
+const OVERHEAD = { failed: "failed attempts", escalated: "weak answers replaced", hedge: "second attempts of slow requests", shadow: "background comparisons", keep_alive: "prompts kept in caches" };
 
 /** The same statement as `thriftgate savings`, including losses. */
 export function savings({ teams: [one], method }) {
@@ -143,10 +142,10 @@ export function savings({ teams: [one], method }) {
     { name: t(lost ? "Lost" : "Saved"), usd: one.net_saved_usd, sum: true },
   ];
   return [
-    wide(t("Savings statement"), table([
+    table(t("Savings statement"), [
       [t("Statement"), (row) => (row.sum ? h("strong", {}, row.name) : row.name)],
       ["USD", (row) => (row.sum ? h("strong", { class: lost ? "warn" : "good" }, money(row.usd)) : money(row.usd)), "number"],
-    ], rows)),
+    ], rows),
     h("p", { id: "by-means" }, byMeans(one)),
     one.unpriced ? quiet(t("Calls without a price, which are not included: {0}.", count(one.unpriced))) : null,
     how,
@@ -155,18 +154,53 @@ export function savings({ teams: [one], method }) {
 
 const KINDS = { exact: "Same question", semantic: "Same meaning, verified", join: "Asked at the same time" };
 
-export function cache({ rows, wrong, limit }) {
+export function cache({ rows, wrong, limit, classes, measured }) {
   if (!rows.length) return [quiet(t("There were no cache hits in this period.")), wrongHits(wrong, limit)].filter(Boolean);
   const unknown = rows.reduce((sum, row) => sum + row.unpriced, 0);
   return [
-    wide(t("Cache answers by kind"), table([
+    table(t("Cache answers by kind"), [
       [t("Kind"), (row) => to(link("requests", { cache: row.kind }), t(KINDS[row.kind] ?? row.kind))],
       [t("Answers"), (row) => number(row.answers), "number"],
       [t("Saved"), (row) => money(row.saved_usd), "number"],
-    ], rows)),
+    ], rows),
+    ...byClass(classes, measured, limit),
     unknown ? quiet(t("Answers whose original cost is unknown, so that nothing is counted as saved: {0}.", count(unknown))) : null,
     wrongHits(wrong, limit),
   ].filter(Boolean);
+}
+
+/** Answers from the cache by kind of question, with the wrong hits as in `thriftgate cache stats`. */
+function byClass(classes, measured, limit) {
+  const known = new Set(classes.map((row) => row.kind));
+  const rows = [...classes, ...Object.keys(measured).filter((kind) => !known.has(kind)).map((kind) => ({ kind, answers: 0, saved_usd: "0" }))];
+  if (!rows.some((row) => row.kind)) return [];
+  const share = (one) => (one?.checked
+    ? h("span", { class: tooWrong(one, limit) ? "bad" : null }, t("{0}, at most {1}", exactly(one.wrong_of_lookups), exactly(one.interval[1])))
+    : h("span", { class: "quiet" }, t("not measured")));
+  return [
+    table(t("Cache answers by kind of question"), [
+      [t("Kind of question"), (row) => row.kind || t("unknown")],
+      [t("Answers"), (row) => number(row.answers), "number"],
+      [t("Saved"), (row) => money(row.saved_usd), "number"],
+      [t("Wrong hits"), (row) => share(measured[row.kind]), "number"],
+    ], rows),
+    quiet(t("Wrong hits by kind of question: share of semantic look-ups, and its upper bound (95%), since the cache was started.")),
+  ];
+}
+
+const HELD = { met: "fine", burning: "near", missed: "over", unknown: "early" };
+
+/** The objectives for the quality of answers (`slo` of the policy): error budget and burn rate. */
+export function quality(rows) {
+  if (!rows.length) return quiet(t("The policy of this team sets no objective for quality (slo)."));
+  return [table(t("Quality watched"), [
+    [t("Kind of question"), (row) => (row.class === "all" ? t("all") : row.class)],
+    [t("State"), (row) => h("span", { class: `badge ${HELD[row.state]}` }, t(row.state))],
+    [t("Quality"), (row) => (row.quality === null ? "–" : percent(row.quality)), "number"],
+    [t("Error budget left"), (row) => (row.error_budget_left === null ? "–" : percent(row.error_budget_left)), "number"],
+    [t("Burn rate"), (row) => (row.burn_rate === null ? "–" : `${count(row.burn_rate)}×`), "number"],
+    [t("Judged answers"), (row) => number(row.judged), "number"],
+  ], rows), quiet(t("Objective: {0} of judged answers as good as the reference's, over {1} days. At burn rate 1 the error budget lasts exactly that long.", percent(rows[0].objective), count(rows[0].window_s / 86400)))];
 }
 
 /** Whether more semantic hits are wrong than the policy allows. */
@@ -187,37 +221,31 @@ function wrongHits(found, limit) {
 
 export function feedback(rows) {
   if (!rows.length) return quiet(t("No feedback yet. Applications send it to /v1/requests/ID/feedback."));
-  return [wide(t("Feedback by backend"), table([
+  return [table(t("Feedback by backend"), [
     [t("Backend"), (row) => row.backend || t("from the cache")],
     [t("Mean score"), (row) => h("span", { class: "barred" }, bar(row.score, "good"), percent(row.score)), "number"],
     [t("Ratings"), (row) => number(row.voices), "number"],
-  ], rows)), quiet(t("All time."))];
+  ], rows), quiet(t("All time."))];
 }
 
 /** The most expensive requests, as links. */
 export function dearest(rows) {
   if (!rows.length) return quiet(t("No request had a cost in this period."));
-  return [wide(t("Most expensive requests"), table([
+  return [table(t("Most expensive requests"), [
     [t("Cost"), (row) => to(link("request", {}, row.id), money(row.cost_usd))],
-    [t("Why"), why],
+    [t("Why"), (row) => [reasons(row), quiet(brief(row))], "partly"],
     [t("Time"), (row) => time(row.at)],
-  ], rows)), h("p", {}, to(link("requests", { sort: "cost" }), t("All requests by cost")))];
+  ], rows), h("p", {}, to(link("requests", { sort: "cost" }), t("All requests by cost")))];
 }
 
-/** Why a request cost what it did, in a few words. */
-export function why(row) {
-  const called = row.attempts.filter((one) => one.backend);
-  const names = [...new Set(called.map((one) => one.backend))].join(" → ");
-  const prices = Object.fromEntries((called.at(-1)?.prices ?? "").split(" ").map((one) => one.split("=")));
-  const perMillion = (name) => usd(String(Number(prices[name]) / 1e6));
-  const reasons = [
-    names, t("{0} tokens in, {1} out", count(row.input_tokens), count(row.output_tokens)),
-    ...(row.escalated ? [t("a weak answer was replaced")] : called.some((one) => one.outcome === "failed" && Number(one.cost_usd)) ? [t("an attempt failed")] : []),
-    ...(prices.input && prices.output ? [t("{0} in and {1} out per million tokens", perMillion("input"), perMillion("output"))] : []),
-    ...(row.duration_ms === null ? [] : [milliseconds(row.duration_ms)]),
-  ];
-  return reasons.join(", ");
+/** The backends, tokens and time of a request. */
+export function brief(row) {
+  const names = [...new Set(row.attempts.map((one) => one.backend).filter(Boolean))].join(" → ");
+  return [names, t("{0} tokens in, {1} out", count(row.input_tokens), count(row.output_tokens)), ...(row.duration_ms === null ? [] : [milliseconds(row.duration_ms)])].join(", ");
 }
+
+/** Why a request was served as it was and cost what it did, from the ledger. */
+export const reasons = (row) => row.why.map((one, place) => [place ? " " : "", spoken(one)]);
 
 const LISTED = 8;
 export const SEVERITIES = { info: "fine", warning: "near", critical: "over" };
@@ -238,7 +266,7 @@ export function alerts(rows, acknowledge) {
 
 /** What an alert says. Only alerts of budgets have figures to say it in another language. */
 export function sentence({ text, threshold, budget }) {
-  if (language === "en" || !budget) return h("span", { lang: "en" }, text);
+  if (language === "en" || !budget) return spoken(text);
   const { who, unit, spent, limit } = budget;
   return `${`${nameOf(budget)} ${who}`.trim()}: ${t("{0} of {1}", inUnit(spent, unit), inUnit(limit, unit))} (${t(threshold)})`;
 }

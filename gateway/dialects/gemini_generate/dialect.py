@@ -49,6 +49,7 @@ class Endpoint(PathEndpoint):
     """Implements `ClientDialect` for one model and one method."""
 
     parse_body = staticmethod(parse)
+    key_parameter = b"key"
 
     error_body, error_event = staticmethod(error_body), staticmethod(error_event)
 

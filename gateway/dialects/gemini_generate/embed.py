@@ -113,6 +113,7 @@ class Embed(FramedEndpoint):
     """Implements `ClientDialect` for embedContent with one model."""
 
     parse_body = staticmethod(parse_one)
+    key_parameter = b"key"
     error_body, error_event = staticmethod(error_body), staticmethod(error_event)
     choices, replayed = staticmethod(embeddings.choices), staticmethod(embeddings.replayed)
     form: ClassVar[type[OneVector]] = OneVector

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, tzinfo
 from typing import Any
 
 import orjson
@@ -38,7 +38,8 @@ CACHE = "(cache)"
 STANDARD = "standard"
 """Name shown for the standard service tier, which the ledger stores as empty text."""
 _SECONDS = {"day": 86400, "hour": 3600}
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_QUARTER_S = 900
+"""Days and hours of a time zone consist of whole quarter hours of UTC."""
 
 
 def dimensions(by: str) -> tuple[str, ...]:
@@ -51,31 +52,33 @@ def dimensions(by: str) -> tuple[str, ...]:
     return names
 
 
-def column(table: Any, name: str, *, sqlite: bool) -> ColumnElement[Any]:
-    """The SQL expression for the dimension `name`. `table`: the ledger, or a subquery with the ledger's columns."""
+def column(table: Any, name: str, *, sqlite: bool, zone: tzinfo = UTC) -> ColumnElement[Any]:
+    """The SQL expression for the dimension `name`. `table`: the ledger, or a subquery with the ledger's columns.
+    `zone`: the time zone of days and hours; outside UTC, the values of the expression are quarter hours."""
     found: ColumnElement[Any] = table.c["tags" if name.startswith(TAG) else COLUMNS[name]]
     if (seconds := _SECONDS.get(name)) is None:
         return found
-    steps = found / seconds
+    steps = found / (seconds if zone is UTC else _QUARTER_S)
     # SQLite may lack FLOOR. PostgreSQL's CAST rounds.
     return cast(steps, Integer) if sqlite else cast(func.floor(steps), Integer)
 
 
-def written(by: tuple[str, ...], values: tuple[str, ...]) -> list[tuple[str, ...]]:
+def written(by: tuple[str, ...], values: tuple[str, ...], zone: tzinfo = UTC) -> list[tuple[str, ...]]:
     """The values of one group as reports show them; with the dimension `tag`, one element for each tag. `by`: the
-    dimension of each of `values`."""
+    dimension of each of `values`. `zone`: as for `column`."""
     groups: list[tuple[str, ...]] = [()]
     for name, value in zip(by, values, strict=True):
-        groups = [(*group, one) for group in groups for one in _written(name, value)]
+        groups = [(*group, one) for group in groups for one in _written(name, value, zone)]
     return groups
 
 
-def _written(name: str, value: str) -> list[str]:
+def _written(name: str, value: str, zone: tzinfo) -> list[str]:
+    if (seconds := _SECONDS.get(name)) is not None:
+        at = datetime.fromtimestamp(int(value) * (seconds if zone is UTC else _QUARTER_S), zone)
+        if name == "day":
+            return [at.date().isoformat()]
+        return [at.replace(minute=0).isoformat(timespec="minutes").replace("+00:00", "Z")]
     match name:
-        case "day":
-            return [(_EPOCH + timedelta(days=int(value))).date().isoformat()]
-        case "hour":
-            return [(_EPOCH + timedelta(hours=int(value))).strftime("%Y-%m-%dT%H:00Z")]
         case "tag":
             return [f"{tag}={text}" for tag, text in orjson.loads(value).items()] or [""]
         case "model" | "backend" | "tier":

@@ -40,19 +40,21 @@ _FAILURES = {
 
 
 def sentences(flight: Mapping[str, Any], zone: tzinfo) -> Iterator[str]:
-    """The explanation, one sentence or two a line, with times in the zone."""
+    """The explanation, one sentence or two a line, with times in the zone. `flight`: a flight record, with the field
+    `why` (see `reports.why`) if the ledger has the request."""
     at = datetime.fromtimestamp(flight["at"], zone).strftime("%Y-%m-%d %H:%M:%S %Z")
     yield f"{flight['id']}: team {flight['team']}, key {flight['key']}, {at}."
     yield _outcome(flight)
     yield _cache(flight)
     yield from _route(flight)
+    yield from flight.get("why", ())
     yield from _attempts(flight)
     yield from _context_and_budget(flight)
     yield _cost(flight)
     if flight["degraded"]:
         yield f"Parts that were out of order: {', '.join(flight['degraded'])}."
     if flight["source"] == "ledger" and flight["cache"] not in ("exact", "semantic", "join"):
-        yield "From the ledger: the reasons for its route are kept for an hour, and only where there was a choice."
+        yield "From the ledger: the candidates of its route are kept for an hour, and only where there was a choice."
 
 
 def _outcome(flight: Mapping[str, Any]) -> str:

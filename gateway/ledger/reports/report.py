@@ -5,18 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
+from datetime import UTC, tzinfo
 from typing import Any, Protocol
 
 from sqlalchemy import ColumnElement, Connection, and_, case, func, or_, select
 
 from gateway.domain.money.price import Price
 from gateway.domain.money.usage import Usage
+from gateway.domain.record import KEEP_ALIVE
 from gateway.ledger.reports.dimensions import column, dimensions, written
 from gateway.ledger.store.entries import CHECK, IDLE, entries, of, within
 from gateway.ledger.store.sums import pico_sum, snapshot, whole
 from gateway.state.sql.database import Database
 
-_NO_REQUESTS = (IDLE, CHECK)
+_NO_REQUESTS = (IDLE, CHECK, KEEP_ALIVE)
 """Kinds of rows that no client's request has caused."""
 
 
@@ -141,17 +143,21 @@ def read_usage(
     since: float | None = None,
     until: float | None = None,
     prices: SimulatedCall | None = None,
+    zone: tzinfo = UTC,
 ) -> list[Report]:
-    """One report for each of `groupings` (results of `dimensions`). A snapshot as `connection` makes them
-    consistent."""
+    """One report for each of `groupings` (results of `dimensions`). A snapshot as `connection` makes them consistent.
+    `zone`: the time zone of days and hours."""
     table, sqlite = of(connection), connection.dialect.name == "sqlite"
     conditions = within(since, until, team, table)
     real = and_(table.c.simulated.is_(False), *conditions)
-    lines = [_lines(connection, table, real, [column(table, name, sqlite=sqlite) for name in by]) for by in groupings]
+    lines = [
+        _lines(connection, table, real, [column(table, name, sqlite=sqlite, zone=zone) for name in by])
+        for by in groupings
+    ]
     (total,) = _lines(connection, table, real, []) or [Line()]
     simulated = tuple(simulated_usage(connection, team=team, since=since, until=until, prices=prices))
     return [
-        Report(by, since, until, tuple(_readable(rows, by)), total, simulated)
+        Report(by, since, until, tuple(_readable(rows, by, zone)), total, simulated)
         for by, rows in zip(groupings, lines, strict=True)
     ]
 
@@ -232,12 +238,12 @@ def _sum(what: ColumnElement[Any] | int, *conditions: ColumnElement[bool]) -> Co
     return func.sum(case((and_(*conditions), what), else_=0))
 
 
-def _readable(lines: list[Line], by: tuple[str, ...]) -> list[Line]:
+def _readable(lines: list[Line], by: tuple[str, ...], zone: tzinfo) -> list[Line]:
     """The lines as people read them: days as dates, names for cache answers. A group with several tags becomes one line
     for each tag."""
     merged: dict[tuple[str, ...], Line] = {}
     for line in lines:
-        for group in written(by, line.group):
+        for group in written(by, line.group, zone):
             named = replace(line, group=group)
             merged[group] = merged[group].plus(named) if group in merged else named
     return [merged[group] for group in sorted(merged)]

@@ -106,12 +106,17 @@ async def _end_with_client(receive: Receive, work: asyncio.Task[None]) -> None:
     work.cancel()
 
 
+NO_KEY = "none"
+"""Sent in place of a key that a backend does not have."""
+
+
 def _options(headers: Mapping[bytes, bytes]) -> dict[str, Any]:
-    """Litellm's arguments that the worker passes in headers."""
+    """Litellm's arguments that the worker passes in headers. A backend with an own address and without a key gets a
+    placeholder: without a key, litellm would send the vendor's key of the environment to that address."""
     bearer = headers.get(b"authorization", b"").removeprefix(b"Bearer ").decode()
     return {
         "api_base": headers[BASE].decode() if BASE in headers else None,
-        "api_key": bearer or None,
+        "api_key": bearer or (NO_KEY if BASE in headers else None),
         "timeout": float(headers.get(TIMEOUT, b"600")),
     }
 
