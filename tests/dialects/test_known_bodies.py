@@ -48,10 +48,11 @@ def read(
     known = bodies.find(owner, dialect.CONVERSATION, raw) if bodies is not None else None
     continued = known.parsed(raw) if known is not None else None
     request = dialect.parse(raw, "r", Controls(), {}, continued)
-    request.scan, request.notes = continued.scan if continued else scanned(raw), Notes()
+    fields, notes = request.body, Notes()
+    request.scan, request.notes = continued.scan if continued else scanned(raw), notes
     check_forwarding(request, policy)
     if bodies is not None:
-        bodies.keep(owner, dialect.CONVERSATION, request, raw, known if continued else None)
+        bodies.keep(owner, dialect.CONVERSATION, raw, fields, request.turns, notes, known if continued else None)
     return request, continued.shared if continued else 0
 
 
@@ -270,6 +271,16 @@ def test_a_second_conversation_is_not_taken_for_the_first() -> None:
     for again in (b'"messages":[{"role":"user","content":"x"}]', b'"\\u006dessages":[{"role":"user","content":"x"}]'):
         raw = session(31)[:-1] + b"," + again + b"}"
         assert result(PATHS[0], raw, policy, bodies) == result(PATHS[0], raw, policy)
+
+
+def test_fields_between_the_conversation_and_the_known_rest_are_kept() -> None:
+    bodies, policy = KnownBodies(), POLICIES[0]
+    for number in (30, 31, 32):
+        read(PATHS[0], session(number), policy, bodies)
+    raw = session(33).replace(b'],"tools":', b'],"stop":["x"],"tools":', 1)
+    found = result(PATHS[0], raw, policy, bodies)
+    assert found == result(PATHS[0], raw, policy)
+    assert found[0].body["stop"] == ["x"]
 
 
 def test_small_bodies_are_not_remembered() -> None:
