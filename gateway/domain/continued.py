@@ -3,6 +3,7 @@ same bytes there."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,10 @@ class Notes:
     """Whether it was checked that no object in the items has a duplicate key."""
     no_references: bool = False
     """Whether it was checked that the items contain no reference that a policy must permit."""
+    start: int = 0
+    """The position of the first item in the body."""
+    ends: Sequence[int] = ()
+    """The position after each item; empty if the positions are not known."""
     before: bytes = b""
     """The bytes that were hashed before the items. They include everything from which the hash was begun."""
     hashes: dict[int, _Hash] = field(default_factory=dict)

@@ -245,6 +245,7 @@ class KnownBodies:
         body = _Body((owner, name), raw, list(items), [turn for turn in turns if turn.index >= 0], notes, fields)
         if known is not None:
             body.follow(known)
+            notes.start, notes.ends = body.start, body.ends
         with self._lock:
             if known is not None and known.is_most:
                 self._remove(known.body)
