@@ -37,6 +37,24 @@ def test_promoted_hits_stay_within_half_of_the_error_that_is_allowed() -> None:
     assert not made.promoted(S, A, 0.8, 0.0)
 
 
+def test_a_promoted_answer_that_only_the_limit_refused_is_checked_by_the_fresh_answer() -> None:
+    made = Promotions()
+    made.judged(S, (A,), 0.7, right=True)
+    while made.promoted(S, A, 0.8, 0.01):
+        made.gave(S)
+    for _ in range(10):
+        made.judged(S, (A, b"fresh"), 0.8, right=True)
+    assert made.promoted(S, A, 0.8, 0.01), "ten right answers halve the share that is expected to be wrong"
+    for _ in range(50):
+        made.judged(S, (b"other",), 0.8, right=False)
+    assert made.promoted(S, A, 0.8, 0.01), "a comparison with an answer that was not promoted is no check"
+    for number in range(20):
+        name = b"wrong %d" % number
+        made.judged(S, (name,), 0.7, right=True)
+        made.judged(S, (name,), 0.8, right=False)
+    assert not made.promoted(S, A, 0.8, 0.01)
+
+
 def test_it_forgets_the_oldest_answers_and_scopes() -> None:
     made = Promotions()
     for number in range(16_385):

@@ -36,7 +36,7 @@ _PRIOR_LOOKUPS = 400.0
 _HALF_LIFE = 4000.0
 """Number of look-ups after which an earlier look-up counts only half. Older look-ups count less, because questions
 change over time."""
-_MEMORY = 60.0
+_MEMORY = 120.0
 """Number of later checks at the same level after which an earlier check counts only about a third."""
 _LEAST_ASSUMED = 0.2
 """Minimum weight of the assumed share of wrong hits at a level. The weight falls with each check as the weight of an

@@ -71,7 +71,15 @@ class Promotions:
 
     def judged(self, scope: str, digests: tuple[bytes, ...], score: float, *, right: bool) -> None:
         """Record the comparison of a near miss with a fresh answer. `right`: whether the answers are equal. If so,
-        `digests` become hits for questions with at least `score`. Otherwise their promotions end."""
+        `digests` become hits for questions with at least `score`. Otherwise their promotions end. `digests`: the
+        stored answer of the near miss first.
+
+        A near miss whose stored answer was promoted, and that only `max_error` made a miss, counts as a check.
+        """
+        if score >= self._least.get((scope, digests[0]), _NEVER):
+            counts = self._counts(scope)
+            counts.checked += 1
+            counts.wrong += not right
         for name in ((scope, digest) for digest in digests):
             self._least[name] = min(self._least.get(name, _NEVER), score) if right else _NEVER
             self._least.move_to_end(name)
