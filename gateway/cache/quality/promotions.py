@@ -4,6 +4,7 @@ similar get this answer."""
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from dataclasses import dataclass
 
@@ -29,9 +30,11 @@ class _Scope:
     wrong: int = 0
 
     def allowed(self, max_error: float) -> bool:
-        """Whether one more promoted hit may be served. Required: the expected number of wrong promoted hits stays
-        within a fixed part of `max_error`."""
-        rate = (self.wrong + _EXPECTED_WRONG * _EXPECTED_CHECKS) / (self.checked + _EXPECTED_CHECKS)
+        """Whether one more promoted hit may be served. Required: the number of wrong promoted hits stays within a fixed
+        part of `max_error`, if their share is one standard deviation above the expected share."""
+        checks = self.checked + _EXPECTED_CHECKS
+        rate = (self.wrong + _EXPECTED_WRONG * _EXPECTED_CHECKS) / checks
+        rate += math.sqrt(rate * (1 - rate) / (checks + 1))
         return rate * (self.hits + 1) <= _SHARE * max_error * (self.lookups + _LOOKUPS)
 
 
