@@ -12,7 +12,7 @@ from gateway.admission.rate_limits import Permit, RateLimits
 from gateway.admission.tool_loops import ToolLoops
 from gateway.backends.fleet import Fleet
 from gateway.cache.cache import Cache
-from gateway.cache.result import Hit, Join
+from gateway.cache.result import Join, Miss
 from gateway.domain.answer import Answer, Sink, pieces
 from gateway.domain.backend import Backend
 from gateway.domain.protocols import AttemptJournal, Contexts, EndUsers, Hold, Sampler, TokenCounter
@@ -24,7 +24,7 @@ from gateway.domain.traffic import traffic_class
 from gateway.errors import DeadlineExceeded
 from gateway.routing.router import Router
 from gateway.runtime.deadlines import Deadlines
-from gateway.runtime.off_loop import LARGE_BYTES, OffLoop
+from gateway.runtime.off_loop import OffLoop
 from gateway.settlement import (
     NOTHING,
     JoinedAnswer,
@@ -75,7 +75,7 @@ class Pipeline:
         reply = Reply(self, record, deadline)  # closed here on failure, otherwise by the caller's `async with`
         try:
             self.end_users.note(request.body, record, request.controls.end_user)
-            if len(request.raw) > LARGE_BYTES:
+            if request.is_large:
                 estimate = await self.off_loop.run(self.contexts.estimate, request)
             else:
                 estimate = self.contexts.estimate(request)
@@ -90,14 +90,14 @@ class Pipeline:
             await self.budgets.refuse_exhausted(tenant, record.end_user, record.started_at, record.session)
 
             found = await self.cache.lookup(request, tenant, record, deadline)
-            if isinstance(found, Hit):
-                reply.outcome = StoredAnswer(self.settlement, record, permit, found)
-            elif isinstance(found, Join):
-                reply.outcome = JoinedAnswer(self.settlement, record, permit, found)
-            else:
+            if isinstance(found, Miss):
                 reply.outcome = paid = PaidAnswer(self.settlement, request, record, permit, found)
                 buy = partial(self._buy, paid, request, record, estimate, deadline)
                 await self.cache.coalesce(found, request, deadline, paid, buy)
+            elif isinstance(found, Join):
+                reply.outcome = JoinedAnswer(self.settlement, record, permit, found)
+            else:
+                reply.outcome = StoredAnswer(self.settlement, record, permit, found)
             return reply
         except BaseException as error:
             await reply.__aexit__(type(error), error, error.__traceback__)
@@ -142,7 +142,7 @@ class Pipeline:
             if answer is not None:
                 await answer.aclose()
 
-    async def _call(
+    def _call(
         self,
         route: Route,
         request: CompletionRequest,
@@ -150,8 +150,8 @@ class Pipeline:
         hold: Hold,
         deadline: float,
         plan_for: Callable[[Backend], Awaitable[ContextPlan]] | None = None,
-    ) -> Answer:
-        return await self.fleet.call(
+    ) -> Awaitable[Answer]:
+        return self.fleet.call(
             route,
             request,
             record,
@@ -213,11 +213,6 @@ class Reply:
             log_errors(self.permit.release)
         self._pipeline.telemetry.end(self.record, error)
 
-    def settle(self) -> None:
-        """Settle the cost of the answer. Called before the end of the answer is sent, or at the latest when the reply
-        closes."""
-        self.outcome.settle()
-
     async def pipe_to(self, take: Sink) -> bool:
         """Pass the pieces of the answer to `take` as they arrive. Returns True if `take` wants no more now, False if
         only `ending` is left. Raises the answer's errors."""
@@ -242,5 +237,5 @@ class Reply:
 
     def whole(self) -> bytes:
         """Settle, and return the whole body. Only for an answer that is not a stream."""
-        self.settle()
+        self.outcome.settle()
         return self.answer.ending

@@ -75,6 +75,8 @@ class _Warm:
     insured: float = 0.0
     """Additional cost of marks with a lifetime of an hour, in tokens of plain input. Counted since such a mark last
     kept the cache during a pause of more than five minutes."""
+    messages: int = 0
+    """Number of messages in the session's latest request."""
     cut: frozenset[int] = frozenset()
     """Indexes of the turns that were dropped or changed."""
     anchor: int = 0
@@ -136,8 +138,8 @@ class CacheMarking:
             marks = self._first(request, tenant, backend)
         elif not warm.blocks:
             marks = CacheMarks("5m", fixed=True)
-        elif warm.cut != cut:
-            marks = CacheMarks("5m", _around(warm, min(warm.cut ^ cut), plan.anchor), fixed=True)
+        elif changed := [place for place in warm.cut ^ cut if place < warm.messages]:
+            marks = CacheMarks("5m", _around(warm, min(changed), plan.anchor), fixed=True)
         else:
             marks = self._next(warm, tenant, now, tokens)
             anchor = warm.ends.get(plan.anchor, warm.anchor)
@@ -196,6 +198,7 @@ class CacheMarking:
         kept = usage.cached_tokens + usage.cache_write_5m_tokens + usage.cache_write_1h_tokens
         now = _Warm(prefix.lengths, marks.at, marks.blocks if marks.newest and kept else 0, marks.tokens)
         now.agent, now.cut = marks.agent if before is None else before.agent, marks.cut
+        now.messages = marks.messages
         _note_cost(now, before, usage)
         now.requests = 1 if before is None else before.requests + 1
         if marks.lives_long and now.blocks:

@@ -141,6 +141,7 @@ def test_a_run_that_a_full_disk_ends_fails_and_the_next_one_asks_only_the_rest(
 
 
 def test_a_team_without_samples_is_told_so(tmp_path: Path, providers: tuple[Provider, Provider]) -> None:
+    (tmp_path / "data").mkdir(exist_ok=True)
     (tmp_path / "policies" / "search.yaml").write_text(POLICY.replace("data: {store_samples: 30d}", ""))
     told = orjson.loads(run(tmp_path, "--team", "search").stdout)
     assert told["notes"] == ["search keeps no samples (data.store_samples in its policy)."]

@@ -30,6 +30,9 @@ from tests.context.cuts.conversations import Talk, listing
 
 CLAUDE = Backend(name="c", kind="anthropic", base_url="https://api.anthropic.com/v1", model="claude-opus-4-6")
 GPT = Backend(name="g", kind="openai", base_url="https://api.openai.com/v1", model="gpt-5.6")
+QUOTED = "\n\n[The gateway quotes"
+QUOTED = "\n\n[The gateway quotes"
+QUOTED = "\n\n[The gateway quotes"
 _KINDS = ("read", "read", "read", "quote", "says", "beside", "two", "short", "picture", "thought", "rewind")
 
 
@@ -56,7 +59,11 @@ class History:
         kind, thinks, name = random.choice(_KINDS), random.random() < 0.4, f"shed/{random.randint(0, 30)}.txt"
         lines = random.choice([0, 5, 40, 150])
         if kind == "says":
-            talk.says(random.choice(["go on", "never touch the billing module", "¿y las demás?"]))
+            talk.says(
+                random.choice(
+                    ["go on", "never touch the billing module", "¿y las demás?", "Does the parcel leave Leeds at noon?"]
+                )
+            )
         elif kind == "rewind" and len(talk.messages) > 20 and random.random() < 0.2:
             del talk.messages[random.randrange(1, len(talk.messages) // 2) * 2 + 1 :]
         elif kind == "quote":
@@ -135,7 +142,7 @@ class History:
                 raise Breach(f"message {at} is empty")
             if plan.drop or request.turns[-1].index in plan.replace:
                 continue
-            if _said(old) != _said(new):
+            if [said.partition(QUOTED)[0] for said in _said(new)] != _said(old):
                 raise Breach("words of the user or of the model differ")
         self._check_signatures(messages, plan)
         try:

@@ -173,13 +173,21 @@ def test_a_new_cut_begins_anew_and_the_same_cut_goes_on() -> None:
     session = Session()
     session.step(40_000)
     session.now += 10
-    marks = session.plan(30_000, cut=frozenset({2}))
+    marks = session.plan(30_000, cut=frozenset({0}))
     assert marks is not None
     assert (marks.newest, marks.earlier) == ("5m", ())
     session.answered(marks)
-    again = session.plan(30_100, cut=frozenset({2}))
+    again = session.plan(30_100, cut=frozenset({0}))
     assert again is not None
     assert again.earlier == ((2, "1h"),)
+
+
+def test_a_change_of_the_newest_message_is_no_new_cut() -> None:
+    session = Session()
+    session.step(40_000)
+    marks = session.plan(40_100, cut=frozenset({1}))
+    assert marks is not None
+    assert [place for place, _ in marks.earlier] == [1]
 
 
 def test_a_backend_that_kept_nothing_is_not_marked_beyond_five_minutes() -> None:

@@ -87,11 +87,17 @@ def _values(request: CompletionRequest, plan: ContextPlan, weighed: Weighed | No
     return {
         "tokens_before": plan.tokens_before,
         "tokens_after": plan.tokens_after,
-        "left_out": sorted(plan.replace),
+        "left_out": sorted(plan.replace.keys() - _quoting(request, plan)),
+        "with_quotation": sorted(_quoting(request, plan)),
         "without_thinking": sorted(plan.no_thinking),
         "marks": None if marks is None else {"newest": marks.newest, "tools_and_system": marks.fixed},
         "why": _why(request, weighed),
     }
+
+
+def _quoting(request: CompletionRequest, plan: ContextPlan) -> set[int]:
+    """Indexes of the messages with a question of the user beside which outputs that were left out are quoted."""
+    return {turn.index for turn in request.turns if plan.replace.get(turn.index, "").startswith(f"{turn.text}\n")}
 
 
 def _why(request: CompletionRequest, weighed: Weighed | None) -> str:
@@ -113,8 +119,10 @@ def _show(request: CompletionRequest, plan: ContextPlan, values: dict[str, Any])
         *tables.prose("result", "begins with"),
         title=f"{plan.tokens_before} → {plan.tokens_after} tokens",
     )
+    quoting = _quoting(request, plan)
     for turn in request.turns:
-        what = "left out" if turn.index in plan.replace else "kept"
+        what = "left out" if turn.index in plan.replace and turn.index not in quoting else "kept"
+        what += ", with a quotation" if turn.index in quoting else ""
         what += ", without thinking" if turn.index in plan.no_thinking else ""
         table.add_row(str(turn.index), turn.role, what, turn.text[:60].replace("\n", " "))
     console = tables.console(highlight=False)

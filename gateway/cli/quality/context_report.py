@@ -44,7 +44,7 @@ def report(options: Context, team: str, days: int) -> None:
     settings, now = options.of_running(), time.time()
     policy, _ = load_policies(settings.policies, settings.config.ceilings).find(team)
     since, least = now - days * 86400.0, holdout.least_requests(policy.context)
-    with open_database(settings) as database:
+    with open_database(settings, existing=True) as database:
         known_team(database, settings, team)
         with database.read() as connection:
             pause = cut_pauses.read(connection, since - cut_pauses.OFF_S).get(team)

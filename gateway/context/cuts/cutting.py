@@ -64,7 +64,9 @@ class Cutting:
         if session is None or not session.follows(shapes):
             session = SessionCuts(rules_of(backend.model), family_factor(backend.model))
         fixed = measure.fixed_tokens(request)
-        if sum([length for length, _ in shapes[session.turns :]]) > _ON_LOOP_CHARACTERS:
+        newest = request.turns[-1]
+        asks = newest.role == "user" and "?" in newest.text  # then the outputs that were left out may be searched
+        if asks or sum([length for length, _ in shapes[session.turns :]]) > _ON_LOOP_CHARACTERS:
             cut = await self._off_loop.run(session.cut, request, shapes, fixed)
         else:
             cut = session.cut(request, shapes, fixed)

@@ -19,7 +19,7 @@ _WORDS = re.compile(r"[\w.@~/-]+")
 _MOST_NAMED = 600
 """Maximum characters of a call in which names are searched. Names come before long contents."""
 _LONGEST_EXTENSION = 5
-_NUMBERED = re.compile(r"(?m)^[ \t]*\d+([→\t:|])")
+NUMBERED = re.compile(r"(?m)^[ \t]*\d+([→\t:|])")
 """Matches a line number that a tool wrote before a line. Group 1 is the character after the number. If one of the first
 lines of a text has a number, all lines of the text are taken as numbered."""
 _LEAST_LINE = 12
@@ -138,7 +138,7 @@ def _is_file(word: str) -> bool:
 def lines_in(text: str) -> frozenset[int]:
     """Hashes of the longer lines of a text, without line numbers and indentation."""
     parts = [part for part in text.split("\n") if len(part) >= _LEAST_LINE]
-    if numbered := _NUMBERED.search(text, 0, _EDGE):
+    if numbered := NUMBERED.search(text, 0, _EDGE):
         after = numbered[1]
         parts = [part.partition(after)[2] or part for part in parts]
     return frozenset([hash(line) for part in parts if len(line := part.strip()) >= _LEAST_LINE])

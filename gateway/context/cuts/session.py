@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from gateway.context.cuts import recall
 from gateway.context.cuts.outputs import Output, answer_of, lines_in, names_in, omitted, tokens_of
 from gateway.context.estimate import estimate
 from gateway.domain.prompt_cache import CacheRules
@@ -35,6 +36,8 @@ recorded sessions, 96 % of the entries were alive after 10 requests, 71 % after 
 _RECENT = 40
 """For GPT-5.6, one of the considered cuts begins at most this number of requests back, where an entry is probably
 alive."""
+_QUOTED = 8
+"""A quotation has at most the tokens that are left out, divided by this number."""
 _REPEATED = 0.9
 """If later outputs repeat at least this share of the lines of an output, the output is no longer needed."""
 
@@ -68,7 +71,8 @@ class Cut:
     """The parts that are left out of one request."""
 
     texts: dict[int, str] = field(default_factory=dict)
-    """Index of a turn → the text that replaces its output."""
+    """Index of a turn → the text that is sent in its place: a shorter output of a tool, or words of the user with a
+    quotation of outputs that were left out."""
     no_thinking: frozenset[int] = frozenset()
     """Indexes of the turns whose thinking blocks are left out."""
     anchor: int = 0
@@ -124,6 +128,10 @@ class SessionCuts:
         self._names: frozenset[str] | None = None
         """Names in `_calls`; None if `_calls` was not searched yet."""
         self._texts: dict[int, str] = {}
+        self._left: dict[int, str] = {}
+        """Index of a turn whose output was left out → a name in its call. Without outputs that were repeated later."""
+        self._prose: dict[int, bool] = {}
+        """Index of a turn → whether its output, which was left out, is mostly prose."""
         self._no_thinking: set[int] = set()
         self._spoken, self._last_thinking, self._answered = 0, -1, True
         self._requests = self._total = self._gone = self._anchor = self._end = 0
@@ -208,7 +216,24 @@ class SessionCuts:
         self._requests += 1
         self._end = len(self._tokens)
         self._cut_now(request)
+        self._quote_for(request)
         self._move_anchor()
+
+    def _quote_for(self, request: CompletionRequest) -> None:
+        """If the newest turn is a question of the user, append a quotation of what may answer it from the outputs that
+        were left out."""
+        place = len(self._tokens) - 1
+        if not self._left or self._spoken != place or not (asked := recall.questions_in(request.turns[place].text)):
+            return
+        outputs = []
+        for at, name in sorted(self._left.items()):
+            text = request.turns[at].text
+            if at not in self._prose:
+                self._prose[at] = recall.is_prose(text)
+            outputs.append(recall.LeftOut(name, text, self._prose[at]))
+        if quoted := recall.quotation(asked, outputs, min(recall.MOST_TOKENS, self._gone // _QUOTED)):
+            self._texts[place] = f"{request.turns[place].text}\n\n{quoted}"
+            self._shrink(place, -round(estimate(quoted) * self._factor))
 
     def _move_anchor(self) -> None:
         """Move the anchor to the first output that may be left out later. The anchor is the position up to which the
@@ -276,6 +301,8 @@ class SessionCuts:
             text = omitted(request.turns[output.place].text, output.tokens)
             self._texts[output.place] = text
             self._shrink(output.place, output.tokens - round(estimate(text) * self._factor))
+            if not output.repeated:
+                self._left[output.place] = min(output.names, default="")
         first = going[0].place
         for place, size in self._thinking.items():
             if place > first and place not in self._no_thinking:

@@ -52,14 +52,16 @@ export function milliseconds(ms) {
 export const date = (text) =>
   format("date", moment({ day: "numeric", month: "short", timeZone: "UTC" }), new Date(text));
 
+export const day = (text) => format("day", moment({ dateStyle: "medium", timeZone: "UTC" }), new Date(text));
+
 export const month = (text) =>
   format("month", moment({ month: "long", year: "numeric", timeZone: "UTC" }), new Date(text));
 
 export const hour = (text) =>
-  format("hour", moment({ hour: "2-digit", minute: "2-digit", hourCycle: "h23", timeZone: "UTC" }), new Date(text));
+  format("hour", moment({ hour: "2-digit", minute: "2-digit", hourCycle: "h23", timeZone: "UTC" }), new Date(`${text}Z`));
 
 let zone = "UTC";
-/** Show times in the team's time zone. Days and hours of spend stay in UTC. */
+/** Show times in the team's time zone. Days and hours of spend are the zone's already. */
 export const setZone = (name = "UTC") => { zone = name; };
 
 export const time = (text) => format(`time ${zone}`, moment({ timeZone: zone, year: "numeric", month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23", timeZoneName: "short" }), new Date(text));

@@ -40,6 +40,7 @@ class ChatToChat:
         """`limits`: names of fields for the output limit. `rules`: differences between the backend's API and OpenAI's.
         `strict`: whether it rejects Anthropic's fields of messages and tools, and other limit fields."""
         self._limits, self._strict, self._rules = limits, strict, rules
+        self._edits_messages = strict or rules.changes_messages
         others = {*_LIMITS} - {*limits} if strict and limits == ("max_tokens",) else set()
         self._leaves_out = rules.leaves_out | rules.renames.keys() | rules.refuses | others
 
@@ -57,7 +58,8 @@ class ChatToChat:
         changes = self._changes(request, model, max_output_tokens)
         if logprobs and not request.stream and "logprobs" not in self._leaves_out and not request.body.get("logprobs"):
             changes["logprobs"] = b"true"
-        changes |= self._messages(request, plan)
+        if self._edits_messages or plan is not None:
+            changes |= self._messages(request, plan)
         body = json_splice.splice(request.raw, request.body, changes, request.known_scan) if changes else request.raw
         return body if self._leaves_out.isdisjoint(request.body) else json_splice.without(body, self._leaves_out)
 
