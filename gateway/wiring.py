@@ -49,6 +49,8 @@ from gateway.cache.store.snapshot import SnapshotWriter
 from gateway.context.count import Counter
 from gateway.context.plan import Contexts
 from gateway.context.strategies.relevance import Relevance
+from gateway.context.strategies.repeated_errors import RepeatedErrors
+from gateway.context.strategies.strategy import InTurn
 from gateway.dashboard.page import Dashboard
 from gateway.domain.backend import Backend
 from gateway.keep_alive.keep_alive import KeepAlives
@@ -343,7 +345,7 @@ class Wiring:
             self.counter,
             off_loop=self.off_loop,
             switched_off=switch.is_off,
-            strategy=relevance,
+            strategy=InTurn(relevance, RepeatedErrors(switch.is_off)),
             keep_alive=keep_alives,
             monotonic=self.worker.monotonic,
         )

@@ -159,7 +159,7 @@ class Contexts:
         found = NO_CUT
         if prefix is not None and (marked or len(request.turns) > LEAST_TURNS):
             found = await self._cutting.cut(request, tenant, backend, prefix)
-        if tenant.policy.context.long_documents != "keep":
+        if tenant.policy.context.shortens:
             found = await self._strategy.cut(request, tenant, found)
         if found.texts:
             plan = await self._with_cut(request, tenant, backend, prefix, found)

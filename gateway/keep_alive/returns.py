@@ -3,7 +3,7 @@ request of a session may reach another worker."""
 
 from __future__ import annotations
 
-from gateway.context.strategies.keep_alive import RETURNS_AGENT, RETURNS_ALONE, RETURNS_WEIGHT
+from gateway.context.strategies.keep_alive import RETURNS_AGENT, RETURNS_ALONE, share_of_returns
 from gateway.domain.prompt_cache import SHORT_S
 from gateway.state.redis.connection import State
 
@@ -48,11 +48,6 @@ class Returns:
 
     def _key(self, team: str) -> str:
         return self._state.key("keep_alive", "returns", team)
-
-
-def share_of_returns(prior: float, seen: int, yes: int) -> float:
-    """The expected share: `yes` of `seen` idle sessions continued, and `prior` was assumed before."""
-    return (prior * RETURNS_WEIGHT + yes) / (RETURNS_WEIGHT + max(seen, yes))
 
 
 def _field(what: str, *, agent: bool) -> str:

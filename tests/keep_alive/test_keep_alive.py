@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from gateway.context.strategies.keep_alive import share_of_returns
 from gateway.domain.tenant import Tenant
 from gateway.keep_alive.keep_alive import AT_A_TIME
-from gateway.keep_alive.returns import Returns, share_of_returns
+from gateway.keep_alive.returns import Returns
 from gateway.ledger.reports.holdout import has_cuts, keep_alives, least_requests
 from gateway.ledger.reports.report import usage
 from gateway.ledger.reports.requests import Filter, recent

@@ -90,6 +90,11 @@ def cost_and_gain(price: Price, cached: Cached, share: float) -> tuple[int, int]
     return cost, int(share * saved)
 
 
+def share_of_returns(prior: float, seen: int, yes: int) -> float:
+    """The expected share: `yes` of `seen` idle sessions continued, and `prior` was assumed before."""
+    return (prior * RETURNS_WEIGHT + yes) / (RETURNS_WEIGHT + max(seen, yes))
+
+
 def smallest(request: CompletionRequest) -> CompletionRequest:
     """The request with the same prompt and an answer of at most one token. The prompt must be equal in all parts that
     the provider compares with its cache."""

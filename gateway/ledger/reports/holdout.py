@@ -134,9 +134,9 @@ def keep_alives(connection: Connection, team: str, since: float) -> tuple[int, i
 
 
 def least_requests(policy: ContextPolicy) -> int:
-    """Minimum requests of a measured session. Parts of long documents are left out from the first request on, and a
-    session's prompt may be kept alive after the first request."""
-    return LEAST_REQUESTS if policy.long_documents == "keep" and not policy.keep_alive else 1
+    """Minimum requests of a measured session. Parts of long documents and repeated errors are left out from the first
+    request on, and a session's prompt may be kept alive after the first request."""
+    return 1 if policy.shortens or policy.keep_alive else LEAST_REQUESTS
 
 
 def compare(connection: Connection, team: str, share: float, since: float, least: int = LEAST_REQUESTS) -> Holdout:
