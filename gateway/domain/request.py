@@ -45,6 +45,8 @@ class Turn:
     instructs: bool = False
     """Whether the user wrote text beside tool results. Coding agents send text in this way if a user types during a
     tool loop."""
+    written_calls: str | None = field(default=None, compare=False, repr=False)
+    """The tool calls as JSON, as `context/measure.py` counts them. They are written at the first use and kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +142,9 @@ class CompletionRequest:
     @property
     def is_large(self) -> bool:
         """Whether the new part of the body is so large that it is processed in a thread."""
-        continued = self.continued
-        return len(self.raw if continued is None else continued.rest) > LARGE_BYTES
+        if len(self.raw) <= LARGE_BYTES:
+            return False
+        return self.continued is None or len(self.continued.rest) > LARGE_BYTES
 
     @property
     def known_scan(self) -> BodyScan | None:

@@ -35,6 +35,7 @@ backends:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "gateway.yaml").write_text(CONFIG)
+    (tmp_path / "data").mkdir()
     return tmp_path
 
 
@@ -142,7 +143,7 @@ def test_what_a_lost_host_holds_is_named_and_released_only_when_it_is_meant(fold
     doctor = CliRunner().invoke(cli, ["doctor", *paths], catch_exceptions=False)
     assert doctor.exit_code == 1
     (found,) = [one for one in orjson.loads(doctor.stdout) if one["what"].startswith("host far")]
-    assert "1 dead worker(s) since 1970-01-01T00:00:01Z" in found["what"]
+    assert "1 dead worker since 1970-01-01T00:00:01Z" in found["what"]
     assert "12.0000 USD of 500 USD (team search, month from 2026-01-01)" in found["what"]
     assert "thriftgate ledger release far" in found["remedy"]
     shown = {"worker": worker, "budget": "team search, month from 2026-01-01", "amount": "12.0000 USD of 500 USD"}

@@ -88,7 +88,8 @@ def test_logs_are_a_line_each_filtered_or_json(database: Database, tmp_path: Pat
     assert orjson.loads(only)["request"] == TWO
     for words in ((), ("--backend", "large", "-n", "1"), ("--since", "1h", "--model", "auto")):
         assert ONE in run(tmp_path, "logs", "--team", "search", *words).output
-    assert run(tmp_path, "logs", "--since", "1s").output == ""
+    none = run(tmp_path, "logs", "--since", "1s")
+    assert (none.stdout, none.stderr) == ("", "No request is recorded for these options.\n")
     assert run(tmp_path, "logs", "--since", "yesterday").exit_code == 2
 
 
@@ -213,6 +214,7 @@ def test_backends_are_listed_and_tested(database: Database, tmp_path: Path) -> N
     rows = orjson.loads(run(tmp_path, "backends", "list", "--json").stdout)
     assert {one["name"]: one["location"] for one in rows} == {"large": "hosted", "gone": "local", "toy": "local"}
     assert rows[1]["usd_per_million_tokens"] == "1 in, 2 out"
+    assert "1 in, 2 out per 1M tokens" in run(tmp_path, "backends", "list", columns=200).output
     result = run(tmp_path, "backends", "test", "gone", "toy")
     assert result.exit_code == 1
     assert "✗ gone: cannot be reached: the connection was refused" in result.output

@@ -126,7 +126,7 @@ function windowOf(budget) {
 
 export const unpriced = () => t("No backend of this team has a price to compare with, so savings are unknown.");
 export const byMeans = (one) => tn("{0} by answers from the cache; the rest (cheaper backends, prompt caches, trimmed context) cannot be split: the ledger has one sum for them.", money(one.by_cache_usd));
-const OVERHEAD = { failed: "failed attempts", escalated: "weak answers replaced", hedge: "second attempts of slow requests", shadow: "background comparisons" };
+const OVERHEAD = { failed: "failed attempts", escalated: "weak answers replaced", hedge: "second attempts of slow requests", shadow: "background comparisons", keep_alive: "prompts kept in caches" };
 
 /** The same statement as `thriftgate savings`, including losses. */
 export function savings({ teams: [one], method }) {

@@ -16,7 +16,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from gateway.routing.fit.evaluation import DataError
+from gateway.routing.fit.evaluation import DataError, reason
 
 Array = NDArray[np.float64]
 Prices = Mapping[str, tuple[float, float]]
@@ -129,7 +129,7 @@ def _row(line: bytes, place: str, prices: Prices) -> dict[str, Any]:
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
         cut = isinstance(error, orjson.JSONDecodeError) and not line.endswith(b"\n")
         hint = _CUT if cut else "see docs/reference/files.md for what a row holds"
-        raise DataError(f"{place}: not an outcome ({error!r}); {hint}") from error
+        raise DataError(f"{place}: not an outcome ({reason(error)}); {hint}") from error
 
 
 def _pair(tokens: Mapping[str, Any], prices: Prices) -> tuple[str, str]:
