@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from gateway.admission.budgets import Budgets
+from gateway.admission.counter_group import Groups
 from gateway.admission.rate_limits import Permit, RateLimits
 from gateway.admission.tool_loops import ToolLoops
 from gateway.backends.fleet import Fleet
@@ -91,12 +92,12 @@ class Pipeline:
             ):  # checked before the cache is read, because cached answers need the same permission
                 self.router.check(request.model, tenant)
             self.loops.check(request, record)
-            await self.budgets.refuse_exhausted(tenant, record.end_user, record.started_at, record.session)
+            groups = await self.budgets.refuse_exhausted(tenant, record.end_user, record.started_at, record.session)
 
             found = await self.cache.lookup(request, tenant, record, deadline)
             if isinstance(found, Miss):
                 reply.outcome = paid = PaidAnswer(self.settlement, request, record, permit, found)
-                buy = partial(self._buy, paid, request, record, estimate, deadline)
+                buy = partial(self._buy, paid, request, record, estimate, groups, deadline)
                 await self.cache.coalesce(found, request, deadline, paid, buy)
             elif isinstance(found, Join):
                 reply.outcome = JoinedAnswer(self.settlement, record, permit, found)
@@ -123,12 +124,13 @@ class Pipeline:
         request: CompletionRequest,
         record: Record,
         estimate: ContextEstimate,
+        groups: Groups,
         deadline: float,
     ) -> None:
         """Get an answer from a backend and put it into `paid`. Returns when the first bytes of the answer have
         arrived."""
         route = await self.router.route(request, record.tenant, estimate, record)
-        paid.hold = self.budgets.hold(record.tenant, record, request)
+        paid.hold = self.budgets.hold(record.tenant, record, request, groups)
         paid.answer = await self._call(route, request, record, paid.hold, deadline)
 
     async def route(self, request: CompletionRequest, record: Record) -> Route:

@@ -229,25 +229,19 @@ class PaidAnswer:
         it."""
         if not self._settled:
             self._settle_once()
-        try:
-            if self.answer is not None:
-                self._keep(self.answer)
-        except Exception:
-            log.exception(NOT_CLOSED)
-        self._closed = True
-        self._record.others = None
-        steps, self._after = (self.hold.release, *self._after), []
+        self._closed, self._record.others = True, None
+        steps, self._after = (self._keep, self.hold.release, *self._after), []
         for step in steps:
             try:
                 step()
             except Exception:
                 log.exception(NOT_CLOSED)
 
-    def _keep(self, answer: Answer) -> None:
+    def _keep(self) -> None:
         """Store the answer in the cache and offer it for comparisons. An answer that a budget has cut short is not
         stored."""
-        settlement = self._settlement
-        if self._record.curtailed:
+        answer, settlement = self.answer, self._settlement
+        if answer is None or self._record.curtailed:
             return
         settlement.cache.store(self._miss, answer, self._record)
         if settlement.sampler is not None:

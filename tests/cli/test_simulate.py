@@ -102,7 +102,8 @@ def folder(tmp_path: Path) -> Path:
 
 def run(folder: Path, log: Path, *words: str) -> Result:
     places = ("--config", folder / "gateway.yaml", "--data-dir", folder / "data", "--policies", folder / "policies")
-    return CliRunner().invoke(cli, ["simulate", str(log), "--team", "search", *words, *map(str, places)])
+    asked = ["simulate", str(log), "--team", "search", *words, *map(str, places)]
+    return CliRunner().invoke(cli, asked, env={"COLUMNS": "200"})
 
 
 def found(folder: Path, rows: Iterable[Row], *words: str) -> Row:

@@ -58,8 +58,8 @@ class Team:
 Models = tuple[tuple[Backend, Price | None], tuple[Backend, Price | None]]
 """The cheap backend and the strong one, each with its price."""
 TEAMS = (
-    Team("demo-search", 120, 15, 700, 180, 0.35, 0.75),
-    Team("demo-support", 90, 30, 1_800, 320, 0.20, 0.55),
+    Team("demo-search", 120, 3, 700, 180, 0.35, 0.75),
+    Team("demo-support", 90, 8, 1_800, 320, 0.20, 0.55),
     Team("demo-agents", 25, 60, 24_000, 700, 0.02, 0.25),
 )
 GATEWAY = """\

@@ -80,7 +80,7 @@ function wrong({ wrong_hits: found, max_error: limit, ...figures }) {
   if (!found.hits) return card(title, "", t("no figures yet"), [t("No answer came from the semantic cache in this period.")], link("budget"), t("Cache"));
   if (!found.checked) return card(title, "", t("not measured"), [t("Semantic hits: {0}; none has been checked yet.", count(found.hits))], link("budget"), t("Cache"));
   const over = tooWrong(found, limit);
-  return card(title, over ? "over" : found.interval[1] < limit ? "fine" : "near", exactly(found.wrong_of_lookups), [
+  return card(title, over ? "over" : found.interval[1] < limit ? "fine" : "near", t("{0}, at most {1}", exactly(found.wrong_of_lookups), exactly(found.interval[1])), [
     t(over ? "Of semantic look-ups: more than the {0} that the policy allows." : "Of semantic look-ups; the policy allows {0}.", exactly(limit)),
     t("{0} of {1} checked hits were wrong.", count(found.wrong), count(found.checked)),
     t(WEIGHED), t("This team, {0}.", periodName(figures)),

@@ -14,6 +14,7 @@ from gateway.dialects.openai_chat import plain as chat_plain
 from gateway.dialects.openai_chat.foreign_fields import may_have_foreign_fields, plain_chat
 from gateway.dialects.openai_chat.stream import ChatStream
 from gateway.dialects.openai_chat.vendor_rules import adapted, refuse_fields
+from gateway.dialects.requests.spans import item_spans, known_list
 from gateway.domain.chat_rules import NO_RULES, ChatRules
 from gateway.domain.request import CompletionRequest, DialectName
 from gateway.domain.routing.route import ContextPlan
@@ -60,7 +61,9 @@ class ChatToChat:
             changes["logprobs"] = b"true"
         if self._edits_messages or plan is not None:
             changes |= self._messages(request, plan)
-        body = json_splice.splice(request.raw, request.body, changes, request.known_scan) if changes else request.raw
+        body = request.raw
+        if changes:
+            body = json_splice.splice(body, request.body, changes, request.known_scan, known_list(request))
         return body if self._leaves_out.isdisjoint(request.body) else json_splice.without(body, self._leaves_out)
 
     def _messages(self, request: CompletionRequest, plan: ContextPlan | None) -> dict[str, bytes]:
@@ -129,11 +132,10 @@ def content_headers(request: CompletionRequest) -> list[tuple[bytes, bytes]]:
 
 def _messages(request: CompletionRequest, plan: ContextPlan) -> bytes:
     """The messages that remain after trimming, as JSON. Messages that did not change keep their bytes."""
-    start, _ = json_splice.find(request.raw, "messages")[-1]
     messages = request.body["messages"]
     kept = [
         orjson.dumps(shortened(messages[index], plan.replace[index])) if index in plan.replace else request.raw[a:b]
-        for index, (a, b) in enumerate(json_splice.elements(request.raw, start))
+        for index, (a, b) in enumerate(item_spans(request))
         if index not in plan.drop
     ]
     return b"[" + b",".join(kept) + b"]"
