@@ -115,6 +115,9 @@ def test_a_price_that_comes_late_is_given_to_the_rows_that_lack_it(folder: Path)
     assert json_of(folder, "reprice", "--model", "big", "--zero", "--yes")["rows"] == 1
     assert [one["backend"] for one in json_of(folder, "unpriced")] == ["gone"]
     assert json_of(folder, "verify")["chains"][0]["entries"] == 6
+    mistyped = run(folder, "reprice", "--model", "bgi")
+    assert mistyped.exit_code == 0
+    assert "no attempt in the ledger has the model or backend 'bgi'." in mistyped.output
 
 
 @pytest.mark.parametrize("words", [("unpriced", "--since", "soon"), ("reprice", "--model", "m", "--until", "x")])

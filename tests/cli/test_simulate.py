@@ -334,9 +334,9 @@ def test_a_person_reads_a_table_and_the_assumptions(folder: Path) -> None:
     assert "as a request for model auto" in result.stdout
 
 
-def test_a_rise_in_cost_is_called_more_expensive(folder: Path) -> None:
+def test_a_rise_in_cost_is_no_negative_saving(folder: Path) -> None:
     result = run(folder, write(folder / "log.jsonl", [plain(EASY, usd="0.0000001")]))
-    assert "More expensive, by: " in result.stdout
+    assert "% more than in the chat log, by the policy of team search." in result.stdout
     assert "Saved" not in result.stdout
 
 

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from datetime import UTC, date, datetime
 
 import click
+from sqlalchemy import true
 
 from gateway.backends.providers.discover import backends_of
 from gateway.cli import tables
@@ -84,6 +85,8 @@ def reprice(context: Context, model: str, since: str | None, until: str | None, 
     why = unpriced.free if zero else unpriced.repriceable
     which = unpriced.which(why=why, model=model, since=begin, until=end)
     with open_database(settings, existing=True) as database, snapshot(database) as connection:
+        if not unpriced.count(connection, unpriced.which(why=true(), model=model)):
+            echo(f"Note: no attempt in the ledger has the model or backend {model!r}.", err=True)
         found = list(repriced(unpriced.rows(connection, which), prices_on, backends))
         left = unpriced.count(connection, which) - len(found)
     cost = usd_text(sum(row.cost_pico or 0 for row in found))

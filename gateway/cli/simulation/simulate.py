@@ -116,11 +116,12 @@ def _show(run: Simulation, kind: str) -> None:
 
 def _sentences(run: Simulation, kind: str) -> Iterator[str]:
     if (saved := saved_percent(run.total)) is not None:
-        what = "Saved" if saved[1] >= 0 else "More expensive, by"
-        low, high = saved if saved[1] >= 0 else (-saved[1], -saved[0])
+        dearer = saved[1] < 0
+        low, high = (-saved[1], -saved[0]) if dearer else saved
         much = f"{low:.1f}%" if low == high else f"{low:.1f}% to {high:.1f}%"
         source = "kept samples" if kind == SAMPLES else f"{kind} log"
-        yield f"{what}: {much} of the {source}, by the policy of team {run.tenant.team}."
+        what = f"Cost: {much} more than in the {source}" if dearer else f"Saved: {much} of the {source}"
+        yield f"{what}, by the policy of team {run.tenant.team}."
         if saved[0] < 0 and run.model == "auto":
             yield _DEARER
     for (old, new), calls in run.moves.most_common(_MOST_MOVES):

@@ -51,6 +51,7 @@ def connect(
 ) -> None:
     """Print the settings with which CLIENT uses the gateway, and test them with one small request.
 
+    CLIENT is one of claude-code, codex, opencode, qwen-code, aider, continue, cursor, cline, openwebui, langchain, env.
     The request asks for one word and is charged to the team like any other. If it fails, the new key is revoked and
     nothing is written. If --write changes a settings file, the old file is kept as FILE.before-thriftgate.
 
