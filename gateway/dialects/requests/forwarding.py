@@ -230,8 +230,8 @@ def _names(name: str, value: Any, node: dict[str, Any]) -> bool:
 
 
 def _close_tools(request: CompletionRequest, key: str) -> None:
-    """Remove the web searches that coding agents add to every request, if they are optional. `key`: policy key that
-    forbids tools run by a provider. Raises Forbidden if one remains."""
+    """Remove the optional web searches that coding agents add to every request. Raises Forbidden if the request still
+    has a tool that a provider runs. `key`: the policy key that forbids such tools."""
     body = request.body
     _check_once(request)
     where = next((name for name in body if name in _SEARCHES and body[name]), None)

@@ -185,8 +185,8 @@ class Leases:
         return True
 
     async def take(self, wants: Sequence[Want]) -> NotEnough | None:
-        """Take all units in `wants`, whose counters must have one tag. Returns a counter with too few units (then
-        nothing was taken), or None. Raises StateUnavailable."""
+        """Take all units in `wants`. All its counters must have the same tag, so that one server of a cluster has them.
+        Returns a counter with too few units (then nothing was taken), or None. Raises StateUnavailable."""
         if self.try_take(wants):
             return None
         for again in (True, True, False):
