@@ -106,14 +106,14 @@ class Application:
         return self.sockets is not None and path.decode("latin-1").removesuffix("/") in SOCKET_PATHS
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "lifespan" and scope["path"].endswith("/"):
-            scope = {**scope, "path": _without_slash(scope["path"])}
-        if scope["type"] == "websocket" and self.sockets is not None and scope["path"] in SOCKET_PATHS:
-            await self.sockets(scope, receive, send)
-            return
-        hot = scope["type"] == "http" and scope["method"] != "OPTIONS" and at(scope["path"])
-        if hot and self._inference is not None:
+        kind, path = scope["type"], scope.get("path", "")
+        if path.endswith("/"):
+            path = _without_slash(path)
+            scope = {**scope, "path": path}
+        if kind == "http" and self._inference is not None and scope["method"] != "OPTIONS" and at(path):
             await self._inference(scope, receive, send)
+        elif kind == "websocket" and self.sockets is not None and path in SOCKET_PATHS:
+            await self.sockets(scope, receive, send)
         else:
             await self._others(scope, receive, send)
 

@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from types import TracebackType
 from typing import Self
 
 from gateway.admission.budgets import Budgets
+from gateway.admission.counter_group import Groups
 from gateway.admission.rate_limits import Permit, RateLimits
 from gateway.admission.tool_loops import ToolLoops
 from gateway.backends.fleet import Fleet
 from gateway.cache.cache import Cache
-from gateway.cache.result import Hit, Join
+from gateway.cache.result import Join, Miss
+from gateway.context.strategies import experiments
 from gateway.domain.answer import Answer, Sink, pieces
+from gateway.domain.backend import Backend
+from gateway.domain.policy import EXPERIMENT_TAG
 from gateway.domain.protocols import AttemptJournal, Contexts, EndUsers, Hold, Sampler, TokenCounter
 from gateway.domain.record import Record
 from gateway.domain.request import CompletionRequest
-from gateway.domain.routing.route import ContextEstimate, Route
+from gateway.domain.routing.route import ContextEstimate, ContextPlan, Route
 from gateway.domain.tenant import Tenant
 from gateway.domain.traffic import traffic_class
 from gateway.errors import DeadlineExceeded
 from gateway.routing.router import Router
 from gateway.runtime.deadlines import Deadlines
-from gateway.runtime.off_loop import LARGE_BYTES, OffLoop
+from gateway.runtime.off_loop import OffLoop
 from gateway.settlement import (
     NOTHING,
     JoinedAnswer,
@@ -73,8 +77,10 @@ class Pipeline:
         answer."""
         reply = Reply(self, record, deadline)  # closed here on failure, otherwise by the caller's `async with`
         try:
+            if tenant.policy.experiments:
+                request = await self._varied(request, record)
             self.end_users.note(request.body, record, request.controls.end_user)
-            if len(request.raw) > LARGE_BYTES:
+            if request.is_large:
                 estimate = await self.off_loop.run(self.contexts.estimate, request)
             else:
                 estimate = self.contexts.estimate(request)
@@ -86,21 +92,31 @@ class Pipeline:
             ):  # checked before the cache is read, because cached answers need the same permission
                 self.router.check(request.model, tenant)
             self.loops.check(request, record)
-            await self.budgets.refuse_exhausted(tenant, record.end_user, record.started_at, record.session)
+            groups = await self.budgets.refuse_exhausted(tenant, record.end_user, record.started_at, record.session)
 
             found = await self.cache.lookup(request, tenant, record, deadline)
-            if isinstance(found, Hit):
-                reply.outcome = StoredAnswer(self.settlement, record, permit, found)
+            if isinstance(found, Miss):
+                reply.outcome = paid = PaidAnswer(self.settlement, request, record, permit, found)
+                buy = partial(self._buy, paid, request, record, estimate, groups, deadline)
+                await self.cache.coalesce(found, request, deadline, paid, buy)
             elif isinstance(found, Join):
                 reply.outcome = JoinedAnswer(self.settlement, record, permit, found)
             else:
-                reply.outcome = paid = PaidAnswer(self.settlement, request, record, permit, found)
-                buy = partial(self._buy, paid, request, record, estimate, deadline)
-                await self.cache.coalesce(found, request, deadline, paid, buy)
+                reply.outcome = StoredAnswer(self.settlement, record, permit, found)
             return reply
         except BaseException as error:
             await reply.__aexit__(type(error), error, error.__traceback__)
             raise
+
+    async def _varied(self, request: CompletionRequest, record: Record) -> CompletionRequest:
+        """The request with the texts of the team's experiments. Stores the variants on the record."""
+        policy = record.tenant.policy
+        for name in policy.experiments:
+            record.tags.pop(f"{EXPERIMENT_TAG}{name}", None)  # the client cannot choose
+        found = experiments.assigned(request, record.tenant)
+        record.tags.update({f"{EXPERIMENT_TAG}{name}": variant for name, variant in found.items()})
+        texts = [text for name, variant in found.items() if (text := policy.experiments[name][variant])]
+        return await self.off_loop.run(experiments.varied, request, "\n\n".join(texts)) if texts else request
 
     async def _buy(
         self,
@@ -108,12 +124,13 @@ class Pipeline:
         request: CompletionRequest,
         record: Record,
         estimate: ContextEstimate,
+        groups: Groups,
         deadline: float,
     ) -> None:
         """Get an answer from a backend and put it into `paid`. Returns when the first bytes of the answer have
         arrived."""
         route = await self.router.route(request, record.tenant, estimate, record)
-        paid.hold = self.budgets.hold(record.tenant, record, request)
+        paid.hold = self.budgets.hold(record.tenant, record, request, groups)
         paid.answer = await self._call(route, request, record, paid.hold, deadline)
 
     async def route(self, request: CompletionRequest, record: Record) -> Route:
@@ -121,27 +138,40 @@ class Pipeline:
         return await self.router.route(request, record.tenant, self.contexts.estimate(request), record)
 
     async def ask(
-        self, route: Route, request: CompletionRequest, record: Record, hold: Hold, deadline: float
+        self,
+        route: Route,
+        request: CompletionRequest,
+        record: Record,
+        hold: Hold,
+        deadline: float,
+        plan_for: Callable[[Backend], Awaitable[ContextPlan]] | None = None,
     ) -> Answer:
         """Get an answer for the gateway's own use, without limits and cache. It is closed on return; its cost is in
-        `record.cost_pico`. The caller settles `hold`. `deadline`: loop time. Raises GatewayError."""
+        `record.cost_pico`. The caller settles `hold`. `deadline`: loop time. `plan_for`: makes the context plan; None:
+        the plan is made as for a client's request. Raises GatewayError."""
         answer: Answer | None = None
         try:
-            answer = await self._call(route, request, record, hold, deadline)
+            answer = await self._call(route, request, record, hold, deadline, plan_for)
             return answer
         finally:
             self.settlement.close(record, answer)
             if answer is not None:
                 await answer.aclose()
 
-    async def _call(
-        self, route: Route, request: CompletionRequest, record: Record, hold: Hold, deadline: float
-    ) -> Answer:
-        return await self.fleet.call(
+    def _call(
+        self,
+        route: Route,
+        request: CompletionRequest,
+        record: Record,
+        hold: Hold,
+        deadline: float,
+        plan_for: Callable[[Backend], Awaitable[ContextPlan]] | None = None,
+    ) -> Awaitable[Answer]:
+        return self.fleet.call(
             route,
             request,
             record,
-            plan_for=partial(self.contexts.plan_for, request, record.tenant, prefix=route.prefix),
+            plan_for=plan_for or partial(self.contexts.plan_for, request, record.tenant, prefix=route.prefix),
             hold=hold,
             books=self.books,
             deadline=deadline,
@@ -199,11 +229,6 @@ class Reply:
             log_errors(self.permit.release)
         self._pipeline.telemetry.end(self.record, error)
 
-    def settle(self) -> None:
-        """Settle the cost of the answer. Called before the end of the answer is sent, or at the latest when the reply
-        closes."""
-        self.outcome.settle()
-
     async def pipe_to(self, take: Sink) -> bool:
         """Pass the pieces of the answer to `take` as they arrive. Returns True if `take` wants no more now, False if
         only `ending` is left. Raises the answer's errors."""
@@ -228,5 +253,5 @@ class Reply:
 
     def whole(self) -> bytes:
         """Settle, and return the whole body. Only for an answer that is not a stream."""
-        self.settle()
+        self.outcome.settle()
         return self.answer.ending

@@ -31,6 +31,7 @@ from gateway.routing.router import Router
 log = logging.getLogger(__name__)
 
 
+NOT_CLOSED = "a request could not be closed in order"
 LONGEST_FINISH = 64
 """Maximum characters of a finish reason that are stored. A provider may send any text."""
 
@@ -202,12 +203,12 @@ class PaidAnswer:
             return UNPAID
         return Paid(attempt.usage, attempt.cost_pico, attempt.backend.name, attempt.backend.model)
 
-    async def share_plain(self, shared: SharedCall, buy: Callable[[], Awaitable[None]]) -> None:
+    def share_plain(self, shared: SharedCall, buy: Callable[[], Awaitable[None]]) -> Awaitable[None]:
         """Get an answer that is not a stream through `buy`, for all subscribers of `shared`. The call continues if the
         client of this request disconnects."""
         self._record.others = shared.outlives
         self._after.append(shared.finish_call)
-        await shared.run_call(self, buy)
+        return shared.run_call(self, buy)
 
     async def share_stream(self, buy: Callable[[], Awaitable[None]], shared: SharedCall) -> None:
         """Get a stream through `buy` and publish it to all subscribers of `shared`. This runs in a separate task."""
@@ -228,21 +229,19 @@ class PaidAnswer:
         it."""
         if not self._settled:
             self._settle_once()
-        if self.answer is not None:
-            log_errors(self._keep, self.answer)
-        log_errors(self.hold.release)
-        self._closed = True
-        self._record.others = None
-        if after := self._after:
-            self._after = []
-            for step in after:
-                log_errors(step)
+        self._closed, self._record.others = True, None
+        steps, self._after = (self._keep, self.hold.release, *self._after), []
+        for step in steps:
+            try:
+                step()
+            except Exception:
+                log.exception(NOT_CLOSED)
 
-    def _keep(self, answer: Answer) -> None:
+    def _keep(self) -> None:
         """Store the answer in the cache and offer it for comparisons. An answer that a budget has cut short is not
         stored."""
-        settlement = self._settlement
-        if self._record.curtailed:
+        answer, settlement = self.answer, self._settlement
+        if answer is None or self._record.curtailed:
             return
         settlement.cache.store(self._miss, answer, self._record)
         if settlement.sampler is not None:
@@ -251,20 +250,22 @@ class PaidAnswer:
     def settle(self) -> None:
         """Price, journal and settle the answer. If a separate task publishes the answer, that task settles it, and this
         method does nothing."""
-        if not self.published:
+        if not (self._settled or self.published):
             self._settle_once()
 
     def _settle_once(self) -> None:
-        if not self._settled:
-            self._settled = True
-            log_errors(self._settle, self.answer)
-
-    def _settle(self, answer: Answer | None) -> None:
-        cost_pico, tokens = self._settlement.close(self._record, answer)
-        self.hold.settle(cost_pico)
-        self._permit.settle(tokens)
-        self._settlement.router.learn(self._record)
-        self._settlement.contexts.learn(self._record)
+        if self._settled:
+            return
+        self._settled = True
+        settlement, record = self._settlement, self._record
+        try:
+            cost_pico, tokens = settlement.close(record, self.answer)
+            self.hold.settle(cost_pico)
+            self._permit.settle(tokens)
+            settlement.router.learn(record)
+            settlement.contexts.learn(record)
+        except Exception:
+            log.exception(NOT_CLOSED)
 
     async def pipe_to(self, take: Sink) -> bool:
         """Pass the pieces of the answer to `take`, once the held money covers them. Returns True if `take` wants no
@@ -295,7 +296,7 @@ def log_errors(step: Callable[..., object], *what: Any) -> None:
     try:
         step(*what)
     except Exception:
-        log.exception("a request could not be closed in order")
+        log.exception(NOT_CLOSED)
 
 
 async def close_quietly(answer: Answer) -> None:

@@ -56,7 +56,8 @@ def plan(options: Options) -> Plan:
 def run(options: Options) -> int:
     """Measure, print, write; the exit status: 1 when something is void or a judged bar is missed."""
     made = plan(options)
-    options.out.mkdir(parents=True, exist_ok=True)
+    for folder in filter(None, (options.out, options.data)):
+        folder.mkdir(parents=True, exist_ok=True)
     progress = Console(stderr=True)
     console = Console(stderr=options.as_json, width=None if sys.stdout.isatty() else WIDTH)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended

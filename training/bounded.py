@@ -1,10 +1,10 @@
 """Does the share of wrong hits stay below `max_error`? On streams whose truth is known by how they are made.
 
 Three kinds: questions to offices, commands to a home, and open questions with their edits by rule. Each is asked in
-random order, with repetitions, from a cold start. The served thresholds and verifier
-decide, with and without promotion; a check finds the truth.
+random order, with repetitions, from a cold start. The served thresholds and verifier decide, with and without
+promotion; a check finds the truth. A file of natural questions is asked in its order; its labels are the truth.
 
-`python -m training.bounded --edits own_edits.jsonl [--vectors FILE]`
+`python -m training.bounded --edits own_edits.jsonl [--natural FILE] [--vectors FILE]`
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from gateway.cache.quality.threshold import Thresholds
 from gateway.cache.semantic.partitions import CANDIDATES
 from gateway.cache.verifier.verify import Scorer
 from loadtests.drift import ASPECTS, SERVICES, TOWNS
-from training.streams import Asked, Score, Stream, scored
+from training.streams import Asked, Score, Stream, quora, scored
 from training.vectors import Vectors
 
 REQUESTS, SEEDS, MAX_ERROR = 3000, 5, 0.01
@@ -135,6 +135,7 @@ class Replay:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--edits", type=Path, required=True, help="JSONL: `a`, `b`, `label`")
+    parser.add_argument("--natural", type=Path, help="JSONL: `text`, `cluster`")
     parser.add_argument("--vectors", type=Path)
     parser.add_argument("--requests", type=int, default=REQUESTS)
     options = parser.parse_args()
@@ -145,16 +146,23 @@ def main() -> None:
         "home": framed(_HOME, _THINGS, _ROOMS),
         "edits": list(edited(options.edits)),
     }
-    for name, pool in pools.items():
+    for seed in range(SEEDS):
+        for name, pool in pools.items():
+            _tell(name, Stream(drawn(pool, seed, options.requests), vectors), score, seed)
+    if options.natural:
+        stream = Stream(quora(options.natural), vectors)
         for seed in range(SEEDS):
-            stream = Stream(drawn(pool, seed, options.requests), vectors)
-            before = Replay(stream, score, seed, None).follow()
-            found = Replay(stream, score, seed, Promotions()).follow()
-            above = "above" if found.wrong > MAX_ERROR * found.lookups else "below"
-            click.echo(
-                f"{name}, seed {seed}: {found.wrong} wrong of {found.hits} hits, {found.lookups}: {above}; "
-                f"without promotion {before.wrong} of {before.hits}, {before.lookups}"
-            )
+            _tell("natural", stream, score, seed)
+
+
+def _tell(name: str, stream: Stream, score: Score, seed: int) -> None:
+    before = Replay(stream, score, seed, None).follow()
+    found = Replay(stream, score, seed, Promotions()).follow()
+    above = "above" if found.wrong > MAX_ERROR * found.lookups else "below"
+    click.echo(
+        f"{name}, seed {seed}: {found.wrong} wrong of {found.hits} hits, {found.lookups}: {above}; "
+        f"without promotion {before.wrong} of {before.hits}, {before.lookups}"
+    )
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ from gateway.domain.request import CompletionRequest
 from gateway.domain.tenant import Tenant
 from gateway.errors import CacheOnlyMiss, StateUnavailable
 from gateway.runtime.garbage_collection import leave_out
-from gateway.runtime.off_loop import LARGE_BYTES, OffLoop
+from gateway.runtime.off_loop import OffLoop
 from gateway.runtime.tasks import Tasks
 from gateway.state.redis.connection import State
 from gateway.state.redis.log import IndexLog
@@ -147,7 +147,7 @@ class Cache:
             return self._miss(record, "off", None, control)
         if control == "bypass":
             return self._miss(record, "bypass", None, control)
-        if len(request.raw) > LARGE_BYTES:
+        if request.is_large:
             ticket = await self._off_loop.run(self._ticket, request, tenant, record)
         else:
             ticket = self._ticket(request, tenant, record)
@@ -170,28 +170,26 @@ class Cache:
                     return self._joined(join, record)
         return self._miss(record, "miss", ticket, control, shared=shared)
 
-    async def coalesce(
+    def coalesce(
         self,
         miss: Miss,
         request: CompletionRequest,
         deadline: float,
         purchase: Purchase,
         buy: Callable[[], Awaitable[None]],
-    ) -> None:
+    ) -> Awaitable[None]:
         """Call `buy` once for all requests that are identical during the call. Returns when the first bytes have
         arrived. `purchase`: the answer that `buy` fetches. `deadline`: loop time. Raises what `buy` raises. Call this
         method right after `lookup`."""
         if not miss.shared:
-            await buy()
-            return
+            return buy()
         assert miss.ticket is not None
         digest = miss.ticket.digest
-        if request.stream:
-            share = partial(purchase.share_stream, buy)
-            purchase.published = True
-            purchase.subscriber = await self._coalescer.start_call(digest, request, deadline, share)
-        else:
-            await purchase.share_plain(self._coalescer.announce(digest, request, deadline), buy)
+        if not request.stream:
+            return purchase.share_plain(self._coalescer.announce(digest, request, deadline), buy)
+        purchase.published = True
+        share = partial(purchase.share_stream, buy)
+        return _subscribe(purchase, self._coalescer.start_call(digest, request, deadline, share))
 
     def _ticket(self, request: CompletionRequest, tenant: Tenant, record: Record) -> Ticket:
         """Compute the keys of a request. May be called in a thread."""
@@ -440,3 +438,7 @@ class Cache:
             **self._hit_checker.stats(),
             **self._snapshots.stats(),
         }
+
+
+async def _subscribe(purchase: Purchase, start: Awaitable[Answer]) -> None:
+    purchase.subscriber = await start

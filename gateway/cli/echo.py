@@ -17,6 +17,11 @@ def echo_json(text: bytes, *, nl: bool = True) -> None:
     click.echo(visible_json(text.decode()), nl=nl)
 
 
+def counted(number: int, noun: str) -> str:
+    """Number and noun, such as `1 row` or `2,000 rows`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def echo_raw(data: bytes) -> None:
     """Print bytes unchanged, such as a file's content or the rendered output of `tables.console`."""
     click.echo(data, nl=False)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from decimal import Decimal
+from textwrap import wrap
 from typing import Any
 
 from rich.cells import cell_len
@@ -154,11 +156,17 @@ def console(*, highlight: bool = True, stderr: bool = False) -> Console:
     return paper
 
 
+def percent(share: float | Decimal) -> str:
+    """A share with one decimal. A share above 0 is never shown as 0."""
+    return "below 0.1%" if 0 < float(share) < 0.0005 else f"{share:.1%}"
+
+
 def sentences(*texts: str) -> None:
-    """Print texts for people, wrapped between words."""
+    """Print texts for people, wrapped between words. A path or address is never broken."""
     paper = console(highlight=False)
     for text in texts:
-        paper.print(Text(visible(text)))
+        lines = wrap(visible(text), paper.width, break_long_words=False, break_on_hyphens=False)
+        paper.print(Text("\n".join(lines)), soft_wrap=True)
 
 
 def working(text: str) -> Status:

@@ -7,13 +7,14 @@ ledger once and adds up the groups itself. A test compares the results with the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from datetime import date, timedelta
 from operator import add
 from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Integer, and_, case, cast, func, literal, or_, select
 
-from gateway.dashboard.periods import DAY_S, Period, month_end
-from gateway.domain.money.windows import iso
+from gateway.dashboard.periods import DAY_S, Period, begin_of
+from gateway.domain.money.windows import iso, offsets
 from gateway.ledger.reports.dimensions import CACHE
 from gateway.ledger.reports.formats import NAMES, dollars, figures
 from gateway.ledger.reports.report import Line
@@ -27,6 +28,7 @@ STACKED = 6
 """Maximum number of models or teams that have their own colour in the stacked chart. The others are added up."""
 PACE_DAYS = 7
 """The pace of spend is the mean of up to this many past days."""
+_EPOCH = date(1970, 1, 1)
 _NO_REQUESTS = (IDLE, CHECK)
 _OMITTED = ("decided", "undecided_usd", "decided_usd", "decided_adequacy", "cache_tokens")
 _FIELDS = (
@@ -40,7 +42,8 @@ _ZEROS = (0,) * (len(_FIELDS) - 1)
 
 
 class Group(NamedTuple):
-    """The figures of all ledger entries with the same values of these columns. `step`: hours or days since 1970.
+    """The figures of all ledger entries with the same values of these columns. `step`: hours or days since 1970, as
+    clocks in the period's zone show them.
     `counts`: one number for each of `_FIELDS`. A tuple, because there may be tens of thousands of groups."""
 
     step: int
@@ -63,8 +66,7 @@ def read(connection: Connection, period: Period, team: str | None, *, by_team: b
 
 def _groups(connection: Connection, table: Any, period: Period, team: str | None, *, by_team: bool) -> list[Group]:
     c = table.c
-    seconds = HOUR_S if period.days <= HOURLY_DAYS and not by_team else DAY_S
-    step = _whole(connection, c.at / seconds)
+    step = _whole(connection, _shown(c, period) / _seconds(period, by_team=by_team))
     group = [step, c.team] if by_team else [step, c.backend, c.model, c.key_id]
     real = and_(c.simulated.is_(False), *within(period.since, period.until, team, table))
     labelled = [column.label(f"g{place}") for place, column in enumerate([*group, _called(c), c.kind, c.outcome])]
@@ -73,6 +75,14 @@ def _groups(connection: Connection, table: Any, period: Period, team: str | None
     ).all()
     groups = [_group(tuple(row), len(group), by_team=by_team) for row in found]
     return groups + (_alike(connection, step, real, by_team=by_team) if table is sums_alone else [])
+
+
+def _shown(c: Any, period: Period) -> ColumnElement[Any]:
+    """The time that clocks in the period's zone show at `c.at`, in seconds since 1970."""
+    (_, offset), *changes = offsets(period.zone, period.since, period.until)
+    later = [(c.at >= begin, changed) for begin, changed in reversed(changes)]
+    shown: ColumnElement[Any] = c.at + (case(*later, else_=offset) if later else offset)
+    return shown
 
 
 def _whole(connection: Connection, value: ColumnElement[Any]) -> ColumnElement[int]:
@@ -182,7 +192,7 @@ def days_of(period: Period, groups: Iterable[Group], *, by_team: bool = False) -
 
 
 def hour_of(group: Group) -> str:
-    return f"{iso(group.step * HOUR_S)[:13]}:00Z"
+    return f"{iso(group.step * HOUR_S)[:13]}:00"
 
 
 def _seconds(period: Period, *, by_team: bool) -> int:
@@ -215,12 +225,13 @@ def pace(groups: list[Group], period: Period, *, by_team: bool = False) -> dict[
     if not period.current_month:
         return None
     seconds = _seconds(period, by_team=by_team)
-    begin = max(period.since, (period.now // DAY_S - PACE_DAYS + 1) * DAY_S)
-    elapsed, left = max(period.now - begin, DAY_S), month_end(period.now) - period.now
+    day = max(period.first, period.today - timedelta(days=PACE_DAYS - 1))
+    step = (day - _EPOCH).days * DAY_S // seconds
+    elapsed, left = max(period.now - begin_of(day, period.zone), DAY_S), period.month_end - period.now
     spent = sum(group.cost_pico for group in groups)
-    recent = sum(group.cost_pico for group in groups if group.step * seconds >= begin)
+    recent = sum(group.cost_pico for group in groups if group.step >= step)
     return {
         "days": round(elapsed / DAY_S, 1),
-        "until": iso(month_end(period.now)),
+        "until": period.last_of_month.isoformat(),
         "usd": dollars(spent + recent * int(left) // int(elapsed)),
     }

@@ -17,7 +17,7 @@ from gateway.dashboard import queries
 from gateway.dashboard.parts import ALL_TEAMS, FEEDBACK, PARTS, Prices, Read, Scope
 from gateway.dashboard.periods import USUAL, Period, parse_period
 from gateway.domain.backend import Backend
-from gateway.domain.money.windows import iso
+from gateway.domain.money.windows import iso, zone_named
 from gateway.domain.policy import Policy
 from gateway.domain.protocols import Clock
 from gateway.errors import LedgerUnavailable, Overloaded
@@ -85,7 +85,7 @@ class Figures:
     async def of(self, team: str, period: str = USUAL, parts: Sequence[str] = EVERYTHING) -> dict[str, Any]:
         """The figures of `team` (`ALL`: of all teams) for `period` (see `parse_period`), limited to `parts`. Raises
         ValueError for an unknown period or part, LedgerUnavailable, Overloaded."""
-        parse_period(period, self._clock.time())
+        self.period(team, period)
         known = ALL_TEAMS if team == ALL else dict.fromkeys(EVERYTHING)
         wanted = tuple(dict.fromkeys(parts))
         if unknown := [part for part in wanted if part not in known]:
@@ -120,7 +120,7 @@ class Figures:
         return good if len(good) == len(wanted) else None
 
     def _joined(self, team: str, found: Sequence[_Made]) -> dict[str, Any]:
-        period = found[0].period if found else parse_period(USUAL, self._clock.time())
+        period = found[0].period if found else self.period(team, USUAL)
         figures: dict[str, Any] = {
             "team": team,
             "mode": self._policy(team).mode,
@@ -129,6 +129,8 @@ class Figures:
             "since": iso(period.since),
             "until": iso(period.until),
             "days": period.days,
+            "first": period.first.isoformat(),
+            "end": period.end.isoformat(timespec="seconds"),
             "refresh_s": max(REFRESH_S, math.ceil(max((one.rest_s for one in found), default=0.0))),
         }
         names: dict[str, str] = {}
@@ -144,6 +146,11 @@ class Figures:
 
     def _policy(self, team: str) -> Policy:
         return self._policies.current.find(team)[0]
+
+    def period(self, team: str, text: str) -> Period:
+        """The period that `text` names, in the time zone of the team's policy; for all teams, of the default policy.
+        Raises ValueError."""
+        return parse_period(text, self._clock.time(), zone_named(self._policy(team).timezone))
 
     def zones(self, teams: Sequence[str]) -> dict[str, str]:
         """Team → time zone of its policy, for teams that are not in UTC."""
@@ -170,7 +177,7 @@ class Figures:
                 if FEEDBACK in missing:
                     began = self._clock.monotonic()
                     quality = await self._feedback.quality(team)
-                    made[FEEDBACK] = self._rested({"feedback": quality}, period, began)
+                    made[FEEDBACK] = self._rested({"feedback": quality}, self.period(team, period), began)
         except SQLAlchemyError as error:
             log.warning("the dashboard's figures cannot be read: %s", error)
             return False
@@ -190,20 +197,20 @@ class Figures:
         readers: Mapping[str, Read] = ALL_TEAMS if team == ALL else PARTS
         found: dict[str, _Made] = {}
         with snapshot(self._database) as connection:
-            period = parse_period(text, self._clock.time())
+            period = self.period(team, text)
             scope = Scope(team, period, self._policies.current, self._prices, self._backends(), errors)
             for part in missing:
                 began = self._clock.monotonic()
                 values = readers[part](connection, scope)
                 if ids := _keys(values):
                     values["key_names"] = queries.key_names(connection, ids)
-                found[part] = self._rested(values, text, began)
+                found[part] = self._rested(values, period, began)
         return found
 
-    def _rested(self, values: dict[str, Any], text: str, began: float) -> _Made:
+    def _rested(self, values: dict[str, Any], period: Period, began: float) -> _Made:
         ended = self._clock.monotonic()
         rest_s = min(KEEP_FACTOR * (ended - began), LONGEST_REST_S)
-        return _Made(values, parse_period(text, self._clock.time()), rest_s, ended + rest_s)
+        return _Made(values, period, rest_s, ended + rest_s)
 
 
 def _keys(values: Mapping[str, Any]) -> set[str]:

@@ -19,7 +19,7 @@ from gateway.dashboard import one_request, request_log
 from gateway.dashboard.data import ALL, EVERYTHING, Figures
 from gateway.dashboard.one_request import sees_team
 from gateway.dashboard.parts import ALL_TEAMS
-from gateway.dashboard.periods import MOST_DAYS, USUAL, parse_period
+from gateway.dashboard.periods import MOST_DAYS, USUAL, Period
 from gateway.dashboard.spoken import language_of, said
 from gateway.domain.protocols import Clock
 from gateway.domain.tenant import Tenant
@@ -78,7 +78,7 @@ class Views:
 
     async def _viewer(self, tenant: Tenant) -> dict[str, Any]:
         teams = await self._figures.teams() if _admin(tenant) else [tenant.team]
-        zones = self._figures.zones(teams)
+        zones = self._figures.zones([ALL, *teams])
         return {"team": tenant.team, "scopes": sorted(tenant.key.scopes), "teams": teams, "zones": zones}
 
     async def data(self, request: Request, tenant: Tenant) -> Response:
@@ -99,27 +99,27 @@ class Views:
         return _json({**figures, "viewer": await self._viewer(tenant)}, request)
 
     async def _of(self, team: str, period: str, parts: Sequence[str]) -> dict[str, Any]:
-        self._check(period)
+        self._check(team, period)
         try:
             return await self._figures.of(team, period, parts)
         except ValueError as error:
             raise BadRequest(f"{error}.", param="parts") from error
 
-    def _check(self, period: str) -> None:
+    def _check(self, team: str, period: str) -> Period:
         try:
-            parse_period(period, self._clock.time())
+            return self._figures.period(team, period)
         except ValueError as error:
             raise BadRequest(f"period: {error}.", param="period") from error
 
     def _wanted(self, query: Mapping[str, str], tenant: Tenant) -> request_log.Wanted:
-        period = _period(query)
-        self._check(period)
+        team = _team(query, tenant)
+        period = self._check(team, _period(query))
         try:
             filters = request_log.check(query)
         except ValueError as error:
             raise BadRequest(f"{error}.", param=str(error).split()[0]) from error
         own = "" if sees_team(tenant) else tenant.key.lineage
-        return request_log.Wanted(_team(query, tenant), parse_period(period, self._clock.time()), filters, own)
+        return request_log.Wanted(team, period, filters, own)
 
     async def requests(self, request: Request, tenant: Tenant) -> Response:
         """The log of requests. Query parameters: `team`, `period`, filters, `sort=newest|cost`, `after` (the value
@@ -168,13 +168,12 @@ class Views:
     async def export(self, request: Request, tenant: Tenant) -> Response:
         """The usage report as CSV. Query parameters: `team`, `period`, and `by` as in /v1/usage."""
         query = request.query_params
-        team, text = _team(query, tenant), _period(query)
-        self._check(text)
+        team = _team(query, tenant)
+        period = self._check(team, _period(query))
         try:
             by = dimensions(query.get("by", EXPORTED))
         except ValueError as error:
             raise BadRequest(f"by: {error}.", param="by") from error
-        period = parse_period(text, self._clock.time())
 
         def read(connection: Connection) -> str:
             (report,) = read_usage(connection, [by], team=team, since=period.since, until=period.until)

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from gateway.dialects.base import Translator
 from gateway.dialects.via_chat import Translation
+from gateway.domain.continued import Continued
 from gateway.domain.policy import PassThrough
 from gateway.domain.request import CompletionRequest, Controls
 from gateway.errors import GatewayError
@@ -40,6 +41,25 @@ class ClientDialect(Protocol):
     def replayed(self, request: CompletionRequest, body: dict[str, Any], /) -> tuple[bytes, bytes]:
         """Convert a plain `body` to a stream. Returns two values: all events except the terminating event, and the
         terminating event."""
+        ...
+
+
+class ConversationDialect(Protocol):
+    """The functions of a client dialect whose requests repeat the conversation of earlier requests."""
+
+    CONVERSATION: str
+    """The field with the conversation, a list."""
+
+    def parse(
+        self,
+        body: bytes,
+        request_id: str,
+        controls: Controls,
+        headers: Mapping[bytes, bytes],
+        continued: Continued | None,
+        /,
+    ) -> CompletionRequest:
+        """As `ClientDialect.parse`. `continued`: the parsed body; None if nothing of it is known."""
         ...
 
 
@@ -101,6 +121,8 @@ class Client:
     dialect: ClientDialect
     """Reads stored answers. Also parses requests that come without a URL path, such as those of a recorded session."""
     paths: Mapping[str, ClientDialect] = field(default_factory=dict)
+    conversation: ConversationDialect | None = None
+    """The dialect of the paths, if its requests repeat the conversation."""
     at: Callable[[str], ClientDialect | None] = _nowhere
     """Finds the endpoint at a path that contains the name of a model."""
     shapes: Callable[[str], ClientDialect | None] = _nowhere

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib import import_module
 
-from gateway.dialects.client import Client, ClientDialect
+from gateway.dialects.client import Client, ClientDialect, ConversationDialect
 from gateway.dialects.facts import FACTS, REGISTERED
 from gateway.domain.policy import PassThrough
 from gateway.domain.request import DialectName
@@ -19,6 +19,10 @@ PATHS: Mapping[str, ClientDialect] = {
 }
 """Path of an inference endpoint whose path contains no model → client dialect. OpenAI's paths are also served without
 `/v1`, because the base URLs of some vendors already contain `/v1`."""
+CONVERSATIONS: Mapping[str, ConversationDialect] = {
+    path: client.conversation for client in CLIENTS.values() if client.conversation for path in client.paths
+}
+"""Path → client dialect, for the paths whose requests repeat the conversation."""
 DIALECTS: Mapping[DialectName, ClientDialect] = {
     name: client.dialect for name, client in CLIENTS.items() if not FACTS[name].opaque
 }

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cache
+from types import MappingProxyType
 
 import orjson
 
@@ -61,7 +62,7 @@ def _end(pattern: re.Pattern[bytes], raw: bytes, at: int) -> int:
     return match.end()
 
 
-def _skip(raw: bytes, at: int) -> int:
+def skip_blanks(raw: bytes, at: int) -> int:
     """The position of the first byte at or after `at` that is not white space."""
     return _end(_SPACE, raw, at) if raw[at] in _BLANKS else at
 
@@ -69,26 +70,26 @@ def _skip(raw: bytes, at: int) -> int:
 def members(raw: bytes, start: int = 0) -> Iterator[tuple[str, Span]]:
     """Yield each key of the object at `start` with the span of its value, in order. A duplicate key is yielded each
     time it occurs."""
-    at = _skip(raw, _skip(raw, start) + 1)
+    at = skip_blanks(raw, skip_blanks(raw, start) + 1)
     while raw[at] == _QUOTE:
         key_end = string_end(raw, at)
-        value = _skip(raw, raw.index(b":", key_end) + 1)
+        value = skip_blanks(raw, raw.index(b":", key_end) + 1)
         end = value_end(raw, value)
         yield orjson.loads(raw[at:key_end]), (value, end)
-        at = _skip(raw, end)
+        at = skip_blanks(raw, end)
         if raw[at] == _COMMA:
-            at = _skip(raw, at + 1)
+            at = skip_blanks(raw, at + 1)
 
 
 def elements(raw: bytes, start: int) -> Iterator[Span]:
     """Yield the span of each element of the array at `start`."""
-    at = _skip(raw, start + 1)
+    at = skip_blanks(raw, start + 1)
     while raw[at] not in b"]":
         end = value_end(raw, at)
         yield at, end
-        at = _skip(raw, end)
+        at = skip_blanks(raw, end)
         if raw[at] == _COMMA:
-            at = _skip(raw, at + 1)
+            at = skip_blanks(raw, at + 1)
 
 
 def find(raw: bytes, key: str) -> list[Span]:
@@ -97,7 +98,7 @@ def find(raw: bytes, key: str) -> list[Span]:
     quoted, escapes = _spellings(key)
     at = raw.rfind(quoted)  # `rfind` is several times as fast as `find` if the text has more than one character
     if at >= 0 and raw.find(quoted, 0, at + len(quoted) - 1) < 0 and not _escaped(raw, escapes):
-        value = _skip(raw, raw.index(b":", at + len(quoted)) + 1)
+        value = skip_blanks(raw, raw.index(b":", at + len(quoted)) + 1)
         return [(value, value_end(raw, value))]
     return [span for name, span in members(raw) if name == key]
 
@@ -129,28 +130,38 @@ def replace(raw: bytes, changes: Iterable[tuple[Span, bytes]]) -> bytes:
     return b"".join(pieces)
 
 
-def splice(raw: bytes, body: Mapping[str, object], changes: Mapping[str, bytes], scan: BodyScan | None = None) -> bytes:
+_NONE: Mapping[str, Span] = MappingProxyType({})
+
+
+def splice(
+    raw: bytes,
+    body: Mapping[str, object],
+    changes: Mapping[str, bytes],
+    scan: BodyScan | None = None,
+    known: Mapping[str, Span] = _NONE,
+) -> bytes:
     """Set top-level keys of `raw` to the JSON in `changes`. `body`: the parsed `raw`, not empty. `scan`: the scan of
-    `raw`, or None. All values of a duplicate key are replaced, so that all parsers agree."""
+    `raw`, or None. `known`: keys that occur once, with the spans of their values. All values of a duplicate key are
+    replaced, so that all parsers agree."""
     if scan is not None and scan.models == 1 and not scan.escaped_letter and changes.keys() == {"model"} <= body.keys():
-        at = _skip(raw, raw.index(b":", raw.index(MODEL) + len(MODEL)) + 1)
+        at = skip_blanks(raw, raw.index(b":", raw.index(MODEL) + len(MODEL)) + 1)
         return b"%b%b%b" % (raw[:at], changes["model"], raw[value_end(raw, at) :])
     # Most clients write JSON as orjson does. Then writing `body` again changes no other byte and takes a third of the
     # time of a search. Non-ASCII text is excluded, because encoding it is slow.
-    if raw.isascii() and orjson.dumps(body) == raw:
+    if known.keys().isdisjoint(changes) and raw.isascii() and orjson.dumps(body) == raw:
         changed: dict[str, object] = {**body}
         added: dict[str, object] = {}
         for key, value in changes.items():
             (changed if key in body else added)[key] = orjson.Fragment(value)
         return orjson.dumps({**added, **changed} if added else changed)
-    return _searched(raw, body, changes)
+    return _searched(raw, body, changes, known)
 
 
-def _searched(raw: bytes, body: Mapping[str, object], changes: Mapping[str, bytes]) -> bytes:
+def _searched(raw: bytes, body: Mapping[str, object], changes: Mapping[str, bytes], known: Mapping[str, Span]) -> bytes:
     spans: list[tuple[Span, bytes]] = []
     for key, value in changes.items():
         if key in body:
-            found = find(raw, key)
+            found = [known[key]] if key in known else find(raw, key)
             if len(changes) == len(found) == 1:
                 start, end = found[0]
                 return b"%b%b%b" % (raw[:start], value, raw[end:])

@@ -45,7 +45,7 @@ class ModelRule(Section):
 
 _AUTO = ModelRule()
 
-_LATER = (b',"max_output_tokens":null', b',"long_documents":"keep"')
+_LATER = (b',"max_output_tokens":null', b',"long_documents":"keep"', b',"repeated_errors":"keep"')
 """Keys that were added later, as JSON with their default values."""
 
 
@@ -112,9 +112,24 @@ class ContextPolicy(Section):
         description="Long documents beside a question: relevant sends the passages that concern it, at most half of "
         "the tokens; keep sends them whole.",
     )
+    repeated_errors: Literal["once", "keep"] = Field(
+        "keep",
+        description="Errors of tools that repeat an earlier one word for word: once sends the later ones as a note, "
+        "keep sends them whole. Only in Anthropic's dialect, which marks errors.",
+    )
+    keep_alive: bool = Field(
+        False,
+        description="Send one request with an answer of one token in a session's pause, before Anthropic's cache "
+        "forgets the prompt, where that pays. It needs prompt_cache: auto.",
+    )
     holdout: Share = Field(
         0.02, description="Share of sessions from which nothing is left out, to measure what leaving out saves."
     )
+
+    @property
+    def shortens(self) -> bool:
+        """Whether parts may be left out of a request that is not long."""
+        return self.long_documents != "keep" or self.repeated_errors != "keep"
 
 
 def _known_zone(value: str) -> str:
@@ -342,6 +357,12 @@ class DataPolicy(Section):
         return "data.regions" if self.regions and self.server_tools == "auto" else ""
 
 
+EXPERIMENT_TAG = "experiment:"
+"""Prefix of the tag with which the ledger stores the variant of a request."""
+ExperimentName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,31}$")]
+Variants = Annotated[dict[ExperimentName, Annotated[str, Field(max_length=4000)]], Field(min_length=2, max_length=8)]
+
+
 class Policy(Section):
     """The content of policies/TEAM.yaml."""
 
@@ -363,6 +384,12 @@ class Policy(Section):
     )
     cache: CachePolicy = CachePolicy()
     context: ContextPolicy = ContextPolicy()
+    experiments: dict[ExperimentName, Variants] = Field(
+        default_factory=dict,
+        max_length=4,
+        description="Name → variants (name → text added to the system prompt, empty: none). Each named session gets "
+        "one variant, by chance and in equal shares.",
+    )
     budget: Budgets = Field((), description="One budget or a list.")
     alerts: AlertsPolicy = AlertsPolicy()
     pacing: PacingPolicy = PacingPolicy()

@@ -9,7 +9,9 @@ from typing import Any, Literal
 
 from gateway.domain.attachment import Attachment
 from gateway.domain.body_scan import BodyScan, has_escaped_letter
+from gateway.domain.continued import Continued, Notes
 from gateway.domain.prompt_cache import CACHE_FIELDS
+from gateway.runtime.off_loop import LARGE_BYTES
 
 CacheControl = Literal["", "bypass", "refresh", "only"]
 DialectName = str
@@ -43,6 +45,8 @@ class Turn:
     instructs: bool = False
     """Whether the user wrote text beside tool results. Coding agents send text in this way if a user types during a
     tool loop."""
+    written_calls: str | None = field(default=None, compare=False, repr=False)
+    """The tool calls as JSON, as `context/measure.py` counts them. They are written at the first use and kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +134,17 @@ class CompletionRequest:
     """The same request in OpenAI's chat dialect. It is made by the first translation and kept."""
     scan: BodyScan | None = None
     """The scan of a large body. `raw` may have been changed since the scan."""
+    continued: Continued | None = None
+    """The conversation whose beginning an earlier request had too; None if it is new."""
+    notes: Notes | None = None
+    """The notes about the conversation of a large body, for later requests."""
+
+    @property
+    def is_large(self) -> bool:
+        """Whether the new part of the body is so large that it is processed in a thread."""
+        if len(self.raw) <= LARGE_BYTES:
+            return False
+        return self.continued is None or len(self.continued.rest) > LARGE_BYTES
 
     @property
     def known_scan(self) -> BodyScan | None:

@@ -88,7 +88,8 @@ def document(text: str, name: str, bounds: Bounds = OPERATOR) -> Document:
         problem = getattr(error, "problem", None) or str(error).partition("\n")[0] or type(error).__name__
         raise ConfigError([f"{name}:{_line_of(error, text)}: not valid YAML: {yaml_remedy(shown(problem))}"]) from error
     if not isinstance(data, dict):
-        raise ConfigError([f"{name}:1: must be a mapping of keys to values, not {type(data).__name__}"])
+        what = "a list" if isinstance(data, list) else "a single value"
+        raise ConfigError([f"{name}:1: must be a mapping of keys to values, not {what}"])
     return Document(name, root, data)
 
 

@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from gateway.cli.main import COMMANDS, GROUPS, MERGED, cli, main
+from gateway.cli.teams.client_settings import CLIENTS
 from tests.docs.markdown import commands, executed
 
 COMMON = ("--config FILE", "--data-dir DIR", "--policies DIR", "--json")
@@ -137,3 +138,8 @@ def test_a_former_spelling_of_an_option_works_and_is_not_shown(words: tuple[str,
     assert not re.search(rf"{former}\b", helped(*words))
     option = next(each for each in TREE[words].params if name in each.opts)
     assert former in option.opts
+
+
+def test_the_help_of_connect_lists_every_client() -> None:
+    words = helped("connect").replace(",", " ").replace(".", " ").split()
+    assert set(CLIENTS) <= set(words)

@@ -165,6 +165,11 @@ def test_team_add_writes_a_valid_policy() -> None:
     assert "is not changed" in again.output
 
 
+def test_a_name_that_no_team_can_have_is_refused_in_a_full_sentence() -> None:
+    for words in (("team", "add", "two words"), ("init", "--team", "two words")):
+        assert "Error: The team's name must be at most 64 letters" in run(*words).output
+
+
 def test_team_add_obeys_the_receivers_of_gateway_yaml() -> None:
     Path("gateway.yaml").write_text("receivers: {ops: {slack: env:OPS_SLACK}}\n")
     words = ("team", "add", "search", "--budget", "200")

@@ -35,6 +35,7 @@ backends:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "gateway.yaml").write_text(CONFIG)
+    (tmp_path / "data").mkdir()
     return tmp_path
 
 
@@ -114,6 +115,9 @@ def test_a_price_that_comes_late_is_given_to_the_rows_that_lack_it(folder: Path)
     assert json_of(folder, "reprice", "--model", "big", "--zero", "--yes")["rows"] == 1
     assert [one["backend"] for one in json_of(folder, "unpriced")] == ["gone"]
     assert json_of(folder, "verify")["chains"][0]["entries"] == 6
+    mistyped = run(folder, "reprice", "--model", "bgi")
+    assert mistyped.exit_code == 0
+    assert "no attempt in the ledger has the model or backend 'bgi'." in mistyped.output
 
 
 @pytest.mark.parametrize("words", [("unpriced", "--since", "soon"), ("reprice", "--model", "m", "--until", "x")])
@@ -142,7 +146,7 @@ def test_what_a_lost_host_holds_is_named_and_released_only_when_it_is_meant(fold
     doctor = CliRunner().invoke(cli, ["doctor", *paths], catch_exceptions=False)
     assert doctor.exit_code == 1
     (found,) = [one for one in orjson.loads(doctor.stdout) if one["what"].startswith("host far")]
-    assert "1 dead worker(s) since 1970-01-01T00:00:01Z" in found["what"]
+    assert "1 dead worker since 1970-01-01T00:00:01Z" in found["what"]
     assert "12.0000 USD of 500 USD (team search, month from 2026-01-01)" in found["what"]
     assert "thriftgate ledger release far" in found["remedy"]
     shown = {"worker": worker, "budget": "team search, month from 2026-01-01", "amount": "12.0000 USD of 500 USD"}

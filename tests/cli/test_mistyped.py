@@ -34,7 +34,14 @@ def data(tmp_path: Path) -> str:
     return directory
 
 
-@pytest.mark.parametrize("words", [("usage",), ("savings",), ("logs",), ("keys", "list"), ("alerts", "list")])
+MISSING = [
+    *("usage", "savings", "logs", "keys list", "alerts list", "advise", "prices unpriced", "prices reprice --model m"),
+    *("ledger verify", "ledger drain", "ledger retain --days 3", "ledger forget --end-user ada", "ledger release far"),
+    *("router plan rollback", "router refit", "distil forget --team a", "context report --team a"),
+]
+
+
+@pytest.mark.parametrize("words", [command.split() for command in MISSING], ids=" ".join)
 def test_a_reading_command_does_not_create_a_missing_data_directory(words: tuple[str, ...], tmp_path: Path) -> None:
     done = run(*words, "--data-dir", "nosuch")
     assert done.exit_code == 1
@@ -56,6 +63,7 @@ def test_a_reading_command_does_not_create_a_missing_data_directory(words: tuple
         ("alerts", "test"),
         ("quality", "learned"),
         ("router", "refit"),
+        ("distil", "forget"),
         ("cache", "flush"),
     ],
 )

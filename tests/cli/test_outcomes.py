@@ -129,7 +129,7 @@ def test_prose_needs_a_judge_and_a_backend_can_be_one(
     pool[1].default = Reply(text="The city is old and has wide streets. Trains of the whole country meet there.")
     write(tmp_path / "prompts.jsonl", [{"id": 1, "prompt": "Describe the capital of France."}])
     result = run(tmp_path)
-    assert "1 answer(s) could not be compared by the judge" in result.stdout
+    assert "Without a verdict of the judge: 1 answer;" in result.stdout
     (tmp_path / "out.jsonl").unlink()
     assert run(tmp_path, "--judge", "judge").exit_code == 0
     assert rows(tmp_path)["1"]["q"] == {"large": 1.0, "small": 0.5 + 0.5}

@@ -88,7 +88,8 @@ def test_logs_are_a_line_each_filtered_or_json(database: Database, tmp_path: Pat
     assert orjson.loads(only)["request"] == TWO
     for words in ((), ("--backend", "large", "-n", "1"), ("--since", "1h", "--model", "auto")):
         assert ONE in run(tmp_path, "logs", "--team", "search", *words).output
-    assert run(tmp_path, "logs", "--since", "1s").output == ""
+    none = run(tmp_path, "logs", "--since", "1s")
+    assert (none.stdout, none.stderr) == ("", "No request is recorded for these options.\n")
     assert run(tmp_path, "logs", "--since", "yesterday").exit_code == 2
 
 
@@ -213,6 +214,7 @@ def test_backends_are_listed_and_tested(database: Database, tmp_path: Path) -> N
     rows = orjson.loads(run(tmp_path, "backends", "list", "--json").stdout)
     assert {one["name"]: one["location"] for one in rows} == {"large": "hosted", "gone": "local", "toy": "local"}
     assert rows[1]["usd_per_million_tokens"] == "1 in, 2 out"
+    assert "1 in, 2 out per 1M tokens" in run(tmp_path, "backends", "list", columns=200).output
     result = run(tmp_path, "backends", "test", "gone", "toy")
     assert result.exit_code == 1
     assert "✗ gone: cannot be reached: the connection was refused" in result.output
@@ -360,3 +362,24 @@ def test_a_failed_call_is_explained_with_its_status_and_a_cached_answer_without_
     cached = run(tmp_path, "explain", four).output
     assert "The cache had the answer" in cached
     assert "reasons for its route" not in cached
+
+
+def test_experiments_shows_each_variant_with_cost_and_ratings(tmp_path: Path, database: Database) -> None:
+    (tmp_path / "policies" / "search.yaml").write_text("team: search\n")
+    assert "took part" in run(tmp_path, "experiments", "--team", "search").output
+    tags = {name: f'{{"experiment:brevity":"{name}"}}' for name in ("plain", "brief")}
+    rows = [
+        recent(f"req_{name}{number}", session=f"{name}{number}", cost_pico=pico, tags=tags[name])
+        for name, pico in (("plain", 3_000_000), ("brief", 1_000_000))
+        for number in range(4)
+    ]
+    book(database, *rows)
+    found = orjson.loads(run(tmp_path, "experiments", "--team", "search", "--json").output)["variants"]
+    assert [(one["name"], one["sessions"], one["usd_per_answer"]["value"]) for one in found] == [
+        ("brief", 4, 0.000001),
+        ("plain", 4, 0.000003),
+    ]
+    shown = run(tmp_path, "experiments", "--team", "search", columns=200).output
+    assert "0.000003 (0.000003 to 0.000003)" in shown
+    assert "Too few sessions" in shown
+    assert run(tmp_path, "experiments", "--team", "search", "--since", "soon").exit_code == 2

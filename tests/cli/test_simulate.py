@@ -102,7 +102,8 @@ def folder(tmp_path: Path) -> Path:
 
 def run(folder: Path, log: Path, *words: str) -> Result:
     places = ("--config", folder / "gateway.yaml", "--data-dir", folder / "data", "--policies", folder / "policies")
-    return CliRunner().invoke(cli, ["simulate", str(log), "--team", "search", *words, *map(str, places)])
+    asked = ["simulate", str(log), "--team", "search", *words, *map(str, places)]
+    return CliRunner().invoke(cli, asked, env={"COLUMNS": "200"})
 
 
 def found(folder: Path, rows: Iterable[Row], *words: str) -> Row:
@@ -329,8 +330,14 @@ def test_what_cannot_be_read_is_named_with_its_line(tmp_path: Path, text: str, m
 def test_a_person_reads_a_table_and_the_assumptions(folder: Path) -> None:
     result = run(folder, write(folder / "log.jsonl", [plain(EASY), plain(EASY, 1001)]))
     assert "Saved: 99." in result.stdout
-    assert "1 call(s) move from l to small." in result.stdout
+    assert "Moves from l to small: 1 call." in result.stdout
     assert "as a request for model auto" in result.stdout
+
+
+def test_a_rise_in_cost_is_no_negative_saving(folder: Path) -> None:
+    result = run(folder, write(folder / "log.jsonl", [plain(EASY, usd="0.0000001")]))
+    assert "% more than in the chat log, by the policy of team search." in result.stdout
+    assert "Saved" not in result.stdout
 
 
 def test_a_baseline_that_is_dearer_than_the_model_in_the_log_is_explained(folder: Path) -> None:

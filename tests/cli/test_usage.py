@@ -62,7 +62,7 @@ def test_the_table_has_budgets_the_other_currency_and_the_method(folder: Path) -
     text = run(folder, "usage", "--by", "tag:app", "--savings").output
     assert "cost EUR" in text
     assert "1 USD = 0.5 EUR, a fixed rate of 2026-01-01." in text
-    assert "Budget total of search: 0.0000505 USD of 1.00 USD (0.0%)" in text
+    assert "Budget total of search: 0.0000505 USD of 1.00 USD (below 0.1%)" in text
     assert "Credit ahead (backend large): 0.000101 of 100 USD used." in text
     assert "Baseline: every answered request on the team's reference" in text
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import datetime
 from decimal import Decimal
 from functools import partial
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import orjson
 import pytest
@@ -286,8 +288,38 @@ async def test_a_short_period_is_told_by_hours_too(database: Database, catalogue
     report = as_object(await usage(database, team="search", since=NOW // DAY * DAY, by="hour"))
     assert len(by["hour"]) == len(report["rows"]) > 0
     for mine, its in zip(by["hour"], report["rows"], strict=True):
-        assert mine == {name: its[name] for name in mine}
+        assert mine == {**{name: its[name] for name in mine}, "hour": its["hour"].removesuffix("Z")}
     assert "hour" not in (await figures.of("search", "30"))["by"]
+
+
+async def test_days_hours_and_months_are_those_of_the_teams_zone(any_database: Database, catalogue: PriceBook) -> None:
+    begin = datetime(2027, 1, 1, tzinfo=ZoneInfo("America/Bogota")).timestamp()
+    times = [begin - 60, begin + 60, begin + DAY - 60, NOW - 60]
+    await put(any_database, *(row(at=at, cost_pico=(1 + place) * USD) for place, at in enumerate(times)))
+    figures = make_figures(any_database, catalogue, search={"timezone": "America/Bogota"})
+    found = await figures.of("search", "month")
+    assert (found["since"], found["first"], found["end"]) == (iso(begin), "2027-01-01", "2027-01-15T07:00:00")
+    assert [(one["day"], one["cost_usd"]) for one in found["by"]["day"]] == [("2027-01-01", "5"), ("2027-01-15", "4")]
+    assert found["pace"] == {"days": 6.3, "until": "2027-01-31", "usd": "19.622516556291"}  # 9 + 4 × 16.7 / 6.3 days
+    today = await figures.of("search", "1")
+    assert [(one["day"], one["cost_usd"]) for one in today["by"]["day"]] == [("2027-01-15", "4")]
+    assert [one["hour"] for one in today["by"]["hour"]] == ["2027-01-15T06:00"]
+    everybody = await figures.of("", "month", ["teams"])  # the default policy has no zone
+    assert set(everybody["stack"]["steps"]) == {"2027-01-01", "2027-01-02", "2027-01-15"}
+
+
+async def test_days_are_right_where_clocks_changed_within_the_period(
+    any_database: Database, catalogue: PriceBook
+) -> None:
+    zone = ZoneInfo("Europe/Madrid")  # its clocks were put back on 2026-10-25
+    days = [datetime(2026, 10, day, hour, 30, tzinfo=zone) for day in (24, 25, 26) for hour in (0, 23)]
+    await put(any_database, *(row(at=day.timestamp()) for day in days))
+    figures = make_figures(any_database, catalogue, search={"timezone": "Europe/Madrid"})
+    found = await figures.of("search", "2026-10", ["spend"])
+    assert [(one["day"], one["cost_usd"]) for one in found["by"]["day"]] == [
+        (f"2026-10-{day}", "2") for day in (24, 25, 26)
+    ]
+    assert (found["days"], found["end"]) == (31, "2026-11-01T00:00:00")
 
 
 async def test_difficulty_counts_answers_by_the_tier_that_gave_them(

@@ -1,6 +1,8 @@
-"""A period is whole days of UTC; the present one ends now."""
+"""A period is whole days of a time zone; the present one ends now."""
 
 from __future__ import annotations
+
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -27,9 +29,40 @@ def test_periods_begin_and_end_as_said(text: str, since: str, until: str, days: 
     assert period.current_month is (text == "month")
 
 
+@pytest.mark.parametrize(
+    ("text", "zone", "since", "until", "days"),
+    [
+        ("1", "Pacific/Auckland", "2027-01-15T11:00:00Z", "2027-01-15T12:00:00Z", 1),
+        ("month", "America/Bogota", "2027-01-01T05:00:00Z", "2027-01-15T12:00:00Z", 15),
+        ("2026-03", "Europe/Madrid", "2026-02-28T23:00:00Z", "2026-03-31T22:00:00Z", 31),
+        ("2026-10-25..2026-10-25", "Europe/Madrid", "2026-10-24T22:00:00Z", "2026-10-25T23:00:00Z", 1),
+        ("366", "Europe/Madrid", "2026-01-14T23:00:00Z", "2027-01-15T12:00:00Z", 366),
+    ],
+)
+def test_days_are_those_of_the_zone(text: str, zone: str, since: str, until: str, days: int) -> None:
+    period = parse_period(text, NOW, ZoneInfo(zone))
+    assert (iso(period.since), iso(period.until), period.days) == (since, until, days)
+    assert period.current_month is (text == "month")
+
+
 NONE = (
-    *("", "0", "367", "٣", "-1", "1.5", "year", "2026-13", "2027-02", "..", "2026-01-01..", "1970-01", "x" * 5000),
-    *("2026-01-02..2026-01-01", "2024-01-01..2026-01-01", "2026-1-1..2026-1-2"),
+    *(
+        "",
+        "0",
+        "367",
+        "٣",
+        "-1",
+        "1.5",
+        "year",
+        "2026-13",
+        "2027-02",
+        "9999-12",
+        "..",
+        "2026-01-01..",
+        "1970-01",
+        "x" * 5000,
+    ),
+    *("2026-01-02..2026-01-01", "2024-01-01..2026-01-01", "2026-1-1..2026-1-2", "9999-12"),
 )
 
 

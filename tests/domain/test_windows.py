@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.domain.money.windows import iso, window_bounds
+from gateway.domain.money.windows import iso, offsets, window_bounds, zone_named
 
 ODD_ZONES = (
     "UTC",
@@ -116,3 +116,11 @@ def _changes(zone: str) -> list[float]:
     times = range(int(at("2010-01-01T00:00:00")), int(at("2012-02-01T00:00:00")), 3600)
     offsets = [datetime.fromtimestamp(time, info).utcoffset() for time in times]
     return [float(times[i]) for i in range(1, len(times)) if offsets[i] != offsets[i - 1]]
+
+
+def test_offsets_change_where_clocks_do() -> None:
+    zone = zone_named("Europe/Madrid")
+    since, until = (datetime(2026, month, 1, tzinfo=UTC).timestamp() for month in (3, 12))
+    changes = [(iso(begin), offset / 3600) for begin, offset in offsets(zone, since, until)]
+    assert changes == [("2026-03-01T00:00:00Z", 1), ("2026-03-29T01:00:00Z", 2), ("2026-10-25T01:00:00Z", 1)]
+    assert offsets(UTC, since, until) == [(since, 0)]

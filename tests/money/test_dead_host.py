@@ -165,7 +165,7 @@ async def test_an_operator_releases_what_a_host_held_whose_disk_is_gone(hosts: H
     alerts = await eventually(lambda: asyncio.to_thread(hosts.alerts), within_s=60)
     name = host_of(own_name())
     print(finding)
-    assert finding.startswith(f"host {name}: 1 dead worker(s)")
+    assert finding.startswith(f"host {name}: 1 dead worker")
     assert "of 3 USD (team crowd, month from" in finding
     assert (alerts[0]["payload"]["host"], len(alerts)) == (name, 1)
     health = await hosts.http.get(f"{hosts.other.base}/health", headers={"authorization": f"Bearer {hosts.key}"})

@@ -139,14 +139,43 @@ def test_an_unmeasured_cache_an_invented_history_and_a_decimal_comma_in_spanish(
     page.wait_for_selector("html[lang=es] #answers .answer:has-text('6,1 días')")
     assert "no medido" in page.inner_text("#answers")
     assert "estas peticiones son inventadas" in page.inner_text("#notices")
+    page.unroute_all(behavior="ignoreErrors")
 
 
 def _changed(route: Route) -> None:
     reply = route.fetch()
     figures = reply.json()
-    pace = {"days": 6.1, "usd": "1", "until": "2027-02-01T00:00:00Z"}
+    pace = {"days": 6.1, "usd": "1", "until": "2027-01-31"}
     changes = {"wrong_hits": None, "invented": True, "pace": pace}
     route.fulfill(response=reply, json=figures | {name: value for name, value in changes.items() if name in figures})
+
+
+def test_a_kind_of_question_with_too_many_wrong_hits_and_a_burning_objective_stand_out(visit: Open) -> None:
+    def worse(route: Route) -> None:
+        reply = route.fetch()
+        figures = reply.json()
+        if "objectives" in figures:
+            wrong = {"checked": 40, "wrong_of_lookups": 0.05, "interval": [0.02, 0.09]}
+            figures["measured_classes"] = {
+                "en/text/opening": wrong,
+                "es/text/opening": {**wrong, "wrong_of_lookups": 0},
+            }
+            (every,) = figures["objectives"]
+            facts = {"state": "burning", "quality": 0.95, "error_budget_left": -0.6667, "burn_rate": 2.5, "judged": 120}
+            figures["objectives"] = [every, {**every, **facts, "class": "en/text/opening"}]
+        route.fulfill(response=reply, json=figures)
+
+    opened = visit()
+    opened.page.route("**/dashboard/data*", worse)
+    page = opened.enter("lead", "#/budget?period=30")
+    page.wait_for_selector("#cache table .bad")
+    assert page.inner_text("#cache table .bad") == "5%, at most 9%"
+    assert page.locator("#cache table .bad").count() == 1
+    assert page.inner_text("#cache tr:has-text('es/text/opening')").split()[-4:] == ["0%,", "at", "most", "9%"]
+    row = page.inner_text("#quality tbody tr >> nth=1").split("\t")
+    assert row == ["en/text/opening", "burning", "95%", "-66.7%", "2.5×", "120"]
+    assert page.locator("#quality .badge.near").count() == 1
+    page.unroute_all(behavior="ignoreErrors")
 
 
 @pytest.mark.parametrize(("zones", "label"), [({"search": "Asia/Tokyo"}, "GMT+9"), ({}, "UTC")])
@@ -163,6 +192,7 @@ def test_times_are_in_the_zone_of_the_team(visit: Open, zones: dict[str, str], l
     assert page.inner_text("#log tbody tr >> nth=0").count(label) == 1
     opened.go("#/overview?period=30")
     until(page, f"document.querySelector('#moment').textContent.includes('{label};')")
+    page.unroute_all(behavior="ignoreErrors")
 
 
 def test_signing_out_keeps_the_language(visit: Open) -> None:

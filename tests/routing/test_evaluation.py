@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from gateway.cli import tables
 from gateway.cli.quality.router_tables import of_sets
 from gateway.routing.difficulty.grader import Grader
-from gateway.routing.fit.evaluation import DataError, apgr, apgr_interval, evaluate, read_outcomes
+from gateway.routing.fit.evaluation import DataError, SetReport, apgr, apgr_interval, evaluate, read_outcomes
 from tests.routing.conftest import EASY, HARD, SPANISH
 
 WEAK, STRONG = np.array([0.0, 0.0, 1.0, 1.0]), np.array([1.0, 1.0, 1.0, 1.0])
@@ -30,6 +31,14 @@ def test_equal_scores_share_their_place() -> None:
 def test_without_a_gain_there_is_no_figure() -> None:
     assert np.isnan(apgr(np.zeros(2), np.ones(2), np.ones(2)))
     assert np.isnan(apgr(np.zeros(0), np.zeros(0), np.zeros(0)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert np.isnan(apgr_interval(np.zeros(2), np.ones(2), np.ones(2))).all()
+    shown = of_sets([SetReport("flat", 2, 1.0, 1.0, np.nan, np.nan, np.nan, 0.0)])
+    console = tables.Output(width=80)
+    with console.capture() as captured:
+        console.print(shown)
+    assert "nan" not in captured.get()
 
 
 def test_the_interval_surrounds_the_figure_and_repeats_with_its_seed() -> None:
@@ -60,12 +69,19 @@ def test_files_are_read_plain_and_compressed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", [b"{", b"{}", b"[1]", b'{"prompt": 3, "w": 0, "s": 1}', b'{"prompt": "x", "w": "?", "s": 1}']
+    ("line", "why"),
+    [
+        (b"{", "not JSON"),
+        (b"{}", "prompt is missing"),
+        (b"[1]", "list indices"),
+        (b'{"prompt": 3, "w": 0, "s": 1}', "prompt must be text"),
+        (b'{"prompt": "x", "w": "?", "s": 1}', "could not convert"),
+    ],
 )
-def test_a_bad_line_is_named_with_its_file(tmp_path: Path, line: bytes) -> None:
+def test_a_bad_line_is_named_with_its_file_and_a_reason(tmp_path: Path, line: bytes, why: str) -> None:
     path = tmp_path / "bad.jsonl"
     path.write_bytes(b'{"prompt": "x", "w": 0, "s": 1}\n' + line)
-    with pytest.raises(DataError, match=r"bad\.jsonl:2"):
+    with pytest.raises(DataError, match=rf"bad\.jsonl:2: not an outcome \({why}"):
         list(read_outcomes(path))
 
 

@@ -49,6 +49,20 @@ def test_a_given_cost_counts_where_no_length_is_known(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("rows.jsonl", r"rows\.jsonl:\d+: .*the file ends within this line"),
+        ("rows.jsonl.gz", r"rows\.jsonl\.gz: .*cut off"),
+    ],
+)
+def test_a_file_that_was_cut_in_half_is_named_with_what_to_do(tmp_path: Path, name: str, message: str) -> None:
+    path = write(tmp_path / name, rows(100))
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    with pytest.raises(DataError, match=message):
+        read_outcomes([path], TWO)
+
+
+@pytest.mark.parametrize(
     ("one", "other"),
     [("1,234.50", "$1234.5"), (" B ", "b"), (3, "3.0"), ("New  York", "new york"), ({"a": 1}, {"a": 1})],
 )

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from functools import lru_cache
 
 from starlette.types import Receive, Scope, Send
@@ -20,7 +20,7 @@ from gateway.api.server.envelope import Envelope
 from gateway.api.server.reframed import Reframed
 from gateway.dialects.agents import recognise
 from gateway.dialects.client import ClientDialect
-from gateway.dialects.clients import PASSED_THROUGH, at
+from gateway.dialects.clients import CONVERSATIONS, PASSED_THROUGH, at
 from gateway.dialects.controls import check_overrides, parse_controls
 from gateway.dialects.facts import FACTS
 from gateway.dialects.framing import FramedEndpoint
@@ -28,7 +28,8 @@ from gateway.dialects.passthrough.form import is_form
 from gateway.dialects.path_endpoint import PathEndpoint
 from gateway.dialects.requests.body_extent import check_extent
 from gateway.dialects.requests.forwarding import check_forwarding
-from gateway.dialects.requests.known_blocks import LEAST_BYTES, KnownBlocks
+from gateway.dialects.requests.known_bodies import LEAST_BYTES, KnownBodies, scanned
+from gateway.domain.continued import Notes
 from gateway.domain.record import Record, RequestIds
 from gateway.domain.request import CompletionRequest, Controls
 from gateway.domain.tenant import Tenant
@@ -72,17 +73,17 @@ class Inference:
         self._tenants, self._pipeline, self._telemetry = tenants, pipeline, telemetry
         self._limits, self._overload, self._envelope = limits, overload, envelope
         self._idempotency, self._memory = idempotency, memory
-        self._unbounded_bytes = 2 * limits.max_items
-        """Maximum bytes of a body that cannot have too many items."""
-        self._blocks, self._ids = KnownBlocks(), RequestIds()
+        self._small_bytes = min(2 * limits.max_items, LEAST_BYTES)
+        """Maximum bytes of a body that is not remembered and cannot have too many items."""
+        self._bodies, self._ids = KnownBodies(), RequestIds()
         self._pace = Pace.of(limits)
         self._decoding = decoding or OffLoop()
         self._watchers = Tasks()
         self.deadlines = pipeline.deadlines
         self.dialect_at = at
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self.answer(AsgiCaller(scope, receive, send, self._watchers, self.deadlines))
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        return self.answer(AsgiCaller(scope, receive, send, self._watchers, self.deadlines))
 
     async def answer(self, caller: Caller) -> None:
         """Answer one request completely. Raises only CancelledError, when the server ends."""
@@ -114,8 +115,8 @@ class Inference:
                 if coding := headers.get(b"content-encoding"):
                     reading = decoded(body, coding, self._limits.max_body_bytes, self._decoding)
                     body = await unless_gone(caller, reading)
-                if len(body) > self._unbounded_bytes:
-                    request = await self._parse(dialect, body, request_id, controls, headers, tenant)
+                if len(body) > self._small_bytes:
+                    request = await self._parse(caller.path, dialect, body, request_id, controls, headers, tenant)
                 else:
                     request = dialect.parse(body, request_id, controls, headers)
                     check_forwarding(request, tenant.policy)
@@ -140,6 +141,7 @@ class Inference:
 
     async def _parse(
         self,
+        path: str,
         dialect: ClientDialect,
         body: bytes,
         request_id: str,
@@ -150,16 +152,28 @@ class Inference:
         """Parse the body, and check whether the request may be forwarded. Raises the errors of `dialect.parse` and
         `check_forwarding`; BodyTooLarge for too many items."""
 
+        conversing, owner = CONVERSATIONS.get(path), tenant.key.lineage
+        known = self._bodies.find(owner, conversing.CONVERSATION, body) if conversing else None
+
         def parse() -> CompletionRequest:
-            scan = self._blocks.scan(tenant.team, body) if len(body) >= LEAST_BYTES else None
+            continued = known.parsed(body) if known else None
+            scan = continued.scan if continued else scanned(body)
             if not is_form(headers.get(b"content-type", b"")):
                 check_extent(body, self._limits.max_items, scan=scan)
-            request = dialect.parse(body, request_id, controls, headers)
-            request.scan = scan
+            if conversing is None:
+                request = dialect.parse(body, request_id, controls, headers)
+            else:
+                request = conversing.parse(body, request_id, controls, headers, continued)
+            fields, notes = request.body, Notes()
+            request.scan, request.notes = scan, notes
             check_forwarding(request, tenant.policy)
+            if conversing is not None:
+                before = known if continued else None
+                self._bodies.keep(owner, conversing.CONVERSATION, body, fields, request.turns, notes, before)
             return request
 
-        return await self._pipeline.off_loop.run(parse) if len(body) > LARGE_BYTES else parse()
+        new = len(body) - known.end if known else len(body)
+        return await self._pipeline.off_loop.run(parse) if new > LARGE_BYTES else parse()
 
     async def authenticate(self, headers: Mapping[bytes, bytes]) -> Tenant:
         """The tenant of a key that may ask for completions. Raises InvalidKey, Forbidden."""

@@ -4,7 +4,7 @@ disconnected."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
 from starlette.types import Message, Receive, Scope, Send
@@ -166,11 +166,11 @@ class AsgiCaller(AsgiLine):
         self._send, self._deadlines = send, deadlines
         self._unsent: list[Message] = []
 
-    async def read(self, limit: int, pace: Pace) -> bytes:
-        return await read_body(self._receive, limit, pace, self._deadlines)
+    def read(self, limit: int, pace: Pace) -> Coroutine[Any, Any, bytes]:
+        return read_body(self._receive, limit, pace, self._deadlines)
 
-    async def whole(self, status: int, headers: Headers, body: bytes, *, pause_s: float = 0.0) -> None:
-        await send_whole(self._send, status, [*headers, *closing(status)], body, pause_s=pause_s)
+    def whole(self, status: int, headers: Headers, body: bytes, *, pause_s: float = 0.0) -> Coroutine[Any, Any, None]:
+        return send_whole(self._send, status, [*headers, *closing(status)], body, pause_s=pause_s)
 
     def begin(self, headers: Headers) -> None:
         self._unsent.append({"type": "http.response.start", "status": 200, "headers": headers})

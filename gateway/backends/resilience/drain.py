@@ -76,7 +76,7 @@ class BackendDrains:
         """Drain `backend` on all workers. Returns the expiry time in Unix seconds. Raises StateUnavailable."""
         until = self._clock() + min(seconds, LONGEST_S)
         self._shared[backend] = until, why
-        log.warning("backend %s is drained for %.0f s: %s", backend, seconds, why)
+        log.info("backend %s is drained for %.0f s: %s", backend, seconds, why)
         if self._state is not None:
             await self._state.call("HSET", self._key(self._state), backend, orjson.dumps([until, why]))
         return until

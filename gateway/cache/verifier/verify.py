@@ -107,7 +107,7 @@ class Verifier:
         return reading
 
     def varies(self, text: str) -> bool:
-        """Whether a semantic hit for `text` must be refused. Its answer depends on time or chance, or must be new."""
+        """Whether the answer to `text` depends on time or chance, or must be new. Then a semantic hit is refused."""
         return self.reader.varies(text)
 
     def verify(self, stored: str, asked: str, cosine: float, *, max_error: float = 0.01, among: int = 1) -> Verdict:

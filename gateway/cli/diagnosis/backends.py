@@ -122,12 +122,14 @@ def _per_million(pico: int) -> str:
 
 
 def _show(rows: list[dict[str, Any]], notes: Sequence[str]) -> None:
-    table = tables.Table("backend", "kind", "model", "tier", "prompts", "USD per 1M tokens")
+    table = tables.Table("backend", "kind", "model", "tier", "prompts", "price in USD")
     for row in rows:
         where = "leave" if row["location"] == "hosted" else "stay"
         model = "" if row["model"] == row["name"] else row["model"]
         name = row["name"] + (" (drained)" if row["drained_until"] else "")
-        table.add_row(name, row["kind"], model, row["tier"], where, row["usd_per_million_tokens"])
+        price = row["usd_per_million_tokens"]
+        unit = " per 1M tokens" if " in, " in price else ""
+        table.add_row(name, row["kind"], model, row["tier"], where, price + unit)
     tables.console(highlight=False).print(table)
     for note in notes:
         echo(note)

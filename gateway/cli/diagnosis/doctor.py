@@ -19,6 +19,7 @@ from gateway.cli import tables
 from gateway.cli.diagnosis.backends import known
 from gateway.cli.diagnosis.files import check_files
 from gateway.cli.diagnosis.findings import Finding, of_files, show
+from gateway.cli.echo import counted
 from gateway.cli.options import Context, common
 from gateway.cli.run.model import FILE
 from gateway.domain.money.windows import iso
@@ -151,8 +152,8 @@ def _lost(host: str, holds: list[OrphanedHold]) -> Finding:
     held = "; ".join(f"{one.amount} ({one.budget})" for one in holds)
     return Finding(
         False,
-        f"host {host}: {len(workers)} dead worker(s) since {iso(holds[0].since)}, whose journals are not in the ledger;"
-        f" budgets hold {held}",
+        f"host {host}: {counted(len(workers), 'dead worker')} since {iso(holds[0].since)}, whose journals are not in "
+        f"the ledger; budgets hold {held}",
         f"start the gateway on its data directory again; only if that is lost, `thriftgate ledger release {host}`",
     )
 

@@ -21,9 +21,9 @@ def _of(backend: Backend, closed: Sequence[str]) -> Iterator[str]:
     if backend.location == "local" and backend.hosted:
         yield f"{name}: location: local is not followed: {backend.why_hosted}."
     elif backend.location == "local" and not private(backend.base_url):
-        yield f"{name}: location: local is followed though its address is not private: prompts count as staying."
+        yield f"{name}: location: local, at an address that is not private; teams with data.hosted: forbidden reach it."
     elif backend.location == "hosted" and private(backend.base_url):
-        yield f"{name}: location: hosted is followed though its address is private: prompts count as leaving."
+        yield f"{name}: location: hosted, at a private address; teams with data.hosted: forbidden do not reach it."
     elif backend.tier == "hosted" and backend.hosted and backend.location is None and private(backend.base_url):
         yield f"{name}: counts as hosted by its tier though its address is private; location: local would change that."
     elif backend.strength and backend.hosted and backend.location is None and not providers_own(backend.base_url):

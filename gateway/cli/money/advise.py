@@ -46,7 +46,7 @@ def advise(options: Context, team: str | None, since: str) -> None:
         begin = parse_when(since, now)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
-    with open_database(settings) as database:
+    with open_database(settings, existing=True) as database:
         if team is not None:
             known_team(database, settings, team)
         with database.read() as connection:

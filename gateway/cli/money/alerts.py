@@ -117,12 +117,12 @@ def dead_letters(context: Context, team: str | None, retry: bool) -> None:
 
 def _check_team(settings: Settings, team: str | None) -> None:
     if team is not None:
-        with open_database(settings, reads=True) as database:
+        with open_database(settings, existing=True) as database:
             known_team(database, settings, team)
 
 
 def _with(settings: Settings, policies: dict[str, Policy], ask: Callable[[Alerts], Awaitable[Result]]) -> Result:
-    with open_database(settings, reads=True) as database:
+    with open_database(settings, existing=True) as database:
         addresses = Addresses(lambda: settings.known_receivers)
         service = Alerts(database, lambda: policies, receivers=Receivers(addresses=addresses))
 

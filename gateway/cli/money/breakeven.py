@@ -79,7 +79,7 @@ def breakeven(
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     settings = context.of_running()
-    with open_database(settings, reads=True) as database, snapshot(database) as connection:
+    with open_database(settings, existing=True) as database, snapshot(database) as connection:
         if team is not None:
             known_team(database, settings, team)
         found = ledger.loads(connection, begin, now, team=team, pattern=model)
@@ -128,7 +128,8 @@ def _show(rows: Sequence[ledger.Comparison], student: ledger.Student | None) -> 
     for one in rows:
         table.add_row(
             one.load.model, one.machine.name, one.machine.size, cents(one.load.cost_pico), cents(one.self_host_pico),
-            str(one.machines), f"{one.needed:.1%}" if one.needed <= 1 else "never", f"{one.utilisation:.1%}",
+            str(one.machines), tables.percent(one.needed) if one.needed <= 1 else "never",
+            tables.percent(one.utilisation),
             "own" if one.pays else "API", *([_days(student.days_until_paid(one))] if student else []),
         )  # fmt: skip
     tables.console().print(table)

@@ -11,7 +11,7 @@ from datetime import tzinfo
 import click
 
 from gateway.cli import tables
-from gateway.cli.echo import echo
+from gateway.cli.echo import counted, echo
 from gateway.cli.money.repricing import list_unpriced, reprice, with_writer
 from gateway.cli.money.storage import open_database
 from gateway.cli.options import Context, common, old_name
@@ -42,7 +42,7 @@ def drain(context: Context) -> None:
     """
     settings = context.of_running()
     count = with_writer(settings, None, Writer.drain_once)
-    context.print({"rows": count}, f"{count} row(s) written.")
+    context.print({"rows": count}, f"{counted(count, 'row')} written.")
 
 
 @ledger.command()
@@ -61,7 +61,7 @@ def verify(context: Context) -> None:
     except (OSError, ValueError) as error:
         raise click.ClickException(str(error)) from error
     progress = tables.working("hashing every row")
-    with progress, open_database(settings) as database, snapshot(database) as connection:
+    with progress, open_database(settings, existing=True) as database, snapshot(database) as connection:
         verdict = verified(connection, anchors)
     context.print({**asdict(verdict), "ok": not verdict.findings}, lambda: _show(verdict, zones(settings)("")))
     if verdict.findings:
@@ -75,7 +75,7 @@ def _show(verdict: Verdict, zone: tzinfo) -> None:
         begun = named_moment(chain.begun_at, zone)
         echo(f"chain {chain.chain}, begun {begun}: {chain.entries} entries{gone}; {head}")
     if verdict.outside:
-        echo(f"{verdict.outside} row(s) are older than the chains, so changes to them cannot be detected.")
+        echo(f"Older than the chains: {counted(verdict.outside, 'row')}, in which changes cannot be detected.")
     for one in verdict.findings:
         places = (one.chain and f"chain {one.chain}", f"entry {one.seq}" if one.seq else "", one.row)
         where = " ".join(filter(None, places))
@@ -100,14 +100,14 @@ def retain(context: Context, days: int | None, dry_run: bool) -> None:
         raise click.UsageError("Rows are kept for ever: set ledger.keep_days in gateway.yaml, or give --days.")
     now = time.time()
     if dry_run:
-        with open_database(settings) as database, database.read() as connection:
+        with open_database(settings, existing=True) as database, database.read() as connection:
             old = count_old(connection, keep, now)
     else:
         old = with_writer(settings, keep, Writer.retain_all)
     before = now - keep * DAY_S
     shown = named_moment(before, zones(settings)(""))
     verb = "would become" if dry_run else "became"
-    text = f"{old} row(s) from before {shown} {verb} sums."
+    text = f"{counted(old, 'row')} from before {shown} {verb} sums."
     context.print({"rows": old, "before": iso(before), "dry_run": dry_run}, text)
 
 
@@ -129,7 +129,7 @@ def release(context: Context, which: str, yes: bool) -> None:
     """
     settings = context.of_running()
     here = {segments.leases_as(lane) for lane in segments.lanes(settings.paths.journal)}
-    with open_database(settings) as database, database.begin() as connection:
+    with open_database(settings, existing=True) as database, database.begin() as connection:
         held = [one for one in orphaned_holds.held(connection) if which in (one.worker, one.host)]
         if any(one.worker in here for one in held):
             raise click.ClickException(
@@ -151,14 +151,14 @@ def release(context: Context, which: str, yes: bool) -> None:
 def forget(context: Context, end_user: str) -> None:
     """Erase the name behind an end user's pseudonym. Rows stay under the pseudonym, so that the chain stays valid."""
     settings = context.of_running()
-    try:
-        pseudonyms = Pseudonyms(end_users.secret(settings.paths.pseudonyms))
-    except (OSError, ValueError) as error:
-        raise click.ClickException(f"{settings.paths.pseudonyms}: {error}") from error
-    with open_database(settings) as database, database.begin() as connection:
+    with open_database(settings, existing=True) as database, database.begin() as connection:
+        try:
+            pseudonyms = Pseudonyms(end_users.secret(settings.paths.pseudonyms))
+        except (OSError, ValueError) as error:
+            raise click.ClickException(f"{settings.paths.pseudonyms}: {error}") from error
         pseudonym, erased = end_users.forget(connection, end_user, pseudonyms, time.time())
         rows = end_users.rows_of(connection, pseudonym)
     context.print(
         {"pseudonym": pseudonym, "erased": erased, "rows": rows},
-        f"{erased} name(s) erased; {rows} row(s) stay under {pseudonym}.",
+        f"{counted(erased, 'name')} erased. Under {pseudonym}: {counted(rows, 'row')}, unchanged.",
     )

@@ -173,16 +173,17 @@ def _comparison(found: litellm_map.Comparison, path: Path) -> dict[str, Any]:
 
 def _show(found: litellm_map.Comparison, path: Path) -> None:
     lists = tables.prose("our list", "the map")
-    table = tables.Table("model", "price", *lists, title=f"USD per 1M tokens; {path}")
+    table = tables.Table("model", "price", *lists, title="USD per 1M tokens")
     for change in found.changes:
         for what, (was, now) in change.differs.items():
             table.add_row(change.listed.name, what, _text(was), _text(now))
     new = sum(change.new for change in found.changes)
+    tables.sentences(f"The map: {path}")
     if table.row_count:
         tables.console().print(table)
     for one in found.refused:
         if one.known:
-            tables.sentences(f"refused: {one.text}")
+            tables.sentences(f"refused: {one.text.removeprefix(f'{path}: ')}")
     if found.gone:
         tables.sentences(f"Not in the map: {_some(found.gone)}.")
     unknown = sum(not one.known for one in found.refused)

@@ -65,7 +65,7 @@ def reconcile(
         raise click.UsageError(f"--tolerance {error}") from error
     catalogue, configured = PriceBook.of(settings), settings.config.backends or ()
     names = backends or [one.name for one in configured if dialect in ("generic", catalogue.provider(one))]
-    with open_database(settings, reads=True) as database, snapshot(database) as connection:
+    with open_database(settings, existing=True) as database, snapshot(database) as connection:
         listed = "" if backends else dialect
         found = compare(connection, invoices.read(file, dialect), names, listed, tolerance_pico=tolerance_pico)
     values = as_object(found)

@@ -9,10 +9,11 @@ from dataclasses import asdict
 from datetime import UTC, date, datetime
 
 import click
+from sqlalchemy import true
 
 from gateway.backends.providers.discover import backends_of
 from gateway.cli import tables
-from gateway.cli.echo import echo
+from gateway.cli.echo import counted, echo
 from gateway.cli.money.storage import open_database
 from gateway.cli.options import Context, common
 from gateway.cli.zones import zones
@@ -44,7 +45,7 @@ def list_unpriced(context: Context, since: str | None, until: str | None) -> Non
     settings = context.of_running()
     begin, end = _period(since, until)
     backends = asyncio.run(_backends(settings))
-    with open_database(settings) as database, snapshot(database) as connection:
+    with open_database(settings, existing=True) as database, snapshot(database) as connection:
         found = unpriced.groups(connection, _prices(settings)(_today()), backends, since=begin, until=end)
     zone = zones(settings)("")
     figures, times = tables.numbers("rows", "tokens"), (f"first ({zone})", f"last ({zone})")
@@ -83,7 +84,9 @@ def reprice(context: Context, model: str, since: str | None, until: str | None, 
     backends, prices_on = asyncio.run(_backends(settings)), _prices(settings)
     why = unpriced.free if zero else unpriced.repriceable
     which = unpriced.which(why=why, model=model, since=begin, until=end)
-    with open_database(settings) as database, snapshot(database) as connection:
+    with open_database(settings, existing=True) as database, snapshot(database) as connection:
+        if not unpriced.count(connection, unpriced.which(why=true(), model=model)):
+            echo(f"Note: no attempt in the ledger has the model or backend {model!r}.", err=True)
         found = list(repriced(unpriced.rows(connection, which), prices_on, backends))
         left = unpriced.count(connection, which) - len(found)
     cost = usd_text(sum(row.cost_pico or 0 for row in found))
@@ -93,7 +96,7 @@ def reprice(context: Context, model: str, since: str | None, until: str | None, 
     what = "superseded" if yes else "to supersede (give --yes)"
     context.print(
         {"rows": len(found), "cost_usd": cost, "left": left, "written": yes and bool(found)},
-        f"{len(found)} row(s) {what}, {cost} USD; {left} row(s) stay, because no other price is known for them.",
+        f"{counted(len(found), 'row')} {what}, {cost} USD. No other price is known: {counted(left, 'row')}.",
     )
 
 
@@ -108,7 +111,7 @@ def with_writer(settings: Settings, keep_days: int | None, work: Callable[[Write
         finally:
             await writer.aclose()
 
-    with open_database(settings) as database:
+    with open_database(settings, existing=True) as database:
         return asyncio.run(working())
 
 

@@ -18,7 +18,7 @@ from gateway.cli.money.teams import known_team
 from gateway.cli.money.usage import spend_of
 from gateway.cli.options import Context, common
 from gateway.cli.requests.lines import money
-from gateway.cli.zones import zones
+from gateway.cli.zones import named_moment, zones
 from gateway.ledger.reports.formats import dollars
 from gateway.ledger.reports.period import parse_period
 
@@ -43,7 +43,7 @@ def savings(context: Context, team: str | None, since: str, until: str | None) -
         begin, end = parse_period(since, until, now, zone)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
-    with open_database(settings, reads=True) as database:
+    with open_database(settings, existing=True) as database:
         if team is not None:
             known_team(database, settings, team)
         found = asyncio.run(spend_of(settings, database).read(UsageQuery("team", team, begin, end, savings=True)))
@@ -56,18 +56,18 @@ def savings(context: Context, team: str | None, since: str, until: str | None) -
         "idle_usd": dollars(total.idle_pico),
         "net_saved_usd": f"{Decimal(found.savings['total']['saved_usd']) - Decimal(dollars(total.idle_pico)):f}",
     }
-    context.print(values, lambda: _show(values, since))
+    context.print(values, lambda: _show(values, f"since {named_moment(begin, zone)}" if begin else f"since {since}"))
 
 
-def _show(values: Mapping[str, Any], since: str) -> None:
+def _show(values: Mapping[str, Any], period: str) -> None:
     if not values["teams"]:
-        echo(f"No request since {since}. Nothing was saved yet.")
+        echo(f"No request {period}. Nothing was saved yet.")
         return
     total = values["total"]
     baseline, saved = Decimal(total["baseline_usd"]), Decimal(values["net_saved_usd"])
     share = f" ({saved / baseline:.0%})" if baseline > 0 and saved >= 0 else ""
     verb = "Saved" if saved >= 0 else "Spent more"
-    echo(f"{verb}: {_usd(abs(saved))}{share} since {since}.")
+    echo(f"{verb}: {_usd(abs(saved))}{share} {period}.")
     echo(f"  with one model for everything   {_usd(baseline)}")
     echo(f"  cost                            {_usd(total['cost_usd'])}")
     if Decimal(values["idle_usd"]):

@@ -36,7 +36,7 @@ def _budget(one: Mapping[str, Any], zone: tzinfo) -> str:
     spent, limit = (_amount(one[f"{what}_{unit}"], unit) for what in ("spent", "limit"))
     until = f" until {_at(one['end'], zone)}" if one["end"] else ""
     soft = "" if one["hard"] else ", not enforced"
-    used = f"{spent} of {limit} ({one['used']:.1%})"
+    used = f"{spent} of {limit} ({tables.percent(one['used'])})"
     return f"Budget {one['budget']} of {whose}: {used}{until}{soft}.{_ahead(one, unit, zone)}"
 
 

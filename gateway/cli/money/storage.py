@@ -13,11 +13,11 @@ from gateway.state.sql.database import Database
 
 
 @contextmanager
-def open_database(settings: Settings, *, reads: bool = False) -> Iterator[Database]:
-    """Open the database in `settings` and migrate it to the newest version. It is closed at the end. `reads`: a
-    missing data directory is a mistake and not made. Raises ClickException if the database cannot be used."""
+def open_database(settings: Settings, *, existing: bool = False) -> Iterator[Database]:
+    """Open the database in `settings` and migrate it to the newest version. It is closed at the end. `existing`:
+    a missing data directory is a mistake and not made. Raises ClickException if the database cannot be used."""
     data = settings.paths.data
-    if reads and settings.config.ledger.database_url is None and not data.exists():
+    if existing and settings.config.ledger.database_url is None and not data.exists():
         raise click.ClickException(
             f"{data}: there is no such directory. Give the gateway's directory with --data-dir, or start one with "
             "`thriftgate up`."

@@ -85,7 +85,7 @@ def usage(
         zone = zone_of(team or "")
         begin, end = parse_period(since, until, now, zone)
         asked = UsageQuery(by, team, begin, end, savings, zone)
-        with open_database(settings, reads=True) as database:
+        with open_database(settings, existing=True) as database:
             if team is not None:
                 known_team(database, settings, team)
             written = asyncio.run(

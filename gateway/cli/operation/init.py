@@ -166,6 +166,9 @@ def _receivers(team: str, budget: str | None, addresses: Mapping[str, str | None
     cannot have."""
     try:
         store.check_team(team)
+    except ValueError as error:
+        raise click.UsageError(f"The team's name {error}.") from error
+    try:
         if budget is not None and not Decimal(0) < Decimal(budget) <= Decimal(10**9):
             raise ValueError("--budget must be above 0 US dollars")
     except InvalidOperation as error:

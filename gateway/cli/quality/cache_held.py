@@ -14,7 +14,7 @@ import orjson
 from gateway.cache.cache import Cache
 from gateway.cache.entry import Entry, Flush
 from gateway.cli import tables
-from gateway.cli.echo import echo_json
+from gateway.cli.echo import counted, echo_json
 from gateway.cli.money.storage import open_database
 from gateway.cli.money.teams import known_team
 from gateway.cli.options import Context, common
@@ -102,11 +102,11 @@ def flush(
 
     settings = context.of_running()
     if team is not None:
-        with open_database(settings, reads=True) as database:
+        with open_database(settings, existing=True) as database:
             known_team(database, settings, team)
     count = on_state(settings, flushed)
-    would = f"{count} answer(s) {which.description} would be flushed; add --yes to do it."
-    done = f"{count} answer(s) {which.description} flushed."
+    would = f"{counted(count, 'answer')} {which.description} would be flushed; add --yes to do it."
+    done = f"{counted(count, 'answer')} {which.description} flushed."
     context.print({"team": team, "answers": count, "flushed": yes}, done if yes else would)
 
 

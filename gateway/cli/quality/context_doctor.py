@@ -51,7 +51,7 @@ def doctor(options: Context, files: tuple[Path, ...], session: str | None, team:
         begin = parse_when(since, now)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
-    with open_database(settings, reads=True) as database:
+    with open_database(settings, existing=True) as database:
         if team is not None:
             known_team(database, settings, team)
         with database.read() as connection:

@@ -11,6 +11,7 @@ import click
 import orjson
 
 from gateway.cli import tables
+from gateway.cli.echo import counted
 from gateway.cli.money.storage import open_database
 from gateway.cli.money.teams import known_team
 from gateway.cli.options import Context, common
@@ -40,7 +41,7 @@ def export(context: Context, team: str, out: Path, kinds: tuple[str, ...]) -> No
     thriftgate distil export --team search --out chats.jsonl
     """
     settings = context.of_running()
-    with open_database(settings, reads=True) as database, database.read() as connection:
+    with open_database(settings, existing=True) as database, database.read() as connection:
         known_team(database, settings, team)
         found = list(samples.read(connection, team, time.time()))
     wanted = [one for one in found if not kinds or one.traffic_class in kinds]
@@ -52,7 +53,8 @@ def export(context: Context, team: str, out: Path, kinds: tuple[str, ...]) -> No
     context.print(
         {"written": written, "left_out": left},
         lambda: tables.sentences(
-            f"{written} chat(s): {out}", *([f"{left} sample(s) had no usable answer."] if left else [])
+            f"{counted(written, 'chat')}: {out}",
+            *([f"{counted(left, 'sample')} had no usable answer."] if left else []),
         ),
     )
 
@@ -62,9 +64,12 @@ def export(context: Context, team: str, out: Path, kinds: tuple[str, ...]) -> No
 @TEAM
 def forget(context: Context, team: str) -> None:
     """Delete all samples of a team at once. Without this, they are deleted when `data.store_samples` has passed."""
-    with open_database(context.of_running()) as database, database.begin() as connection:
-        gone = samples.forget(connection, team)
-    context.print({"deleted": gone}, f"{gone} sample(s) deleted.")
+    settings = context.of_running()
+    with open_database(settings, existing=True) as database:
+        known_team(database, settings, team)
+        with database.begin() as connection:
+            gone = samples.forget(connection, team)
+    context.print({"deleted": gone}, f"{counted(gone, 'sample')} deleted.")
 
 
 def _write(out: Path, chats: Iterable[dict[str, Any]]) -> int:

@@ -40,7 +40,7 @@ def learned(context: Context, team: str | None) -> None:
     shift      how far that is from the estimate before any measurement (the prior), in log-odds
     """
     settings = context.of_running()
-    with open_database(settings, reads=True) as database, database.read() as connection:
+    with open_database(settings, existing=True) as database, database.read() as connection:
         now = time.time()
         _, found = changed(connection, (0, 0), now)
         caps, escalated = spent(connection), escalations(connection, now - WINDOW_S)
@@ -86,7 +86,7 @@ def trial(context: Context, plan: Path) -> None:
             raise click.ClickException(f"{plan}: no backend has any of its models: {', '.join(found.models)}.")
         if missing := [model for model in found.models if model not in known]:
             echo(f"No backend has {', '.join(missing)}; strategies that use them are ignored.", err=True)
-    with open_database(settings) as database, database.begin() as connection:
+    with open_database(settings, existing=True) as database, database.begin() as connection:
         id = plan_trials.stage(connection, data, time.time())
     context.print({"id": id, "state": "shadow"}, f"On trial: {id[:16]}")
 
@@ -96,7 +96,7 @@ def trial(context: Context, plan: Path) -> None:
 def rollback(context: Context) -> None:
     """Undo the last switch: use the previous plan again. If there was no previous plan, use the plan that gateway.yaml
     names."""
-    with open_database(context.of_running()) as database, database.begin() as connection:
+    with open_database(context.of_running(), existing=True) as database, database.begin() as connection:
         done = plan_trials.roll_back(connection, time.time(), "asked for")
     context.print({"rolled_back": done}, "Rolled back." if done else "Nothing to roll back: no plan is live.")
 
@@ -105,7 +105,7 @@ def plans_on_trial(settings: Settings) -> list[dict[str, Any]]:
     """States of plans on trial, newest first. Empty if there is no database yet."""
     if not settings.config.ledger.database_url and not settings.paths.sqlite.exists():
         return []
-    with open_database(settings) as database, database.read() as connection:
+    with open_database(settings, existing=True) as database, database.read() as connection:
         found = plan_trials.known(connection)
     return [{"id": one.id, "state": one.state, "since": iso(one.at), "why": one.why} for one in found]
 

@@ -19,6 +19,7 @@ import orjson
 
 from gateway.backends.cascade.weak_signals import Reader
 from gateway.cli import tables
+from gateway.cli.echo import counted
 from gateway.cli.money.storage import open_database
 from gateway.cli.options import Context, common
 from gateway.cli.quality.asking import Caller, asking, each_of, read_prompts
@@ -167,7 +168,7 @@ def _prompts(prompts: Path | None, log: Path | None, max_tokens: int, temperatur
 
 def kept_prompts(settings: Settings, team: str, max_tokens: int, temperature: float) -> list[Prompt]:
     """The requests of the samples that the team keeps."""
-    with open_database(settings, reads=True) as database, database.read() as connection:
+    with open_database(settings, existing=True) as database, database.read() as connection:
         found = list(kept.read(connection, team, time.time()))
     limits = {"max_tokens": max_tokens, "temperature": temperature}
     return [Prompt(one.request_id, {**one.request, **limits}) for one in found]
@@ -279,12 +280,11 @@ def _per_million(caller: Caller, backend: Backend) -> tuple[float, float]:
 
 
 def _show(built: Built, out: Path, spent: str, team: str) -> None:
-    found = [f"{built.written} prompt(s) measured, {built.known} known before: {out}"]
+    found = [f"{counted(built.written, 'prompt')} measured, {built.known} known before: {out}"]
     if built.undecided:
-        found.append(
-            f"{built.undecided} answer(s) could not be compared by the judge; a backend as --judge compares prose."
-        )
-    found += [f"{count} prompt(s) left out: {why}." for why, count in built.skipped.items()]
+        undecided = counted(built.undecided, "answer")
+        found.append(f"Without a verdict of the judge: {undecided}; a backend as --judge compares prose.")
+    found += [f"{counted(count, 'prompt')} left out: {why}." for why, count in built.skipped.items()]
     if built.stopped:
         found.append(f"Ended early: {built.stopped} Run the command again to go on.")
     tables.sentences(*found, f"{spent} USD, on the ledger under team {team} (kind shadow).")

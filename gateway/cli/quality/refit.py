@@ -17,7 +17,7 @@ import orjson
 
 from gateway.backends.providers.discover import backends_of
 from gateway.cli import tables
-from gateway.cli.echo import echo
+from gateway.cli.echo import counted, echo
 from gateway.cli.money.storage import open_database
 from gateway.cli.money.teams import known_team
 from gateway.cli.options import Context, common
@@ -92,7 +92,7 @@ def folder_of(settings: Settings) -> Path:
 def _refit(settings: Settings, teams: Sequence[str], limit: int | None) -> Refit:
     """Raises ValueError, OSError, GatewayError, ClickException."""
     done = Refit()
-    with open_database(settings) as database, database.read() as connection:
+    with open_database(settings, existing=True) as database, database.read() as connection:
         for team in teams:
             known_team(database, settings, team)
         on_trial = [one for one in plan_trials.known(connection) if one.state == "shadow"]
@@ -185,12 +185,12 @@ def _fit(
     plan, _, _ = fit_plan(written, {name: prices[name] for name in done.pool}, lambda line: echo(line, err=True))
     save_plan(plan, folder / "plan.json")
     data = (folder / "plan.json").read_bytes()
-    with open_database(settings) as database, database.begin() as connection:
+    with open_database(settings, existing=True) as database, database.begin() as connection:
         done.plan = plan_trials.stage(connection, data, time.time())
 
 
 def _show(done: Refit) -> None:
-    found: list[Any] = [f"{team}: {count} prompt(s) measured." for team, count in done.measured.items()]
+    found: list[Any] = [f"{team}: {counted(count, 'prompt')} measured." for team, count in done.measured.items()]
     if done.plan:
         found.append(f"On trial: {done.plan[:16]}, fitted on {done.rows} prompts for {', '.join(done.pool)}.")
     tables.sentences(*found, *done.notes, *([] if found or done.notes else ["No team keeps samples."]))

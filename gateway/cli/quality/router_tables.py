@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import isnan
 from typing import TYPE_CHECKING
 
 from gateway.cli import tables
@@ -21,10 +22,14 @@ def of_sets(reports: Iterable[SetReport]) -> tables.Table:
     figures = tables.numbers("prompts", "weak", "strong", "APGR", "95 % interval", "abstained")
     table = tables.Table("set", *figures)
     for each in reports:
-        qualities = (f"{each.weak:.3f}", f"{each.strong:.3f}", f"{each.apgr:.3f}")
-        interval = f"{each.low:.3f} – {each.high:.3f}"
+        qualities = (f"{each.weak:.3f}", f"{each.strong:.3f}", _figure(each.apgr))
+        interval = "–" if isnan(each.low) else f"{each.low:.3f} – {each.high:.3f}"
         table.add_row(each.name, f"{each.prompts:,}", *qualities, interval, f"{each.abstained:.1%}")
     return table
+
+
+def _figure(value: float) -> str:
+    return "–" if isnan(value) else f"{value:.3f}"
 
 
 def of_promises(found: Sequence[Kept]) -> tables.Table:

@@ -90,11 +90,14 @@ def logs(
         else:
             echo(line(row, zone_of(row.team)))
 
-    with open_database(settings, reads=True) as database, suppress(KeyboardInterrupt):
+    with open_database(settings, existing=True) as database, suppress(KeyboardInterrupt):
         if team is not None:
             known_team(database, settings, team)
-        for row in rows(database, wanted, count):
+        found = rows(database, wanted, count)
+        for row in found:
             show(row)
+        if not found and not follow:
+            echo("No request is recorded for these options.", err=True)
         if follow:
             for row in following(database, wanted, time.sleep):
                 show(row)

@@ -86,7 +86,7 @@ def top(context: Context, minutes: int, every: float, once: bool) -> None:
     """
     settings = context.of_running()
     zone_of = zones(settings)
-    with open_database(settings, reads=True) as database:
+    with open_database(settings, existing=True) as database:
 
         def look() -> list[Row]:
             with database.read() as connection:

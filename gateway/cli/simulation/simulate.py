@@ -12,7 +12,7 @@ from rich.progress import Progress
 from gateway.backends.fleet import Fleet
 from gateway.cli import tables
 from gateway.cli.diagnosis.backends import known
-from gateway.cli.echo import echo
+from gateway.cli.echo import counted, echo
 from gateway.cli.money.storage import open_database
 from gateway.cli.money.teams import known_team
 from gateway.cli.options import Context, common
@@ -87,14 +87,14 @@ def simulate(context: Context, log: Path | None, samples: bool, team: str, model
     router = Router(packaged, prices, fleet, fleet.backends, plans=followed(settings.config.routing.artefact))
     tenant = Tenant(Key("simulate", team), policy, epoch, settings.config.closed_to(team))
     with Progress(console=tables.console(stderr=True), transient=True) as progress:
-        bar = progress.add_task(f"{len(calls)} calls", total=len(calls))
+        bar = progress.add_task(counted(len(calls), "call"), total=len(calls))
         run = Simulation(router, prices, prices.listed, tenant, model)
         simulated.simulate(run, calls, lambda: progress.advance(bar))
     context.print(run.as_object(kind), lambda: _show(run, kind))
 
 
 def _kept(settings: Settings, team: str) -> list[LoggedCall]:
-    with open_database(settings, reads=True) as database:
+    with open_database(settings, existing=True) as database:
         known_team(database, settings, team)
         with database.read() as connection:
             return kept.read(connection, team)
@@ -116,17 +116,20 @@ def _show(run: Simulation, kind: str) -> None:
 
 def _sentences(run: Simulation, kind: str) -> Iterator[str]:
     if (saved := saved_percent(run.total)) is not None:
-        low, high = saved
+        dearer = saved[1] < 0
+        low, high = (-saved[1], -saved[0]) if dearer else saved
         much = f"{low:.1f}%" if low == high else f"{low:.1f}% to {high:.1f}%"
-        yield f"Saved: {much} of the {kind} log, by the policy of team {run.tenant.team}."
-        if low < 0 and run.model == "auto":
+        source = "kept samples" if kind == SAMPLES else f"{kind} log"
+        what = f"Cost: {much} more than in the {source}" if dearer else f"Saved: {much} of the {source}"
+        yield f"{what}, by the policy of team {run.tenant.team}."
+        if saved[0] < 0 and run.model == "auto":
             yield _DEARER
     for (old, new), calls in run.moves.most_common(_MOST_MOVES):
-        yield f"{calls} call(s) move from {old} to {new}."
+        yield f"Moves from {old} to {new}: {counted(calls, 'call')}."
     for why, calls in run.unknown.items():
-        yield f"{calls} call(s) were not decided: {why}. Their cost in the log is used."
+        yield f"Not decided, with the cost in the log: {counted(calls, 'call')}; {why}."
     for name, calls in run.unpriced.items():
-        yield f"{calls} call(s) of {name} are in no sum: neither the log nor the price list has a price."
+        yield f"In no sum: {counted(calls, 'call')} of {name}; neither the log nor the price list has a price."
     if kind == SAMPLES:
         yield "Samples are the requests that were compared in the background, so they are only a part of the traffic."
     yield from run.method

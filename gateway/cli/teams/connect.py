@@ -30,7 +30,7 @@ later."""
 
 @click.command()
 @common
-@click.argument("client", type=click.Choice(tuple(CLIENTS)))
+@click.argument("client", type=click.Choice(tuple(CLIENTS)), metavar="CLIENT")
 @click.option("--team", help="The team that pays; a key is made for it. Not with --key.")
 @click.option("--key", help="Use this key instead of making a new one.")
 @click.option("--expires", help="Lifetime of the new key, e.g. 90d; default: until revoked.")
@@ -51,6 +51,7 @@ def connect(
 ) -> None:
     """Print the settings with which CLIENT uses the gateway, and test them with one small request.
 
+    CLIENT is one of claude-code, codex, opencode, qwen-code, aider, continue, cursor, cline, openwebui, langchain, env.
     The request asks for one word and is charged to the team like any other. If it fails, the new key is revoked and
     nothing is written. If --write changes a settings file, the old file is kept as FILE.before-thriftgate.
 
@@ -126,6 +127,9 @@ def _new_key(settings: Settings, team: str, client: str, expires: str | None) ->
     """The secret and the key."""
     try:
         store.check_team(team)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--team") from error
+    try:
         expires_at = time.time() + parse_duration(expires) if expires else None
     except ValueError as error:
         raise click.UsageError(str(error)) from error

@@ -92,7 +92,7 @@ def create(
 def list_(context: Context, team: str | None) -> None:
     """List all keys, newest first. Secrets are not stored and cannot be shown."""
     settings = context.of_running()
-    with open_database(settings, reads=True) as database:
+    with open_database(settings, existing=True) as database:
         if team is not None:
             known_team(database, settings, team)
         rows = store.listing(database, team)
@@ -109,7 +109,7 @@ def rotate(context: Context, key_id: str, grace: str) -> None:
     A lineage is a key with all keys that replaced it. Its budgets, limits and reports continue unchanged. Revoking the
     old or the new key revokes both.
     """
-    with open_database(context.of_running(writes=True), reads=True) as database:
+    with open_database(context.of_running(writes=True), existing=True) as database:
         made = store.rotate(database, key_id, grace_s=0.0 if grace in ("0", "0s") else _duration(grace, "--grace"))
     if made is None:
         raise click.ClickException(f"There is no valid key {key_id}; `thriftgate keys list` shows them.")
@@ -135,7 +135,7 @@ def revoke(context: Context, key_id: str | None, team: str | None, yes: bool) ->
     if (key_id is None) == (team is None):
         raise click.UsageError("Name one key, or a team with --team.")
     settings = context.of_running(writes=True)
-    with open_database(settings, reads=True) as database:
+    with open_database(settings, existing=True) as database:
         if team is not None:
             known_team(database, settings, team)
         if team is not None and not yes:

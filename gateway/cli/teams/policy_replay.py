@@ -13,7 +13,7 @@ import click
 
 from gateway.backends.providers.discover import backends_of
 from gateway.cli import tables
-from gateway.cli.echo import echo
+from gateway.cli.echo import counted, echo
 from gateway.cli.money.storage import open_database
 from gateway.cli.options import Context, common
 from gateway.cli.teams.redecide import Redecider
@@ -60,7 +60,7 @@ def replay(context: Context, file: Path, since: str, until: str | None, max_incr
     settings = context.of_running()
     present = load_policies(settings.policies, settings.config.ceilings)
     new = load_proposed(file, settings.policies, settings.config.ceilings)
-    with open_database(settings, reads=True) as database, snapshot(database) as connection:
+    with open_database(settings, existing=True) as database, snapshot(database) as connection:
         pairs = _pairs(present, new, teams(connection, begin, end))
         found = replayed(connection, _redecider(settings), pairs, begin, end) if pairs else []
     context.print(as_object(found), lambda: _show(found))
@@ -112,11 +112,13 @@ def _show(found: list[Replay]) -> None:
 
 
 def _lines(one: Replay) -> list[str]:
-    moves = [f"{count} request(s) move from {old} to {new}." for (old, new), count in one.routes.most_common()]
-    refused = [f"{count} request(s) are refused ({code})." for code, count in one.refused.items()]
-    unknown = [f"{count} request(s) were not decided again: {why}." for why, count in one.unknown.items()]
+    moves = [
+        f"Moves from {old} to {new}: {counted(count, 'request')}." for (old, new), count in one.routes.most_common()
+    ]
+    refused = [f"Refused ({code}): {counted(count, 'request')}." for code, count in one.refused.items()]
+    unknown = [f"Not decided again: {counted(count, 'request')}; {why}." for why, count in one.unknown.items()]
     if one.rolled_up:
-        unknown.append(f"{one.rolled_up} request(s) are only in sums, and in no figure here.")
+        unknown.append(f"Only in sums, and in no figure here: {counted(one.rolled_up, 'request')}.")
     return [*moves, *refused, *unknown, *_budgets("now", one.now), *_budgets("then", one.then)]
 
 
@@ -127,6 +129,6 @@ def _budgets(when: str, meters: list[Any]) -> list[str]:
             what = "are refused" if values["hard"] else "come"
             found.append(
                 f"budget {values['budget']} ({when}) is spent at {values['spent_at']}; "
-                f"{values['requests_after']} request(s), {values['usd_after']} USD, {what} after that."
+                f"{counted(values['requests_after'], 'request')}, {values['usd_after']} USD, {what} after that."
             )
     return found

@@ -16,8 +16,10 @@ export const count = (value) => format("count", number({}), value);
 
 export const short = (value) => format("short", number({ notation: "compact", maximumSignificantDigits: 3 }), value);
 
-export const percent = (share) =>
-  format("percent", number({ style: "percent", maximumFractionDigits: share < 0.1 ? 1 : 0 }), share);
+export function percent(share) {
+  const places = share < 0.1 ? 1 : 0;
+  return format(`percent${places}`, number({ style: "percent", maximumFractionDigits: places }), share);
+}
 
 /** A small share with two decimals, to distinguish for example 1% from 1.4%. */
 export const exactly = (share) => format("exactly", number({ style: "percent", maximumFractionDigits: 2 }), share);
@@ -52,14 +54,16 @@ export function milliseconds(ms) {
 export const date = (text) =>
   format("date", moment({ day: "numeric", month: "short", timeZone: "UTC" }), new Date(text));
 
+export const day = (text) => format("day", moment({ dateStyle: "medium", timeZone: "UTC" }), new Date(text));
+
 export const month = (text) =>
   format("month", moment({ month: "long", year: "numeric", timeZone: "UTC" }), new Date(text));
 
 export const hour = (text) =>
-  format("hour", moment({ hour: "2-digit", minute: "2-digit", hourCycle: "h23", timeZone: "UTC" }), new Date(text));
+  format("hour", moment({ hour: "2-digit", minute: "2-digit", hourCycle: "h23", timeZone: "UTC" }), new Date(`${text}Z`));
 
 let zone = "UTC";
-/** Show times in the team's time zone. Days and hours of spend stay in UTC. */
+/** Show times in the team's time zone. Days and hours of spend are the zone's already. */
 export const setZone = (name = "UTC") => { zone = name; };
 
 export const time = (text) => format(`time ${zone}`, moment({ timeZone: zone, year: "numeric", month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23", timeZoneName: "short" }), new Date(text));

@@ -4,7 +4,7 @@ import { ask, fetchFlight, forgetKey, get, known, post, Refused, remember, save,
 import { Course, drawable, Stack } from "./chart.js";
 import { crumbs } from "./crumbs.js";
 import { forget, h, paint } from "./dom.js";
-import { setZone, time } from "./format.js";
+import { day, setZone, time } from "./format.js";
 import { t, translate } from "./i18n.js";
 import { FILTERS, Log } from "./log.js";
 import * as models from "./models.js";
@@ -85,7 +85,7 @@ function clear() {
 function frame() {
   const { query } = here();
   const name = view();
-  setZone(name === "teams" ? "UTC" : viewer.zones[query.team ?? viewer.team]);
+  setZone(viewer.zones[name === "teams" ? "" : query.team ?? viewer.team]);
   $("door").hidden = true;
   $("controls").hidden = $("figures").hidden = $("nav").hidden = false;
   for (const section of document.querySelectorAll("[data-view]")) section.hidden = !section.dataset.view.split(" ").includes(name);
@@ -115,7 +115,7 @@ function showTeams(chosen) {
 function showPeriod(period) {
   const field = $("period");
   if (![...field.options].some((one) => one.value === period)) {
-    const text = overview.periodName({ period, since: period, days: Number(period) });
+    const text = overview.periodName({ period, days: Number(period) });
     field.prepend(h("option", { value: period }, text));
   }
   field.value = period;
@@ -236,7 +236,7 @@ function say(problem, again = true) {
 }
 
 function show(name) {
-  $("moment").textContent = t("From {0} (UTC) to {1}; refreshed while this page is visible.", figures.since.slice(0, 10), time(figures.until));
+  $("moment").textContent = t("From {0} to {1}; refreshed while this page is visible.", day(figures.first), time(figures.until));
   badge(figures.open_alerts);
   if (name === "teams") showAll();
   else showTeam(name);
@@ -276,7 +276,7 @@ function showTeam(name) {
   }
   if (none) return;
   paint("answers", overviewOf(figures), overview.answers);
-  paint("brief", { total, savings }, sections.brief);
+  paint("brief", { total, savings }, sections.totals);
   if (savings) paint("savings", savings, sections.savings);
   if (figures.dearest) paint("dearest", figures.dearest, sections.dearest);
   if (figures.tiers) {
@@ -296,8 +296,8 @@ function showTeam(name) {
 const LATER = { savings: "savings", dearest: "dearest", cache: "cache", objectives: "quality", feedback: "feedback", tiers: "mix", difficulty: "difficulty", latency: "latency" };
 const computing = () => h("p", { class: "quiet" }, t("Computing…"));
 
-function overviewOf({ key_names: names, total, by, pace, budgets, savings, dearest, wrong_hits, max_error, open_alerts, alerts, period, since, days }) {
-  return { names, total, by: { model: by.model }, pace, budgets, savings, dearest, wrong_hits, max_error, open_alerts, alerts, period, since, days };
+function overviewOf({ key_names: names, total, by, pace, budgets, savings, dearest, wrong_hits, max_error, open_alerts, alerts, period, first, days }) {
+  return { names, total, by: { model: by.model }, pace, budgets, savings, dearest, wrong_hits, max_error, open_alerts, alerts, period, first, days };
 }
 
 function showEmpty() {
@@ -328,13 +328,12 @@ const NOTHING = { cost_usd: "0", saved_usd: "0", requests: 0, cache_answers: 0, 
 
 /** The server lists only days (for a short period: hours) with traffic. Adds the others, which the chart needs. */
 function stacked({ names, steps: known }, unit, lines) {
-  const length = unit === "hour" ? 3_600_000 : 86_400_000;
-  const written = unit === "hour" ? (text) => `${text.slice(0, 13)}:00Z` : (text) => text.slice(0, 10);
-  const begin = Date.parse(figures.since);
-  const many = Math.max(1, Math.ceil((Date.parse(figures.until) - begin) / length));
+  const [length, size] = unit === "hour" ? [3_600_000, 16] : [86_400_000, 10];
+  const begin = Date.parse(figures.first);
+  const many = Math.ceil((Date.parse(`${figures.end}Z`) - begin) / length);
   const totals = new Map(lines.map((line) => [line[unit], line]));
   const steps = Array.from({ length: many }, (_, place) => {
-    const at = written(new Date(begin + place * length).toISOString());
+    const at = new Date(begin + place * length).toISOString().slice(0, size);
     const parts = known[at] ?? names.map(() => "0");
     const line = totals.get(at) ?? NOTHING;
     return { at, parts, line, total: lines.length ? line.cost_usd : String(parts.reduce((sum, part) => sum + Number(part), 0)) };
@@ -404,6 +403,6 @@ for (const days of [7, 30, 90, 366]) $("months").before(h("option", { value: day
 const today = new Date();
 for (let back = 2; back < MONTHS; back++) {
   const at = new Date(Date.UTC(today.getUTCFullYear(), today.getUTCMonth() - back, 1)).toISOString();
-  $("months").append(h("option", { value: at.slice(0, 7) }, overview.periodName({ period: at.slice(0, 7), since: at })));
+  $("months").append(h("option", { value: at.slice(0, 7) }, overview.periodName({ period: at.slice(0, 7) })));
 }
 enter();

@@ -109,7 +109,6 @@ Open alerts|Alertas abiertas|Alertas abertos
 All teams|Todos los equipos|Todas as equipes
 Team|Equipo|Equipe
 At this pace|A este ritmo|Neste ritmo
-Budget|Presupuesto|Orçamento
 Saved|Ahorrado|Economizado
 Alerts|Alertas
 teams with a price to compare with: {0}|equipos con un precio con el que comparar: {0}|equipes com um preço para comparar: {0}
@@ -125,14 +124,14 @@ Probably, but nearly used up|Probablemente, pero casi agotado|Provavelmente, mas
 Team {0}|Equipo {0}|Equipe {0}
 These figures are from {0}.|Estas cifras son de {0}.|Estes valores são de {0}.
 Trying again…|Se intenta de nuevo…|Tentando de novo…
-From {0} (UTC) to {1}; refreshed while this page is visible.|Del {0} (UTC) al {1}; se actualiza mientras la página está visible.|De {0} (UTC) a {1}; atualizado enquanto a página está visível.
+From {0} to {1}; refreshed while this page is visible.|Del {0} al {1}; se actualiza mientras la página está visible.|De {0} a {1}; atualizado enquanto a página está visível.
 Only simulated backends were called in this period; their hypothetical cost is shown below and is in no total.|En este periodo solo se llamó a backends simulados; su coste hipotético está abajo y en ningún total.|Neste período só foram chamados backends simulados; seu custo hipotético está abaixo e em nenhum total.
 Team {0} has sent no requests in this period.|El equipo {0} no envió peticiones en este periodo.|A equipe {0} não enviou requisições neste período.
 A key begins with tg- and contains no spaces or special characters.|Una clave empieza por tg- y no contiene espacios ni caracteres especiales.|Uma chave começa com tg- e não contém espaços nem caracteres especiais.
 Spend per hour|Gasto por hora
 Spend per day|Gasto por día|Gasto por dia
-Hour (UTC)|Hora (UTC)
-Day (UTC)|Día (UTC)|Dia (UTC)
+Hour|Hora
+Day|Día|Dia
 This sends a real request of team {0}, which is charged and counted in the figures.|Esto envía una petición real del equipo {0}, que se cobra y cuenta en las cifras.|Isto envia uma requisição real da equipe {0}, que é cobrada e conta nos valores.
 This key can read figures but not send requests. To make a key for both: {0}|Esta clave puede leer cifras, pero no enviar peticiones. Para crear una clave para ambas cosas: {0}|Esta chave pode ler valores, mas não enviar requisições. Para criar uma chave para ambos: {0}
 Sending…|Enviando…
@@ -257,7 +256,6 @@ Language|Idioma
 Period|Periodo|Período
 this month|este mes|este mês
 last month|el mes pasado|o mês passado
-today (UTC)|hoy (UTC)|hoje (UTC)
 from … to …|del … al …|de … a …
 From|Desde|De
 To|Hasta|Até

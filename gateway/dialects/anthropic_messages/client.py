@@ -14,6 +14,7 @@ _ERROR = {"type": {"type": "string"}, "message": {"type": "string"}}
 CLIENT = Client(
     dialect,
     {"/v1/messages": dialect},
+    conversation=dialect,
     translation=MessagesToChat(),
     native=MessagesToMessages(),
     error_schema={

@@ -7,11 +7,11 @@ from typing import Any
 import orjson
 
 from gateway.dialects.anthropic_messages.replay import replayed
-from gateway.dialects.anthropic_messages.request import THREAD, parse
+from gateway.dialects.anthropic_messages.request import CONVERSATION, THREAD, parse
 from gateway.dialects.translate.chat_to_messages.reply import chat_completion
 from gateway.errors import ContextTooLong, GatewayError
 
-__all__ = ["choices", "error_body", "error_event", "parse", "replayed", "status"]
+__all__ = ["CONVERSATION", "choices", "error_body", "error_event", "parse", "replayed", "status"]
 
 OVERLOADED = 529
 _KINDS = {

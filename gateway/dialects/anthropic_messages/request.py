@@ -10,6 +10,7 @@ from gateway.dialects.openai_chat.request import load_object
 from gateway.dialects.requests.fields import Wanted, check, read_model
 from gateway.dialects.requests.output_limits import foreign_answers, longest
 from gateway.dialects.translate.chat_to_messages.translator import VERSION
+from gateway.domain.continued import Continued
 from gateway.domain.request import CompletionRequest, Controls, Turn
 from gateway.errors import BadRequest
 
@@ -35,23 +36,41 @@ _WANTED = {
 }
 
 
-def parse(body: bytes, request_id: str, controls: Controls, headers: Mapping[bytes, bytes]) -> CompletionRequest:
-    """Parse a request. Raises BadRequest with the wrong field if the gateway cannot process it."""
-    request = parse_prompt(body, request_id, controls, headers)
+CONVERSATION = "messages"
+"""The field with the conversation."""
+
+
+def parse(
+    body: bytes,
+    request_id: str,
+    controls: Controls,
+    headers: Mapping[bytes, bytes],
+    continued: Continued | None = None,
+) -> CompletionRequest:
+    """Parse a request. `continued`: the parsed body, if its beginning is known. Raises BadRequest with the wrong field
+    if the gateway cannot process it."""
+    request = parse_prompt(body, request_id, controls, headers, continued)
     if request.body.get("max_tokens") is None:
         raise BadRequest("max_tokens is required: the most tokens that the answer may have.", param="max_tokens")
     return request
 
 
-def parse_prompt(body: bytes, request_id: str, controls: Controls, headers: Mapping[bytes, bytes]) -> CompletionRequest:
+def parse_prompt(
+    body: bytes,
+    request_id: str,
+    controls: Controls,
+    headers: Mapping[bytes, bytes],
+    continued: Continued | None = None,
+) -> CompletionRequest:
     """Parse a request for a token count. Unlike other requests, it may omit `max_tokens`. Raises BadRequest as `parse`
     does."""
-    fields = load_object(body)
+    fields = load_object(body) if continued is None else continued.body
     check(fields, _WANTED)
     if fields.get(THREAD):
         raise BadRequest(f"{THREAD} is not served: send all messages of the conversation.", param=THREAD)
     model = read_model(fields)
-    turns = read_turns(fields.get("system"), fields.get("messages"))
+    known = () if continued is None else continued.turns
+    turns = read_turns(fields.get("system"), fields.get("messages"), known)
     stream = fields.get("stream") is True
     return CompletionRequest(
         id=request_id,
@@ -68,6 +87,7 @@ def parse_prompt(body: bytes, request_id: str, controls: Controls, headers: Mapp
         controls=controls,
         headers=_forwarded(headers),
         parallel=foreign_answers(fields),
+        continued=continued,
     )
 
 

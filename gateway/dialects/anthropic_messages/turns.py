@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import orjson
@@ -34,15 +34,17 @@ _REMINDER = re.compile(r"<system-reminder>.*?</system-reminder>", re.DOTALL)
 """Matches texts that Claude Code adds to messages."""
 
 
-def read_turns(system: Any, messages: Any) -> list[Turn]:
-    """Read the turns: the system prompt, if any, and each message. Raises BadRequest with the location of the error."""
+def read_turns(system: Any, messages: Any, known: Sequence[Turn] = ()) -> list[Turn]:
+    """Read the turns: the system prompt, if any, and each message. `known`: the turns of the first messages. Raises
+    BadRequest with the location of the error."""
     turns: list[Turn] = []
     if system:
         text = _joined({"content": system}, "system")
         turns.append(Turn(-1, "system", text, asides=in_parts(system, _TEXTS, "image")))
     if type(messages) is not list or not messages:
         raise BadRequest("messages must be an array with at least one message.", param="messages")
-    return turns + [_turn(index, message) for index, message in enumerate(messages)]
+    new = enumerate(messages[len(known) :], len(known))
+    return [*turns, *known, *(_turn(index, message) for index, message in new)]
 
 
 def has_images(messages: list[Block]) -> bool:

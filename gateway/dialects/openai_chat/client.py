@@ -15,6 +15,7 @@ _ERROR = {
 CLIENT = Client(
     dialect,
     {"/chat/completions": dialect, "/v1/chat/completions": dialect},
+    conversation=dialect,
     error_schema={
         "OpenAIError": {
             "type": "object",

@@ -7,11 +7,11 @@ from typing import Any
 import orjson
 
 from gateway.dialects.openai_chat.replay import chat_stream
-from gateway.dialects.openai_chat.request import parse
+from gateway.dialects.openai_chat.request import CONVERSATION, parse
 from gateway.domain.request import CompletionRequest
 from gateway.errors import GatewayError
 
-__all__ = ["choices", "error_body", "error_event", "parse", "replayed", "status"]
+__all__ = ["CONVERSATION", "choices", "error_body", "error_event", "parse", "replayed", "status"]
 
 
 def status(error: GatewayError) -> int:

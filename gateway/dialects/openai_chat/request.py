@@ -11,6 +11,7 @@ import orjson
 from gateway.dialects.openai_chat.turns import needed_by, read_turns
 from gateway.dialects.requests.fields import Wanted, check, read_model
 from gateway.dialects.requests.output_limits import MAX_ANSWERS, answers, longest
+from gateway.domain.continued import Continued
 from gateway.domain.request import CompletionRequest, Controls, Turn
 from gateway.errors import BadRequest
 
@@ -24,12 +25,23 @@ belong to the client's own account."""
 _NONE: Mapping[bytes, bytes] = MappingProxyType({})
 
 
-def parse(body: bytes, request_id: str, controls: Controls, headers: Mapping[bytes, bytes]) -> CompletionRequest:
-    """Parse a request. Raises BadRequest with the wrong field if the gateway cannot process it."""
-    fields = load_object(body)
+CONVERSATION = "messages"
+"""The field with the conversation."""
+
+
+def parse(
+    body: bytes,
+    request_id: str,
+    controls: Controls,
+    headers: Mapping[bytes, bytes],
+    continued: Continued | None = None,
+) -> CompletionRequest:
+    """Parse a request. `continued`: the parsed body, if its beginning is known. Raises BadRequest with the wrong field
+    if the gateway cannot process it."""
+    fields = load_object(body) if continued is None else continued.body
     check(fields, WANTED)
     model = read_model(fields)
-    turns = read_turns(fields.get("messages"))
+    turns = read_turns(fields.get("messages"), () if continued is None else continued.turns)
     stream = fields.get("stream") is True
     forwarded = _NONE
     if not FORWARDED.isdisjoint(headers):
@@ -49,6 +61,7 @@ def parse(body: bytes, request_id: str, controls: Controls, headers: Mapping[byt
         controls=controls,
         headers=forwarded,
         parallel=answers(fields),
+        continued=continued,
     )
 
 

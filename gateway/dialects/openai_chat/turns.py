@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from gateway.dialects.requests.asides import has_asides, in_parts
@@ -24,12 +25,13 @@ _UNCALLED = frozenset({"content"})
 _COUNTED = _UNCALLED | {"tool_calls"}
 
 
-def read_turns(messages: Any) -> list[Turn]:
-    """Read one turn for each message. Raises BadRequest with the location of a value of a wrong type."""
+def read_turns(messages: Any, known: Sequence[Turn] = ()) -> list[Turn]:
+    """Read one turn for each message. `known`: the turns of the first messages. Raises BadRequest with the location of
+    a value of a wrong type."""
     if type(messages) is not list or not messages:
         raise BadRequest("messages must be an array with at least one message.", param="messages")
-    turns: list[Turn] = []
-    for index, message in enumerate(messages):
+    turns = [*known]
+    for index, message in enumerate(messages[len(known) :], len(known)):
         if type(message) is dict and len(message) == 2:  # the most common message has only a role and a text
             role, content = message.get("role"), message.get("content")
             if type(content) is str and type(role) is str and role in _ROLES:

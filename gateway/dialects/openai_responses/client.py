@@ -10,6 +10,7 @@ from gateway.dialects.translate.responses_to_chat.translator import ResponsesToC
 CLIENT = Client(
     dialect,
     {"/responses": dialect, "/v1/responses": dialect},
+    conversation=dialect,
     translation=ResponsesToChat(),
     native=ResponsesToResponses(),
 )

@@ -9,12 +9,12 @@ import orjson
 
 from gateway.dialects.openai_chat.dialect import error_body, status
 from gateway.dialects.openai_responses.replay import response_stream
-from gateway.dialects.openai_responses.request import parse
+from gateway.dialects.openai_responses.request import CONVERSATION, parse
 from gateway.dialects.translate.chat_to_responses.reply import choices
 from gateway.domain.request import CompletionRequest
 from gateway.errors import GatewayError
 
-__all__ = ["choices", "error_body", "error_event", "parse", "replayed", "status"]
+__all__ = ["CONVERSATION", "choices", "error_body", "error_event", "parse", "replayed", "status"]
 
 _NUMBER = re.compile(rb'"sequence_number":[ \t]*([0-9]{1,9})\b')
 _LAST = 2**31 - 1

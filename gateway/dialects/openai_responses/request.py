@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -13,6 +14,7 @@ from gateway.dialects.requests.asides import has_asides, in_parts
 from gateway.dialects.requests.fields import Wanted, check, read_model
 from gateway.dialects.requests.output_limits import foreign_answers, longest
 from gateway.domain.attachment import FILE_PARTS
+from gateway.domain.continued import Continued
 from gateway.domain.request import CompletionRequest, Controls, Role, Turn
 from gateway.errors import BadRequest
 
@@ -39,13 +41,24 @@ _ELSEWHERE = {
 error text names."""
 
 
-def parse(body: bytes, request_id: str, controls: Controls, headers: Mapping[bytes, bytes]) -> CompletionRequest:
-    """Parse a request. Raises BadRequest with the wrong field if the gateway cannot process it."""
-    fields = load_object(body)
+CONVERSATION = "input"
+"""The field with the conversation."""
+
+
+def parse(
+    body: bytes,
+    request_id: str,
+    controls: Controls,
+    headers: Mapping[bytes, bytes],
+    continued: Continued | None = None,
+) -> CompletionRequest:
+    """Parse a request. `continued`: the parsed body, if its beginning is known. Raises BadRequest with the wrong field
+    if the gateway cannot process it."""
+    fields = load_object(body) if continued is None else continued.body
     _check(fields)
     model = read_model(fields)
     stream = fields.get("stream") is True
-    turns = read_turns(fields)
+    turns = read_turns(fields, () if continued is None else continued.turns)
     return CompletionRequest(
         id=request_id,
         dialect="openai_responses",
@@ -61,6 +74,7 @@ def parse(body: bytes, request_id: str, controls: Controls, headers: Mapping[byt
         controls=controls,
         headers={name: headers[name] for name in headers if name in FORWARDED},
         parallel=foreign_answers(fields),
+        continued=continued,
     )
 
 
@@ -101,9 +115,9 @@ def _check(fields: dict[str, Any]) -> None:
     _check_tools(fields.get("tools") or [], "tools")
 
 
-def read_turns(fields: Mapping[str, Any]) -> list[Turn]:
-    """Read the instructions and the items of `input` as turns. A reasoning item is no turn (see `kept`). Raises
-    BadRequest with the location of an error."""
+def read_turns(fields: Mapping[str, Any], known: Sequence[Turn] = ()) -> list[Turn]:
+    """Read the instructions and the items of `input` as turns. A reasoning item is no turn (see `kept`). `known`: the
+    turns of the first items. Raises BadRequest with the location of an error."""
     turns: list[Turn] = []
     if instructions := fields.get("instructions"):
         turns.append(Turn(INSTRUCTIONS, "system", instructions))
@@ -115,8 +129,9 @@ def read_turns(fields: Mapping[str, Any]) -> list[Turn]:
         value = []
     elif type(value) is not list or not (value or continues):
         raise BadRequest("input must be a string or an array with at least one item.", param="input")
-    has_uncounted = False
-    for index, item in enumerate(value):
+    turns += known
+    has_uncounted, begins = False, known[-1].index + 1 if known else 0
+    for index, item in enumerate(value[begins:], begins):
         turn = _turn(index, item)
         if turn is None:
             has_uncounted = True
@@ -125,7 +140,7 @@ def read_turns(fields: Mapping[str, Any]) -> list[Turn]:
         has_uncounted = False
         turns.append(turn)
     if has_uncounted and turns:
-        turns[-1].asides = True
+        turns[-1] = replace(turns[-1], asides=True)  # the turn may be one of `known`
     return turns or [Turn(INSTRUCTIONS, "user", "", asides=has_uncounted)]
 
 

@@ -21,7 +21,7 @@ import orjson
 
 from gateway.dialects import json_splice
 from gateway.dialects.answers.service_tiers import normalised
-from gateway.domain.body_scan import WORDS, has_escaped_letter
+from gateway.domain.body_scan import UNSIGNED, WORDS, has_escaped_letter
 from gateway.domain.policy import DataPolicy, Forwarded, Policy
 from gateway.domain.prompt_cache import CACHE_FIELDS
 from gateway.domain.request import CompletionRequest
@@ -59,7 +59,7 @@ _REPORTS = ("code_execution_output", "tool_use")
 """Suffixes of the types of blocks that report an earlier result. The result is a file that was created, or the
 arguments of a tool call."""
 _ALWAYS = frozenset({b"file_id", b'"container'})
-_NESTED = WORDS - {*CACHE_FIELDS, b'"cache_control"', b'"thinking_blocks"', b'"extra_content"'}
+_NESTED = WORDS - {*CACHE_FIELDS, b'"cache_control"', b'"thinking_blocks"', b'"extra_content"', UNSIGNED.encode()}
 """The words that are searched for in requests with tools. In requests without tools, only the words in `_ALWAYS` are
 searched for."""
 _REMOVABLE = ("web_search", "web_fetch", "image_generation")
@@ -117,16 +117,32 @@ def _check_named(request: CompletionRequest, policy: Policy) -> None:
             param="store",
         )
     _check_tier(request, policy)
-    field = body
-    if request.dialect == "openai_responses":  # here the id is the gateway's own id, which the provider never receives
-        field = {name: value for name, value in body.items() if name != "previous_response_id"}
-    for where, what in _named(field):
-        _check_one(where, what, data)
+    _check_references(request, data)
     _check_once(request)
+
+
+def _check_references(request: CompletionRequest, data: DataPolicy) -> None:
+    """Check all references, or only those in the new part if the known part has none."""
+    field, continued = request.body, request.continued
+    if request.dialect == "openai_responses":  # here the id is the gateway's own id, which the provider never receives
+        field = {name: value for name, value in field.items() if name != "previous_response_id"}
+    none = False
+    if continued is not None and continued.earlier.no_references:
+        name = request.input_field
+        none = next(_named({**field, name: field[name][continued.shared :]}), None) is None
+    if not none:
+        found = list(_named(field))
+        for where, what in found:
+            _check_one(where, what, data)
+        none = not found
+    if request.notes is not None:
+        request.notes.no_references = none
 
 
 def _check_once(request: CompletionRequest) -> None:
     """Raises BadRequest if an object in the body has a duplicate key."""
+    continued = request.continued
+    raw = continued.rest if continued is not None and continued.earlier.unique_keys else request.raw
 
     def read(pairs: list[tuple[str, Any]]) -> None:
         names = [name for name, _ in pairs]
@@ -134,8 +150,10 @@ def _check_once(request: CompletionRequest) -> None:
             name = next(name for name in names if names.count(name) > 1)[:64]
             raise BadRequest(f"An object of the body has the key {name} twice; send it once.", param=name)
 
-    if not request.path or request.raw.lstrip().startswith(b"{"):  # a body that does not begin with a brace is a form
-        JSONDecoder(object_pairs_hook=read, parse_int=str, parse_float=str).decode(request.raw.decode())
+    if not request.path or raw.lstrip().startswith(b"{"):  # a body that does not begin with a brace is a form
+        JSONDecoder(object_pairs_hook=read, parse_int=str, parse_float=str).decode(raw.decode())
+    if request.notes is not None:
+        request.notes.unique_keys = True
 
 
 def _check_one(where: str, what: Forwarded, data: DataPolicy) -> None:
@@ -212,8 +230,8 @@ def _names(name: str, value: Any, node: dict[str, Any]) -> bool:
 
 
 def _close_tools(request: CompletionRequest, key: str) -> None:
-    """Remove the web searches that coding agents add to every request, if they are optional. `key`: policy key that
-    forbids tools run by a provider. Raises Forbidden if one remains."""
+    """Remove the optional web searches that coding agents add to every request. Raises Forbidden if the request still
+    has a tool that a provider runs. `key`: the policy key that forbids such tools."""
     body = request.body
     _check_once(request)
     where = next((name for name in body if name in _SEARCHES and body[name]), None)

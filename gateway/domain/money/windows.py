@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, tzinfo
-from functools import cache
+from functools import cache, partial
 from zoneinfo import ZoneInfo
 
+_DAY_S = 86_400
 _PRECISION_S = 0.5
 """Precision, in seconds, of the search for a change of the offset. Time zones change their offset on whole seconds."""
 
@@ -33,7 +34,7 @@ def window_bounds(window: str, timezone: str, now: float) -> tuple[float, float]
             after = (first + timedelta(days=31)).replace(day=1)
         case _:
             raise ValueError(f"unknown window {window!r}; use hour, day, week, month or total")
-    return _instant(zone, first), _instant(zone, after)
+    return instant(zone, first), instant(zone, after)
 
 
 @cache
@@ -61,7 +62,7 @@ def _offset(zone: tzinfo, at: float) -> float:
     return offset.total_seconds()
 
 
-def _instant(zone: tzinfo, wall: datetime) -> float:
+def instant(zone: tzinfo, wall: datetime) -> float:
     """The first moment at which clocks in `zone` show the time `wall`. If they never do, a later moment."""
     early, late = sorted(wall.replace(tzinfo=zone, fold=fold).timestamp() for fold in (0, 1))
     shown = datetime.fromtimestamp(early, zone).replace(tzinfo=None, fold=0)
@@ -76,6 +77,22 @@ def _first(low: float, high: float, holds: Callable[[float], bool]) -> float:
         middle = (low + high) / 2
         low, high = (low, middle) if holds(middle) else (middle, high)
     return float(round(high))
+
+
+def offsets(zone: tzinfo, since: float, until: float) -> list[tuple[float, float]]:
+    """(Begin, seconds east of UTC) for each part of `[since, until)` in which clocks in `zone` have the same offset."""
+    found = [(since, _offset(zone, since))]
+    before = since
+    while before < until:
+        after = min(before + _DAY_S, until)
+        if _offset(zone, after) != (old := found[-1][1]):
+            found.append((_first(before, after, partial(_differs, zone, old)), _offset(zone, after)))
+        before = after
+    return found
+
+
+def _differs(zone: tzinfo, offset: float, at: float) -> bool:
+    return _offset(zone, at) != offset
 
 
 def iso(at: float) -> str:

@@ -31,7 +31,7 @@ _MOST_PLAIN = 40
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One file of a lane, the journal of one worker process."""
+    """One file of a worker's journal. All files of one worker process together are called a lane."""
 
     lane: str
     number: int

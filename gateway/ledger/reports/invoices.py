@@ -79,7 +79,7 @@ def read(path: Path, dialect: Dialect) -> Invoice:
         records = list(_json(text) if text.lstrip()[:1] in ("{", "[") else csv.DictReader(io.StringIO(text)))
         lines = tuple(_line(record, dialect, f"{path}: line {number}") for number, record in enumerate(records, 1))
     except (OSError, UnicodeDecodeError, orjson.JSONDecodeError, csv.Error) as error:
-        raise ConfigError([f"{path}: cannot be read: {error}"]) from error
+        raise ConfigError([f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}"]) from error
     if not lines:
         raise ConfigError([f"{path}: has no lines; export the usage of a period in which there was some"])
     return Invoice(lines)

@@ -23,6 +23,13 @@ class DataError(ValueError):
     """A data file cannot be used. The message names file, line and remedy."""
 
 
+def reason(error: Exception) -> str:
+    """Why a line of a data file cannot be used, for DataError."""
+    if isinstance(error, orjson.JSONDecodeError):
+        return "not JSON"
+    return f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """One prompt, with the quality (0..1) of the weak and of the strong model's answer."""
@@ -47,7 +54,7 @@ def read_outcomes(path: Path) -> Iterator[Outcome]:
                 yield _outcome(orjson.loads(line), path.name.split(".")[0])
             except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
                 raise DataError(
-                    f"{path}:{number}: not an outcome ({error!r}); each line needs prompt, w and s, "
+                    f"{path}:{number}: not an outcome ({reason(error)}); each line needs prompt, w and s, "
                     "see docs/reference/files.md"
                 ) from error
 
@@ -84,6 +91,8 @@ def apgr_interval(
     for _ in range(rounds):
         drawn = chance.integers(0, len(scores), len(scores))
         values.append(apgr(scores[drawn], weak[drawn], strong[drawn]))
+    if np.isnan(values).all():
+        return float("nan"), float("nan")
     low, high = np.nanpercentile(values, [2.5, 97.5])
     return float(low), float(high)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import math
 import re
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
@@ -15,7 +16,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from gateway.routing.fit.evaluation import DataError
+from gateway.routing.fit.evaluation import DataError, reason
 
 Array = NDArray[np.float64]
 Prices = Mapping[str, tuple[float, float]]
@@ -24,6 +25,7 @@ Prices = Mapping[str, tuple[float, float]]
 USUAL_TOKENS = 256.0
 """Output tokens assumed for a model if the lengths of its answers were not recorded."""
 TOKEN_CHARACTERS = 4
+_CUT = "the file ends within this line; `outcomes build` with this file as --out removes the line and goes on"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +87,13 @@ def read_outcomes(paths: Iterable[Path], prices: Prices) -> Outcomes:
     rows: list[dict[str, Any]] = []
     for path in paths:
         opener = gzip.open if path.suffix == ".gz" else open
-        with opener(path, "rb") as lines:
-            for number, line in enumerate(lines, 1):
-                if line.strip():
-                    rows.append(_row(line, f"{path}:{number}", prices))
+        try:
+            with opener(path, "rb") as lines:
+                for number, line in enumerate(lines, 1):
+                    if line.strip():
+                        rows.append(_row(line, f"{path}:{number}", prices))
+        except (EOFError, zlib.error) as error:
+            raise DataError(f"{path}: the compressed file is cut off or damaged ({error})") from error
     rows = [row for row in rows if any(row["q"].get(model) is not None for model in prices)]
     if not rows:
         raise DataError(f"no row has an outcome of {', '.join(prices)}: compare the names of models in pool and data")
@@ -122,8 +127,9 @@ def _row(line: bytes, place: str, prices: Prices) -> dict[str, Any]:
                 raise ValueError("a quality lies outside 0..1")
         return found
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
-        hint = "see docs/reference/files.md for what a row holds"
-        raise DataError(f"{place}: not an outcome ({error!r}); {hint}") from error
+        cut = isinstance(error, orjson.JSONDecodeError) and not line.endswith(b"\n")
+        hint = _CUT if cut else "see docs/reference/files.md for what a row holds"
+        raise DataError(f"{place}: not an outcome ({reason(error)}); {hint}") from error
 
 
 def _pair(tokens: Mapping[str, Any], prices: Prices) -> tuple[str, str]:

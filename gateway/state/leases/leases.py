@@ -15,6 +15,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
+from itertools import repeat
 from weakref import WeakValueDictionary
 
 from gateway.errors import StateUnavailable
@@ -180,12 +181,12 @@ class Leases:
         for lease in leases:
             if lease.free < units:
                 return False
-        take_all([(lease, units) for lease in leases], 0)
+        take_all(zip(leases, repeat(units)), 0)
         return True
 
     async def take(self, wants: Sequence[Want]) -> NotEnough | None:
-        """Take all units in `wants`, whose counters must have one tag. Returns a counter with too few units (then
-        nothing was taken), or None. Raises StateUnavailable."""
+        """Take all units in `wants`. All its counters must have the same tag, so that one server of a cluster has them.
+        Returns a counter with too few units (then nothing was taken), or None. Raises StateUnavailable."""
         if self.try_take(wants):
             return None
         for again in (True, True, False):

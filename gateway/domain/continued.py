@@ -1,0 +1,51 @@
+"""What is known of the beginning of a request's conversation, because an earlier request of the same API key had the
+same bytes there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hashlib import _Hash
+
+    from gateway.domain.body_scan import BodyScan
+    from gateway.domain.request import Turn
+
+
+@dataclass(slots=True)
+class Notes:
+    """The facts about the items of one conversation that later requests use. Items: messages, or the items of
+    `input`."""
+
+    unique_keys: bool = False
+    """Whether it was checked that no object in the items has a duplicate key."""
+    no_references: bool = False
+    """Whether it was checked that the items contain no reference that a policy must permit."""
+    start: int = 0
+    """The position of the first item in the body."""
+    ends: Sequence[int] = ()
+    """The position after each item; empty if the positions are not known."""
+    before: bytes = b""
+    """The bytes that were hashed before the items. They include everything from which the hash was begun."""
+    hashes: dict[int, _Hash] = field(default_factory=dict)
+    """Number of items → the hash of `before` and so many items. Only for the last items."""
+
+
+@dataclass(slots=True)
+class Continued:
+    """A parsed body whose conversation begins with known items."""
+
+    body: dict[str, Any]
+    """The parsed body. It is equal to the body that a parser returns for all bytes."""
+    rest: bytes
+    """A JSON object with the new items and, if they are not known either, the other fields of the body. The key of the
+    conversation has another name."""
+    scan: BodyScan
+    shared: int
+    """Number of known items."""
+    turns: list[Turn]
+    """The turns of the known items."""
+    earlier: Notes
+    """The notes about the earlier conversation, which begins with the known items."""
