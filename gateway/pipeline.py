@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from types import TracebackType
 from typing import Self
 
 from gateway.admission.budgets import Budgets
+from gateway.admission.counter_group import Groups
 from gateway.admission.rate_limits import Permit, RateLimits
 from gateway.admission.tool_loops import ToolLoops
 from gateway.backends.fleet import Fleet
 from gateway.cache.cache import Cache
-from gateway.cache.result import Hit, Join
+from gateway.cache.result import Join, Miss
 from gateway.domain.answer import Answer, Sink, pieces
+from gateway.domain.backend import Backend
 from gateway.domain.protocols import AttemptJournal, Contexts, EndUsers, Hold, Sampler, TokenCounter
 from gateway.domain.record import Record
 from gateway.domain.request import CompletionRequest
-from gateway.domain.routing.route import ContextEstimate, Route
+from gateway.domain.routing.route import ContextEstimate, ContextPlan, Route
 from gateway.domain.tenant import Tenant
 from gateway.domain.traffic import traffic_class
 from gateway.errors import DeadlineExceeded
 from gateway.routing.router import Router
 from gateway.runtime.deadlines import Deadlines
-from gateway.runtime.off_loop import LARGE_BYTES, OffLoop
+from gateway.runtime.off_loop import OffLoop
 from gateway.settlement import (
     NOTHING,
     JoinedAnswer,
@@ -74,7 +76,7 @@ class Pipeline:
         reply = Reply(self, record, deadline)  # closed here on failure, otherwise by the caller's `async with`
         try:
             self.end_users.note(request.body, record, request.controls.end_user)
-            if len(request.raw) > LARGE_BYTES:
+            if request.is_large:
                 estimate = await self.off_loop.run(self.contexts.estimate, request)
             else:
                 estimate = self.contexts.estimate(request)
@@ -86,17 +88,17 @@ class Pipeline:
             ):  # checked before the cache is read, because cached answers need the same permission
                 self.router.check(request.model, tenant)
             self.loops.check(request, record)
-            await self.budgets.refuse_exhausted(tenant, record.end_user, record.started_at, record.session)
+            groups = await self.budgets.refuse_exhausted(tenant, record.end_user, record.started_at, record.session)
 
             found = await self.cache.lookup(request, tenant, record, deadline)
-            if isinstance(found, Hit):
-                reply.outcome = StoredAnswer(self.settlement, record, permit, found)
+            if isinstance(found, Miss):
+                reply.outcome = paid = PaidAnswer(self.settlement, request, record, permit, found)
+                buy = partial(self._buy, paid, request, record, estimate, groups, deadline)
+                await self.cache.coalesce(found, request, deadline, paid, buy)
             elif isinstance(found, Join):
                 reply.outcome = JoinedAnswer(self.settlement, record, permit, found)
             else:
-                reply.outcome = paid = PaidAnswer(self.settlement, request, record, permit, found)
-                buy = partial(self._buy, paid, request, record, estimate, deadline)
-                await self.cache.coalesce(found, request, deadline, paid, buy)
+                reply.outcome = StoredAnswer(self.settlement, record, permit, found)
             return reply
         except BaseException as error:
             await reply.__aexit__(type(error), error, error.__traceback__)
@@ -108,12 +110,13 @@ class Pipeline:
         request: CompletionRequest,
         record: Record,
         estimate: ContextEstimate,
+        groups: Groups,
         deadline: float,
     ) -> None:
         """Get an answer from a backend and put it into `paid`. Returns when the first bytes of the answer have
         arrived."""
         route = await self.router.route(request, record.tenant, estimate, record)
-        paid.hold = self.budgets.hold(record.tenant, record, request)
+        paid.hold = self.budgets.hold(record.tenant, record, request, groups)
         paid.answer = await self._call(route, request, record, paid.hold, deadline)
 
     async def route(self, request: CompletionRequest, record: Record) -> Route:
@@ -121,13 +124,20 @@ class Pipeline:
         return await self.router.route(request, record.tenant, self.contexts.estimate(request), record)
 
     async def ask(
-        self, route: Route, request: CompletionRequest, record: Record, hold: Hold, deadline: float
+        self,
+        route: Route,
+        request: CompletionRequest,
+        record: Record,
+        hold: Hold,
+        deadline: float,
+        plan_for: Callable[[Backend], Awaitable[ContextPlan]] | None = None,
     ) -> Answer:
         """Get an answer for the gateway's own use, without limits and cache. It is closed on return; its cost is in
-        `record.cost_pico`. The caller settles `hold`. `deadline`: loop time. Raises GatewayError."""
+        `record.cost_pico`. The caller settles `hold`. `deadline`: loop time. `plan_for`: makes the context plan; None:
+        the plan is made as for a client's request. Raises GatewayError."""
         answer: Answer | None = None
         try:
-            answer = await self._call(route, request, record, hold, deadline)
+            answer = await self._call(route, request, record, hold, deadline, plan_for)
             return answer
         finally:
             self.settlement.close(record, answer)
@@ -135,13 +145,19 @@ class Pipeline:
                 await answer.aclose()
 
     def _call(
-        self, route: Route, request: CompletionRequest, record: Record, hold: Hold, deadline: float
+        self,
+        route: Route,
+        request: CompletionRequest,
+        record: Record,
+        hold: Hold,
+        deadline: float,
+        plan_for: Callable[[Backend], Awaitable[ContextPlan]] | None = None,
     ) -> Awaitable[Answer]:
         return self.fleet.call(
             route,
             request,
             record,
-            plan_for=partial(self.contexts.plan_for, request, record.tenant, prefix=route.prefix),
+            plan_for=plan_for or partial(self.contexts.plan_for, request, record.tenant, prefix=route.prefix),
             hold=hold,
             books=self.books,
             deadline=deadline,

@@ -229,22 +229,19 @@ class PaidAnswer:
         it."""
         if not self._settled:
             self._settle_once()
-        if self.answer is not None:
-            log_errors(self._keep, self.answer)
-        self._closed = True
-        self._record.others = None
-        steps, self._after = (self.hold.release, *self._after), []
+        self._closed, self._record.others = True, None
+        steps, self._after = (self._keep, self.hold.release, *self._after), []
         for step in steps:
             try:
                 step()
             except Exception:
                 log.exception(NOT_CLOSED)
 
-    def _keep(self, answer: Answer) -> None:
+    def _keep(self) -> None:
         """Store the answer in the cache and offer it for comparisons. An answer that a budget has cut short is not
         stored."""
-        settlement = self._settlement
-        if self._record.curtailed:
+        answer, settlement = self.answer, self._settlement
+        if answer is None or self._record.curtailed:
             return
         settlement.cache.store(self._miss, answer, self._record)
         if settlement.sampler is not None:
@@ -257,16 +254,18 @@ class PaidAnswer:
             self._settle_once()
 
     def _settle_once(self) -> None:
-        if not self._settled:
-            self._settled = True
-            log_errors(self._settle, self.answer)
-
-    def _settle(self, answer: Answer | None) -> None:
-        cost_pico, tokens = self._settlement.close(self._record, answer)
-        self.hold.settle(cost_pico)
-        self._permit.settle(tokens)
-        self._settlement.router.learn(self._record)
-        self._settlement.contexts.learn(self._record)
+        if self._settled:
+            return
+        self._settled = True
+        settlement, record = self._settlement, self._record
+        try:
+            cost_pico, tokens = settlement.close(record, self.answer)
+            self.hold.settle(cost_pico)
+            self._permit.settle(tokens)
+            settlement.router.learn(record)
+            settlement.contexts.learn(record)
+        except Exception:
+            log.exception(NOT_CLOSED)
 
     async def pipe_to(self, take: Sink) -> bool:
         """Pass the pieces of the answer to `take`, once the held money covers them. Returns True if `take` wants no

@@ -49,8 +49,11 @@ from gateway.cache.store.snapshot import SnapshotWriter
 from gateway.context.count import Counter
 from gateway.context.plan import Contexts
 from gateway.context.strategies.relevance import Relevance
+from gateway.context.strategies.repeated_errors import RepeatedErrors
+from gateway.context.strategies.strategy import InTurn
 from gateway.dashboard.page import Dashboard
 from gateway.domain.backend import Backend
+from gateway.keep_alive.keep_alive import KeepAlives
 from gateway.learning.cache_check import FreshAnswers
 from gateway.learning.class_trials import LiveTrials
 from gateway.learning.cut_switch import CutSwitch
@@ -330,11 +333,20 @@ class Wiring:
         self.counter = Counter()
         switch = await self._enter(CutSwitch(self.database))
         relevance = Relevance(self.embedder, self.off_loop, switch.is_off)
+        keep_alives = KeepAlives(
+            self.state,
+            self.prices,
+            self.tenants.of_key,
+            switched_off=switch.is_off,
+            leaving=lambda: self.drain.draining,
+            off_loop=self.off_loop,
+        )
         contexts = Contexts(
             self.counter,
             off_loop=self.off_loop,
             switched_off=switch.is_off,
-            strategy=relevance,
+            strategy=InTurn(relevance, RepeatedErrors(switch.is_off)),
+            keep_alive=keep_alives,
             monotonic=self.worker.monotonic,
         )
         self._exits.callback(contexts.close)
@@ -356,12 +368,14 @@ class Wiring:
             off_loop=self.off_loop,
         )
         self._exits.push_async_callback(self.shadows.aclose)
+        keep_alives.open(self.pipeline)
+        self._exits.push_async_callback(keep_alives.aclose)
         plans = await self._enter(PlanTrials(self.database, self.router, self.fleet))
         await self.shadows.open(self.pipeline, plans)
         fresh = FreshAnswers(self.pipeline, self.spend_cap, self.prices)
         self.cache.check_with(fresh)
         self.cache.measure_in(self.database)
-        self._watch(context=contexts, cuts=switch, plans=plans, fresh=fresh, tool_loops=loops)
+        self._watch(context=contexts, cuts=switch, plans=plans, fresh=fresh, tool_loops=loops, keep_alive=keep_alives)
 
     async def _open_sides(self) -> None:
         """Open the parts that completions do not need: feedback, the page, batches. Without a supervisor, also open a

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from gateway.admission.budget_hold import PATIENCE_S, BudgetHold
 from gateway.admission.combined_hold import BudgetHolds
-from gateway.admission.counter_group import BudgetWindow, CounterGroup
+from gateway.admission.counter_group import BudgetWindow, CounterGroup, Groups
 from gateway.admission.levels import Levels
 from gateway.admission.money_source import MoneySource
 from gateway.admission.no_hold import NO_HOLD, RequestHold
@@ -45,7 +45,7 @@ class _KeyBudgets:
     """The counter groups of one key."""
 
     policy: Policy
-    groups: tuple[CounterGroup, ...]
+    groups: Groups
     since: float
     until: float
     """The end of the window that ends first. If the clock is set back, the windows may end earlier."""
@@ -81,7 +81,7 @@ class Budgets:
         self._earlier: dict[str, _KeyBudgets] = {}
         """Lineage of a key → the counter groups of the key in the previous windows. Requests that began in those
         windows are settled there."""
-        self._users: dict[tuple[str, Subject, str], tuple[CounterGroup, ...]] = {}
+        self._users: dict[tuple[str, Subject, str], Groups] = {}
         """(Team, kind, end user or session) → counter groups, least recently used first."""
         self._counts = {"holds": 0, "exhausted": 0}
 
@@ -108,13 +108,15 @@ class Budgets:
 
     async def refuse_exhausted(
         self, tenant: Tenant, end_user: str = "", at: float | None = None, session: str = ""
-    ) -> None:
-        """Raise BudgetExhausted if an exhausted budget refuses all requests, even cache hits. `at`: time at which the
-        request began (Unix seconds); None: now."""
-        for group in self._groups_of(tenant, end_user, session, self._time() if at is None else at):
+    ) -> Groups:
+        """The counter groups of the request, for `hold`. Raises BudgetExhausted if an exhausted budget refuses all
+        requests, even cache hits. `at`: time at which the request began (Unix seconds); None: now."""
+        groups = self._groups_of(tenant, end_user, session, self._time() if at is None else at)
+        for group in groups:
             if group.refusing and not group.sound(_FRESH_S) and (account := await self._spent(group)):
                 self._counts["exhausted"] += 1
                 raise group.refuse(account)
+        return groups
 
     async def _spent(self, group: CounterGroup) -> BudgetWindow | None:
         """The exhausted budget of `group`; None if no budget is exhausted. If the values that this worker knows are
@@ -128,25 +130,29 @@ class Budgets:
                 break
         return group.exhausted()
 
-    def hold(self, tenant: Tenant, record: Record, request: CompletionRequest | None = None) -> RequestHold:
+    def hold(
+        self, tenant: Tenant, record: Record, request: CompletionRequest | None = None, groups: Groups | None = None
+    ) -> RequestHold:
         """A hold for one request, in which no money is held yet. `request`: its fields may limit the length of the
-        answer."""
+        answer. `groups`: result of `refuse_exhausted` for this request; None: they are looked up."""
         self._counts["holds"] += 1
-        groups: tuple[MoneySource, ...] = self._groups_of(tenant, record.end_user, record.session, record.started_at)
+        if groups is None:
+            groups = self._groups_of(tenant, record.end_user, record.session, record.started_at)
+        sources: tuple[MoneySource, ...] = groups
         if (most := tenant.policy.max_usd_per_request) is not None:
             place = f"in the policy of team {tenant.team}"
-            groups = (RequestLimit(most, "max_usd_per_request", place, self._prices), *groups)
+            sources = (RequestLimit(most, "max_usd_per_request", place, self._prices), *sources)
         if request is not None and (most := request.controls.max_usd) is not None:
-            groups = (RequestLimit(most, "x-thriftgate-max-usd", "in the request", self._prices), *groups)
-        if len(groups) == 1:
-            return BudgetHold(groups[0], self._expectations, record, request, self._patience_s)
-        if not groups:
+            sources = (RequestLimit(most, "x-thriftgate-max-usd", "in the request", self._prices), *sources)
+        if len(sources) == 1:
+            return BudgetHold(sources[0], self._expectations, record, request, self._patience_s)
+        if not sources:
             return NO_HOLD
         return BudgetHolds(
-            tuple([BudgetHold(group, self._expectations, record, request, self._patience_s) for group in groups])
+            tuple([BudgetHold(group, self._expectations, record, request, self._patience_s) for group in sources])
         )
 
-    def _groups_of(self, tenant: Tenant, end_user: str, session: str, at: float) -> tuple[CounterGroup, ...]:
+    def _groups_of(self, tenant: Tenant, end_user: str, session: str, at: float) -> Groups:
         key_budgets = self._by_lineage.get(tenant.key.lineage)
         if (
             key_budgets is None
@@ -190,7 +196,7 @@ class Budgets:
         each = tuple(per for per in SUBJECTS if per in levels)
         return _KeyBudgets(tenant.policy, groups, since, until, each)
 
-    def _of_subject(self, tenant: Tenant, per: Subject, name: str, at: float) -> tuple[CounterGroup, ...]:
+    def _of_subject(self, tenant: Tenant, per: Subject, name: str, at: float) -> Groups:
         """The counter groups of one end user or session. The most recently used groups are kept, so that they need not
         be made again."""
         place, policy = (tenant.team, per, name), tenant.policy

@@ -224,3 +224,6 @@ class CounterGroup:
         """End a hold of `held` units with a spend of `cost` units."""
         self._leases.settle(self.leases, held, cost)
         self._freed.tell()
+
+
+Groups = tuple[CounterGroup, ...]

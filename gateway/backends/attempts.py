@@ -37,7 +37,7 @@ from gateway.errors import (
     Overloaded,
     StreamBroken,
 )
-from gateway.runtime.off_loop import LARGE_BYTES, OffLoop
+from gateway.runtime.off_loop import OffLoop
 
 log = logging.getLogger(__name__)
 
@@ -251,7 +251,7 @@ class Attempts:
                 marked = plan.marks is not None and plan.marks.changes
                 await call_context.hold.extend(backend_call.backend, plan.tokens_after, plan.attached, marked=marked)
                 written = None
-                if len(call_context.request.raw) > LARGE_BYTES:
+                if backend_call.writes_long(call_context.request, plan):
                     written = await self._off_loop.run(
                         backend_call.write,
                         call_context.request,

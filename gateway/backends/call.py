@@ -43,6 +43,7 @@ from gateway.errors import (
     NotSpoken,
     UnknownModel,
 )
+from gateway.runtime.off_loop import LARGE_BYTES
 
 _MOST_PLAIN_BYTES = 64 * 2**20
 _CAP = re.compile(rb"\d{1,9}")
@@ -140,6 +141,12 @@ class BackendCall:
             deadline,
             self.kind.secret,
         )
+
+    def writes_long(self, request: CompletionRequest, plan: ContextPlan) -> bool:
+        """Whether `write` takes so long that it must run in a thread."""
+        translator = self._chosen.get(request.dialect)
+        copied = translator is not None and translator.backend == request.dialect and not plan.touched
+        return request.is_large or (len(request.raw) > LARGE_BYTES and not copied)
 
     def write(
         self,

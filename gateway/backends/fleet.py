@@ -143,7 +143,7 @@ class Fleet:
         else:
             answer = await self._attempts.first_of(route.backends, call_context)
         record.trimmed_tokens = answer.attempt.trimmed_tokens
-        record.first_byte_ms = round((time.perf_counter() - record.started) * 1000, 3)
+        record.first_byte_ms = round((time.perf_counter() - record.started) * 1e6) / 1000
         return answer
 
     async def count_tokens(self, backend: Backend, request: CompletionRequest) -> int | None:

@@ -37,7 +37,7 @@ from gateway.domain.request import CompletionRequest
 from gateway.domain.tenant import Tenant
 from gateway.errors import CacheOnlyMiss, StateUnavailable
 from gateway.runtime.garbage_collection import leave_out
-from gateway.runtime.off_loop import LARGE_BYTES, OffLoop
+from gateway.runtime.off_loop import OffLoop
 from gateway.runtime.tasks import Tasks
 from gateway.state.redis.connection import State
 from gateway.state.redis.log import IndexLog
@@ -147,7 +147,7 @@ class Cache:
             return self._miss(record, "off", None, control)
         if control == "bypass":
             return self._miss(record, "bypass", None, control)
-        if len(request.raw) > LARGE_BYTES:
+        if request.is_large:
             ticket = await self._off_loop.run(self._ticket, request, tenant, record)
         else:
             ticket = self._ticket(request, tenant, record)

@@ -11,6 +11,7 @@ import orjson
 
 from gateway.dialects.canonical import canonical
 from gateway.dialects.facts import FACTS
+from gateway.domain.continued import Notes
 from gateway.domain.end_user import named
 from gateway.domain.policy import without_later
 from gateway.domain.request import CompletionRequest
@@ -27,6 +28,8 @@ LONGEST_QUESTION = 6000
 
 _MOST_SEEDS = 10_000
 _DIGEST_BYTES = 16
+_KEPT_HASHES = 8
+"""Number of last items of a conversation whose hashes are kept, because a later request may change some of them."""
 
 _TEXT_PARTS = ("text", "input_text")
 _SHAPING = ("models", "cache", "context", "data", "mode", "share")
@@ -67,7 +70,7 @@ def epoch(tenant: Tenant) -> str:
     count."""
     if tenant.policy.cache.scope in ("key", "team"):
         return tenant.epoch
-    without = {"context": {"prompt_cache", "old_outputs", "holdout"}, "data": {"store_samples"}}
+    without = {"context": {"prompt_cache", "old_outputs", "holdout", "keep_alive"}, "data": {"store_samples"}}
     shaping = tenant.policy.model_dump(mode="json", include=set(_SHAPING), exclude=without)
     return blake2b(without_later(orjson.dumps(shaping, option=orjson.OPT_SORT_KEYS)), digest_size=8).hexdigest()
 
@@ -82,7 +85,11 @@ class Keys:
     def digest(self, request: CompletionRequest, tenant: Tenant) -> bytes:
         """The exact key of a request. Two requests have equal keys if everything that influences the answer is
         equal."""
-        return self._hash(request, tenant, "", canonical(request))
+        body, name = canonical(request), request.input_field
+        items = body.get(name)
+        if request.notes is None or type(items) is not list or items is not request.body[name]:
+            return self._hash(request, tenant, "", body)
+        return _hash_continued(self._seed(request, tenant, ""), request, body, request.notes)
 
     def question(self, request: CompletionRequest, tenant: Tenant, embedder: str) -> Question | None:
         """The question for the semantic cache; None if the request must not use the semantic cache. `embedder`: name of
@@ -102,7 +109,7 @@ class Keys:
 
     def _hash(self, request: CompletionRequest, tenant: Tenant, what: str, body: dict[str, Any]) -> bytes:
         hashed = self._seed(request, tenant, what)
-        hashed.update(orjson.dumps(body, option=orjson.OPT_SORT_KEYS))
+        hashed.update(_written(body))
         return hashed.digest()[:_DIGEST_BYTES]
 
     def _seed(self, request: CompletionRequest, tenant: Tenant, what: str) -> _Hash:
@@ -130,6 +137,33 @@ class Keys:
             *(request.dialect, controls.tier, controls.untouched, [beta.decode("latin-1") for beta in betas]),
         )
         return sha256(orjson.dumps(around))
+
+
+def _hash_continued(hashed: _Hash, request: CompletionRequest, body: dict[str, Any], notes: Notes) -> bytes:
+    """As `Keys._hash`, but the known items of the conversation are not hashed again. `hashed`: the seed, hashed. The
+    hashes of this conversation's last items are added to `notes`."""
+    name = request.input_field
+    items: list[Any] = body[name]
+    before = {each: value for each, value in body.items() if each < name}
+    after = {each: value for each, value in body.items() if each > name}
+    opening = b"%b%b[" % (_written(before)[:-1] + b"," if before else b"{", orjson.dumps(name) + b":")
+    notes.before, done = hashed.digest() + opening, 0
+    hashed.update(opening)
+    continued = request.continued
+    if continued is not None and continued.body[name] is items and continued.earlier.before == notes.before:
+        done = max([count for count in continued.earlier.hashes if count <= continued.shared], default=0)
+        hashed = continued.earlier.hashes[done].copy() if done else hashed
+    for count in range(max(done, len(items) - _KEPT_HASHES), len(items) + 1):
+        if count > done:
+            hashed.update((b"," if done else b"") + _written(items[done:count])[1:-1])
+            done = count
+        notes.hashes[count] = hashed.copy()
+    hashed.update(b"],%b" % _written(after)[1:] if after else b"]}")
+    return hashed.digest()[:_DIGEST_BYTES]
+
+
+def _written(value: Any) -> bytes:
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
 
 
 def _without_last_text(request: CompletionRequest, index: int) -> dict[str, Any] | None:

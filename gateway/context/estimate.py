@@ -14,8 +14,10 @@ tables and repetitive texts). Therefore the gateway never refuses or trims a req
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
 from functools import lru_cache
+from itertools import accumulate
 from operator import itemgetter
 
 _LETTERS = bytes(range(65, 91)) + bytes(range(97, 123))
@@ -49,16 +51,45 @@ def estimate(text: str) -> int:
     length = len(text)
     if length <= _SAMPLED_ABOVE:
         return -int(-_weigh(text) // 1)
-    fine = length.bit_length() - _FINE_BITS
-    sample = "".join(_windows(length >> fine << fine)(text))
+    return _scaled("".join(_windows(length)[0](text)), length)
+
+
+def estimate_lines(texts: Sequence[str]) -> int:
+    """As `estimate` of all `texts`, joined by line breaks. Long texts are not joined; only the windows are read."""
+    ends = list(accumulate([len(text) + 1 for text in texts]))
+    length = ends[-1] - 1 if ends else 0
+    if length <= _SAMPLED_ABOVE:
+        return estimate("\n".join(texts))
+    windows = []
+    for start in _windows(length)[1]:
+        place = bisect_right(ends, start)
+        at = start - (ends[place - 1] if place else 0)
+        part = texts[place][at : at + _WINDOW]
+        while len(part) < _WINDOW:  # the window continues in the next text
+            place += 1
+            part = f"{part}\n{texts[place][: _WINDOW - 1 - len(part)]}"
+        windows.append(part)
+    return _scaled("".join(windows), length)
+
+
+def _scaled(sample: str, length: int) -> int:
     return -int(-_weigh(sample) * length / len(sample) // 1)
 
 
+def _windows(length: int) -> _Windows:
+    fine = length.bit_length() - _FINE_BITS
+    return _windows_of(length >> fine << fine)
+
+
+_Windows = tuple[Callable[[str], tuple[str, ...]], list[int]]
+
+
 @lru_cache(maxsize=256)
-def _windows(length: int) -> Callable[[str], tuple[str, ...]]:
-    """A function that returns the windows of a text of at least `length` characters. It runs without a Python loop."""
+def _windows_of(length: int) -> _Windows:
+    """A function that returns the windows of a text of at least `length` characters, and the start of each window. The
+    function runs without a Python loop."""
     starts = [int((length - _WINDOW) * place) for place in _PLACES]
-    return itemgetter(*[slice(start, start + _WINDOW) for start in starts])
+    return itemgetter(*[slice(start, start + _WINDOW) for start in starts]), starts
 
 
 def _weigh(text: str) -> float:

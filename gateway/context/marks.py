@@ -62,6 +62,8 @@ class _Warm:
     blocks: int
     """Number of blocks up to the last cache mark; 0 if nothing is cached."""
     tokens: int
+    renewed: float = 0.0
+    """Time at which the gateway itself read the prompt from the cache, in monotonic seconds. 0: never."""
     long_blocks: int = 0
     """Number of blocks that are cached for an hour."""
     long_tokens: int = 0
@@ -156,7 +158,7 @@ class CacheMarking:
         return CacheMarks(fixed=self._seen_lately(request, tenant, backend))
 
     def _next(self, warm: _Warm, tenant: Tenant, now: float, tokens: int) -> CacheMarks:
-        pause_s = now - warm.at
+        pause_s = now - max(warm.at, warm.renewed)
         if pause_s > LONG_S or (pause_s > SHORT_S and not warm.long_blocks):
             return CacheMarks("5m", fixed=True)
         blocks, kept = warm.blocks, warm.tokens
@@ -212,6 +214,17 @@ class CacheMarking:
         self._warm[key] = now
         if len(self._warm) > self._most:
             self._warm.popitem(last=False)
+
+    def cached(self, session: bytes, backend: str) -> tuple[int, int]:
+        """(Estimated tokens of the session's prompt, how many of them `backend` keeps for an hour). (0, 0) if no mark
+        of the whole prompt is known."""
+        warm = self._warm.get((session, backend))
+        return (warm.tokens, warm.long_tokens) if warm is not None and warm.blocks else (0, 0)
+
+    def renew(self, session: bytes, backend: str) -> None:
+        """Store that the session's prompt was read from the cache of `backend` just now."""
+        if (warm := self._warm.get((session, backend))) is not None:
+            warm.renewed = self._monotonic()
 
     def _see_gap(self, before: _Warm | None, marks: CacheMarks, team: str) -> None:
         """Count the pause between the session's last request and this request. `before`: the state of the session after

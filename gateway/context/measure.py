@@ -11,7 +11,7 @@ from gateway.context.attachments.asides import asides, made
 from gateway.context.attachments.beside import guesses
 from gateway.context.attachments.vendors import IMAGE_TOKENS
 from gateway.context.count import Counter
-from gateway.context.estimate import estimate
+from gateway.context.estimate import estimate, estimate_lines
 from gateway.context.vocabulary import EncodingName
 from gateway.dialects.facts import FACTS
 from gateway.domain.request import CompletionRequest, Turn
@@ -85,7 +85,7 @@ def estimated(request: CompletionRequest) -> int:
             around += beside
         if told:
             request.asides = asides(request)
-        known = request.estimated_tokens = estimate("\n".join(parts)) + around
+        known = request.estimated_tokens = estimate_lines(parts) + around
     return known
 
 
@@ -112,6 +112,8 @@ def calls(request: CompletionRequest, turn: Turn) -> str:
     turns."""
     if not (turn.calls or turn.asides) or turn.index < 0:
         return ""
-    message = request.body[request.input_field][turn.index]
-    made_here = made(message) if type(message) is dict else None
-    return orjson.dumps(made_here).decode() if made_here else ""
+    if turn.written_calls is None:
+        message = request.body[request.input_field][turn.index]
+        made_here = made(message) if type(message) is dict else None
+        turn.written_calls = orjson.dumps(made_here).decode() if made_here else ""
+    return turn.written_calls

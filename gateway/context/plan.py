@@ -26,6 +26,7 @@ from gateway.context.marks import CacheMarking
 from gateway.context.measure import Sizes
 from gateway.context.reported import Report, ReportedSizes
 from gateway.context.shorten import LEAST_TOKENS, level, shorten
+from gateway.context.strategies.keep_alive import NO_KEEP_ALIVE, Cached, KeepAlive
 from gateway.context.strategies.strategy import WHOLE, Strategy
 from gateway.context.vocabulary import EncodingName
 from gateway.domain.backend import Backend
@@ -87,12 +88,14 @@ class Contexts:
         monotonic: Callable[[], float] = time.monotonic,
         switched_off: Callable[[str], bool] = lambda team: False,
         strategy: Strategy = WHOLE,
+        keep_alive: KeepAlive = NO_KEEP_ALIVE,
     ) -> None:
         """`switched_off`: whether cuts are off for a team, because they did not pay. `strategy`: shortens documents."""
         self._counter, self._off_loop = counter, off_loop or OffLoop()
         self._measuring = measuring or MeasuringProcess()
         self._reported, self._growth, self._marking = ReportedSizes(), SessionGrowth(), CacheMarking(monotonic)
         self._cutting, self._strategy = Cutting(self._off_loop, switched_off=switched_off), strategy
+        self._keep_alive = keep_alive
         self._counts = {"planned": 0, "counted": 0, "trimmed": 0, "shortened": 0, "refused": 0, "trimmed_tokens": 0}
 
     def close(self) -> None:
@@ -117,6 +120,11 @@ class Contexts:
         attempt = record.served_by
         if attempt is not None and attempt.outcome == "ok":
             self._marking.learn(attempt, record.tenant.team, prefix)
+        if attempt is not None and record.tenant.policy.context.keep_alive:
+            key = prefix.session, attempt.backend.name
+            self._keep_alive.answered(
+                record, attempt, Cached(*self._marking.cached(*key), partial(self._marking.renew, *key))
+            )
 
     def estimate(self, request: CompletionRequest) -> ContextEstimate:
         """The estimated number of tokens of a request, without a tokenizer. The field `least` of the result is the
@@ -151,7 +159,7 @@ class Contexts:
         found = NO_CUT
         if prefix is not None and (marked or len(request.turns) > LEAST_TURNS):
             found = await self._cutting.cut(request, tenant, backend, prefix)
-        if tenant.policy.context.long_documents != "keep":
+        if tenant.policy.context.shortens:
             found = await self._strategy.cut(request, tenant, found)
         if found.texts:
             plan = await self._with_cut(request, tenant, backend, prefix, found)
@@ -165,6 +173,8 @@ class Contexts:
             plan.cache_fields = cache_fields(request, tenant.policy, backend, prefix)
         if prefix is not None:
             plan.predicted_tokens = self._growth.predict(request, prefix, backend, plan)
+            if tenant.policy.context.keep_alive:
+                self._keep_alive.asked(request, tenant, prefix, plan)
         return plan
 
     def _plain(

@@ -12,7 +12,6 @@ from gateway.dashboard import queries
 from gateway.domain.tenant import Tenant
 from gateway.ledger.reports.explanation import sentences
 from gateway.ledger.reports.requests import of_request
-from gateway.ledger.reports.why import why
 from gateway.ledger.rows import Row
 from gateway.ledger.store.archive import retold
 from gateway.state.sql.tables import ledger
@@ -52,7 +51,7 @@ def as_object(
     return {
         "request": request,
         "flight": told,
-        "sentences": list(sentences({**told, "why": why(rows)}, UTC)),
+        "sentences": list(sentences(told, UTC)),
         "phases": _phases(rows),
         "prices": [{"backend": row.backend, "prices": row.prices, "source": row.price_source} for row in rows],
     }

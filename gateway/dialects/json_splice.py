@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cache
+from types import MappingProxyType
 
 import orjson
 
@@ -129,28 +130,38 @@ def replace(raw: bytes, changes: Iterable[tuple[Span, bytes]]) -> bytes:
     return b"".join(pieces)
 
 
-def splice(raw: bytes, body: Mapping[str, object], changes: Mapping[str, bytes], scan: BodyScan | None = None) -> bytes:
+_NONE: Mapping[str, Span] = MappingProxyType({})
+
+
+def splice(
+    raw: bytes,
+    body: Mapping[str, object],
+    changes: Mapping[str, bytes],
+    scan: BodyScan | None = None,
+    known: Mapping[str, Span] = _NONE,
+) -> bytes:
     """Set top-level keys of `raw` to the JSON in `changes`. `body`: the parsed `raw`, not empty. `scan`: the scan of
-    `raw`, or None. All values of a duplicate key are replaced, so that all parsers agree."""
+    `raw`, or None. `known`: keys that occur once, with the spans of their values. All values of a duplicate key are
+    replaced, so that all parsers agree."""
     if scan is not None and scan.models == 1 and not scan.escaped_letter and changes.keys() == {"model"} <= body.keys():
         at = skip_blanks(raw, raw.index(b":", raw.index(MODEL) + len(MODEL)) + 1)
         return b"%b%b%b" % (raw[:at], changes["model"], raw[value_end(raw, at) :])
     # Most clients write JSON as orjson does. Then writing `body` again changes no other byte and takes a third of the
     # time of a search. Non-ASCII text is excluded, because encoding it is slow.
-    if raw.isascii() and orjson.dumps(body) == raw:
+    if known.keys().isdisjoint(changes) and raw.isascii() and orjson.dumps(body) == raw:
         changed: dict[str, object] = {**body}
         added: dict[str, object] = {}
         for key, value in changes.items():
             (changed if key in body else added)[key] = orjson.Fragment(value)
         return orjson.dumps({**added, **changed} if added else changed)
-    return _searched(raw, body, changes)
+    return _searched(raw, body, changes, known)
 
 
-def _searched(raw: bytes, body: Mapping[str, object], changes: Mapping[str, bytes]) -> bytes:
+def _searched(raw: bytes, body: Mapping[str, object], changes: Mapping[str, bytes], known: Mapping[str, Span]) -> bytes:
     spans: list[tuple[Span, bytes]] = []
     for key, value in changes.items():
         if key in body:
-            found = find(raw, key)
+            found = [known[key]] if key in known else find(raw, key)
             if len(changes) == len(found) == 1:
                 start, end = found[0]
                 return b"%b%b%b" % (raw[:start], value, raw[end:])

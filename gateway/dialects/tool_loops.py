@@ -13,9 +13,14 @@ from gateway.domain.request import CompletionRequest
 
 _ERROR = re.compile(
     r"\b(?:error|errno|exception|traceback|fail(?:ed|ure)|fatal|denied|refused|rejected|not found|no such file|invalid|"
-    r"timed out|exit (?:code|status):? ?[1-9])",
-    re.IGNORECASE,
+    r"timed out|exit (?:code|status):? ?[1-9])"
 )
+_ERRORS = (
+    *("err", "exception", "traceback", "fail", "fatal", "denied", "refused", "rejected", "not found", "no such file"),
+    *("invalid", "timed out", "exit "),
+)
+"""Every match of `_ERROR` contains one of these texts. Most results contain none, and a search for them
+takes a tenth of the time of the pattern."""
 _ENDS = 2000
 """Number of characters at each end of a tool result that are searched for words that mean an error."""
 
@@ -115,8 +120,13 @@ def _result(content: Any, *, failed: Any) -> tuple[bytes, bool]:
     """The text of a result, and whether the call failed. `failed`: the client's own mark; None: words that mean an
     error decide."""
     text = content if isinstance(content, str) else orjson.dumps(content).decode()
-    known = failed if isinstance(failed, bool) else _ERROR.search(text[:_ENDS] + text[-_ENDS:]) is not None
+    known = failed if isinstance(failed, bool) else _names_error(text[:_ENDS] + text[-_ENDS:])
     return text.encode("utf-8", "surrogatepass"), known
+
+
+def _names_error(text: str) -> bool:
+    lower = text.lower()
+    return any(each in lower for each in _ERRORS) and _ERROR.search(lower) is not None
 
 
 def _objects(value: Any) -> Sequence[dict[str, Any]]:

@@ -325,6 +325,12 @@ class Backend(Section):
         return host_of(self.base_url) == "api.openai.com" if self.prompt_cache is None else self.prompt_cache
 
     @cached_property
+    def by_the_hour(self) -> bool:
+        """Whether the backend's hours are paid even while it answers nothing."""
+        price = self.price
+        return price is not None and bool(price.machine_hour_usd) and price.billing != "busy"
+
+    @cached_property
     def simulated(self) -> bool:
         """Whether the backend is simulated, without a real model."""
         return self.kind == "simulated"

@@ -6,15 +6,17 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+UNSIGNED = "thriftgate-unsigned"
+"""A signature that marks thinking from a backend that does not sign its thinking. Anthropic would reject a request with
+this signature, so such blocks are removed before a request is sent to Anthropic."""
 WORDS = frozenset(
     {
         *(b"file_id", b'"container', b"server_url", b'"mcp"', b"connector_id", b"vector_store", b"skill_id"),
         *(b"collection_ids", b"image_generation_call", b"cache_control", b"prompt_cache_breakpoint"),
-        *(b'"cache_control"', b'"thinking_blocks"', b'"extra_content"'),
+        *(b'"cache_control"', b'"thinking_blocks"', b'"extra_content"', UNSIGNED.encode()),
     }
 )
-"""The words that a scan looks for."""
-LONGEST_WORD = max(map(len, WORDS))
+"""The words that a scan looks for. No word contains a comma, so that none begins in one item and ends in the next."""
 MODEL = b'"model"'
 ESCAPED_LETTER = re.compile(rb"\\u00(?:5[fF]|[46][0-9a-fA-F]|[57][0-9aA])")
 """Matches a JSON escape for a letter or `_`. No client needs such an escape, but any field name could be written with

@@ -3,6 +3,7 @@ same bytes there."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,10 @@ class Notes:
     """Whether it was checked that no object in the items has a duplicate key."""
     no_references: bool = False
     """Whether it was checked that the items contain no reference that a policy must permit."""
+    start: int = 0
+    """The position of the first item in the body."""
+    ends: Sequence[int] = ()
+    """The position after each item; empty if the positions are not known."""
     before: bytes = b""
     """The bytes that were hashed before the items. They include everything from which the hash was begun."""
     hashes: dict[int, _Hash] = field(default_factory=dict)
@@ -35,7 +40,8 @@ class Continued:
     body: dict[str, Any]
     """The parsed body. It is equal to the body that a parser returns for all bytes."""
     rest: bytes
-    """The body as JSON without the known items. The key of the conversation has another name."""
+    """A JSON object with the new items and, if they are not known either, the other fields of the body. The key of the
+    conversation has another name."""
     scan: BodyScan
     shared: int
     """Number of known items."""

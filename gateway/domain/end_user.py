@@ -10,12 +10,16 @@ from gateway.domain.text.truncation import cut_apart
 MOST_CHARACTERS = 512
 """Maximum characters of a name that are kept. A longer name is cut and gets a hash of the whole name at its end."""
 PREFIX = "eu_"
+_NAMING = frozenset({"safety_identifier", "user", "metadata"})
+"""Fields that may name the end user."""
 _DIGEST_BYTES = 14
 
 
 def named(body: dict[str, Any], header: str = "") -> str:
     """The name of the end user in a request; empty if there is none. Claude Code's suffix `_session_…` is removed,
     because each session would count as another user. `header`: a name in the headers, used if the body has none."""
+    if not header and _NAMING.isdisjoint(body):  # most requests
+        return ""
     name = body.get("safety_identifier") or body.get("user")
     if name is None and type(metadata := body.get("metadata")) is dict:
         name = metadata.get("user_id")

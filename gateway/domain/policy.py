@@ -45,7 +45,7 @@ class ModelRule(Section):
 
 _AUTO = ModelRule()
 
-_LATER = (b',"max_output_tokens":null', b',"long_documents":"keep"')
+_LATER = (b',"max_output_tokens":null', b',"long_documents":"keep"', b',"repeated_errors":"keep"')
 """Keys that were added later, as JSON with their default values."""
 
 
@@ -112,9 +112,24 @@ class ContextPolicy(Section):
         description="Long documents beside a question: relevant sends the passages that concern it, at most half of "
         "the tokens; keep sends them whole.",
     )
+    repeated_errors: Literal["once", "keep"] = Field(
+        "keep",
+        description="Errors of tools that repeat an earlier one word for word: once sends the later ones as a note, "
+        "keep sends them whole. Only in Anthropic's dialect, which marks errors.",
+    )
+    keep_alive: bool = Field(
+        False,
+        description="Send one request with an answer of one token in a session's pause, before Anthropic's cache "
+        "forgets the prompt, where that pays. It needs prompt_cache: auto.",
+    )
     holdout: Share = Field(
         0.02, description="Share of sessions from which nothing is left out, to measure what leaving out saves."
     )
+
+    @property
+    def shortens(self) -> bool:
+        """Whether parts may be left out of a request that is not long."""
+        return self.long_documents != "keep" or self.repeated_errors != "keep"
 
 
 def _known_zone(value: str) -> str:

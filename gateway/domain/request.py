@@ -45,6 +45,8 @@ class Turn:
     instructs: bool = False
     """Whether the user wrote text beside tool results. Coding agents send text in this way if a user types during a
     tool loop."""
+    written_calls: str | None = field(default=None, compare=False, repr=False)
+    """The tool calls as JSON, as `context/measure.py` counts them. They are written at the first use and kept."""
 
 
 @dataclass(frozen=True, slots=True)

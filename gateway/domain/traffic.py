@@ -52,7 +52,7 @@ def language_of(question: str) -> str:
     found = _KNOWN.intersection(question[:_READ].lower().split())
     if len(found) < _LEAST_HITS:
         return "other"
-    words = {_WORD_OF[each] for each in found}
+    words = set(map(_WORD_OF.__getitem__, found))
     en, es, pt = len(words & _EN), len(words & _ES), len(words & _PT)
     if en >= _LEAST_HITS and es < en > pt:
         return "en"

@@ -44,7 +44,7 @@ def expected_cost(
 ) -> int:
     """Expected pico-dollars of one call; a machine's price depends on its `load`. `warm_tokens`: input tokens expected
     in the prompt cache. `writes`: whether the rest of the input is written to this cache."""
-    if load is not None and backend.price is not None and by_the_hour(backend):
+    if load is not None and backend.price is not None and backend.by_the_hour:
         price = at_load(price, float(backend.price.machine_hour_usd or 0), load)
     return cost_of(price, input_tokens, output_tokens, warm_tokens=warm_tokens, writes=writes)
 
@@ -68,13 +68,7 @@ def paid_already(cost_pico: int) -> int:
 
 def priced_by_load(backend: Backend, load: Load | None) -> bool:
     """Whether a call's price depends on load: a machine with paid hours and known load."""
-    return load is not None and by_the_hour(backend)
-
-
-def by_the_hour(backend: Backend) -> bool:
-    """Whether the backend's hours are paid even while it answers nothing."""
-    price = backend.price
-    return price is not None and bool(price.machine_hour_usd) and price.billing != "busy"
+    return load is not None and backend.by_the_hour
 
 
 def at_load(price: Price, hour_usd: float, load: Load) -> Price:

@@ -20,7 +20,6 @@ from gateway.domain.routing.learned import Learned
 from gateway.domain.routing.route import Considered, ContextEstimate, Grade, Route
 from gateway.domain.tenant import Tenant
 from gateway.errors import BadRequest, NoBackend, UnknownModel
-from gateway.routing import occupancy
 from gateway.routing.affinity.continuity import Affinity
 from gateway.routing.aliases import ResolvedModel, permitted
 from gateway.routing.candidates import Candidate, Demand, against, considered, examine, expected_cost, refusal
@@ -253,7 +252,7 @@ class Router:
             self._counts["refused"] += 1
             raise refusal([Candidate(backend, excluded, cause)], input_field=request.input_field)
         self._counts["routed"] += 1
-        state = self._fleet.state(backend) if occupancy.by_the_hour(backend) else None
+        state = self._fleet.state(backend) if backend.by_the_hour else None
         prefix = demand.prefix
         cost = expected_cost(backend, demand, self._prices, state, self._continuity.sessions)
         route = Route(
@@ -273,6 +272,11 @@ class Router:
             self._lengths.learn(record)
         if (route := record.route) is not None and route.prefix is not None:
             self._continuity.learn(record)
+
+    def kept_alive(self, record: Record) -> None:
+        """Learn from a call that kept a conversation's prompt in a backend's cache. The length of its answer says
+        nothing."""
+        self._continuity.learn(record)
 
     def stats(self) -> dict[str, int | float | str]:
         strategies = sum(len(plan.strategies) for plan in self.plans)

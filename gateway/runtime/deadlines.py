@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from functools import cached_property
+from collections.abc import Callable
+from functools import cached_property, partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -18,6 +19,9 @@ class Deadlines:
 
     def __init__(self) -> None:
         self._due: dict[float, set[Deadline]] = {}
+        self.at: Callable[[float], Deadline] = partial(Deadline, self)
+        """Creates a deadline at a loop time for a `with` block. A longer block is cancelled and raises TimeoutError.
+        This happens up to `FINE_S` seconds late, or `COARSE_S` if the time is far away."""
 
     @cached_property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -27,11 +31,6 @@ class Deadlines:
 
     def __len__(self) -> int:
         return sum(map(len, self._due.values()))
-
-    def at(self, when: float) -> Deadline:
-        """A deadline at `when` (loop time) for a `with` block. A longer block is cancelled and raises TimeoutError.
-        This happens up to `FINE_S` seconds late, or `COARSE_S` if `when` is far away."""
-        return Deadline(self, when)
 
     def bucket(self, when: float) -> set[Deadline]:
         """The set of deadlines that end at the moment to which `when` is rounded up."""

@@ -14,7 +14,6 @@ from gateway.backends.providers.hosted import PROVIDERS
 from gateway.backends.providers.model_size import size_of
 from gateway.domain.backend import Backend, PriceEntry
 from gateway.ledger.prices.price_book import PriceBook
-from gateway.routing import occupancy
 from gateway.settings.environment import PROVIDER_KEYS
 from gateway.settings.gateway import DiscoverySettings, GatewayConfig, Listen, LocalModelSettings
 from tests.fakes.provider import Provider, Raw
@@ -100,7 +99,7 @@ async def test_a_found_server_has_an_assumed_price_and_a_strength_by_its_paramet
     assert [each.tier for each in found] == ["small", "large", "large", "small"]
     assert [each.price.machine_hour_usd for each in found if each.price] == [Decimal("0.1")] * 4
     assert [each.price.tokens_per_second for each in found if each.price] == [45.7, 4.5, 4.4, 40.0]
-    assert not any(occupancy.by_the_hour(each) for each in found)
+    assert not any(each.by_the_hour for each in found)
     price = BOOK.price(found[0])
     assert price is not None
     assert price.output == 607_829  # 0.1 USD per 3600 · 45.7 tokens

@@ -120,3 +120,13 @@ def test_the_assumed_share_fades_with_the_checks_that_contradict_it() -> None:
         if score is not None:
             tally.check(score, wrong=False, given=False, share=1.0)
     assert tally.level(0.01) <= 0.6
+
+
+def test_levels_with_most_of_the_look_ups_open_when_hundreds_of_checks_are_right() -> None:
+    tally, scores = Tally(), (0.65, 0.8, 0.92)
+    for number in range(2000):
+        score = scores[number % 3] if number % 10 < 6 else None
+        tally.look(score)
+        if score is not None:
+            tally.check(score, wrong=False, given=False, share=1.0)
+    assert tally.level(0.01) <= 0.75

@@ -8,7 +8,7 @@ import orjson
 import pytest
 from click.testing import CliRunner, Result
 
-from gateway.cli.develop.history import GATEWAY, TEAMS, rows
+from gateway.cli.develop.history import GATEWAY, TEAMS, checks, rows
 from gateway.cli.main import cli
 from gateway.policy.load import load_policies
 from gateway.routing.aliases import resolve
@@ -36,6 +36,9 @@ def test_every_invented_row_is_marked_and_the_same_again() -> None:
     assert len({one.end_user for one in found}) == 13
     assert {bool(one.session) for one in found if one.end_user} == {True}
     assert {one.session for one in found if not one.end_user} == {""}
+    counts = checks(found)
+    assert sum(one["hits"] for one in counts) == sum(one.cache == "semantic" for one in found)
+    assert 0 < sum(one["wrong"] for one in counts) < sum(one["checked"] for one in counts)
 
 
 def test_what_is_asked_is_answered_by_the_simulated_backend_alone(tmp_path: Path) -> None:
@@ -52,6 +55,7 @@ def test_it_is_in_the_ledgers_chain_and_in_the_reports(tmp_path: Path) -> None:
     assert made["rows"] > 200
     assert run(tmp_path / "demo", "ledger", "verify").exit_code == 0
     report = orjson.loads(run(tmp_path / "demo", "usage", "--by", "team", "--json").stdout)
+    assert {one["team"] for one in report["wrong_hits"]} == {team.name for team in TEAMS}
     assert {line["team"] for line in report["rows"]} == {team.name for team in TEAMS}
     assert report["total"]["requests"] == made["rows"]
     again = orjson.loads(run(tmp_path / "demo", "dev", "history", "--json").stdout)

@@ -129,15 +129,15 @@ def test_a_file_without_outcomes_is_named_and_stays(tmp_path: Path, providers: t
 def test_a_run_that_a_full_disk_ends_fails_and_the_next_one_asks_only_the_rest(
     tmp_path: Path, providers: tuple[Provider, Provider], size: int, message: str
 ) -> None:
-    keep(tmp_path, 200, " Please." * 100)
+    keep(tmp_path, 120, " Please." * 100)  # too few for a plan, which would take time
     with files_end_at(size):
         failed = run(tmp_path)
     assert (failed.exit_code, message in failed.stderr) == (1, True), failed.output
     known = [path.read_bytes().count(b"\n") for path in (tmp_path / "data" / "refit").glob("search-*.jsonl")]
     asked = len(providers[0].exchanges)
     told = orjson.loads(run(tmp_path).stdout)
-    assert (told["measured"], bool(told["plan"])) == ({"search": 200}, True)
-    assert len(providers[0].exchanges) - asked == 200 - sum(known)
+    assert told["measured"] == {"search": 120}
+    assert len(providers[0].exchanges) - asked == 120 - sum(known) > 0
 
 
 def test_a_team_without_samples_is_told_so(tmp_path: Path, providers: tuple[Provider, Provider]) -> None:

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gateway.context.count import Counter
-from gateway.context.estimate import estimate
+from gateway.context.estimate import estimate, estimate_lines
 
 TEXTS = {
     "english": (
@@ -53,3 +55,9 @@ def test_a_long_mixed_text_is_judged_from_a_sample_and_still_right(counter: Coun
     text = "\n".join(TEXTS.values()) * 60
     exact = counter.count(text)
     assert abs(estimate(text) - exact) <= 0.2 * exact
+
+
+@given(st.lists(st.tuples(st.text("ab 1,\n{é漢", max_size=40), st.sampled_from((0, 1, 9, 90))), max_size=60))
+def test_lines_are_estimated_as_one_text(lines: list[tuple[str, int]]) -> None:
+    texts = [text * times for text, times in lines]
+    assert estimate_lines(texts) == estimate("\n".join(texts))

@@ -43,6 +43,7 @@ def test_reasons_and_explanations_are_translated(language: str) -> None:
         [BROKEN, SECOND],
         [row(input_tokens=100_000, output_tokens=2_000, prices=PRICES, cost_pico=330_000_000_000)],
         [row(attempt=0, cache="semantic")],
+        [row(cached_tokens=7, estimated=True), row(attempt=2, outcome="interrupted", cost_pico=None)],
         [row(model_asked="tiny", above_ceiling=True)],
     ]
     for rows in requests:

@@ -12,16 +12,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gateway.cache.keys import Keys
+from gateway.context.measure import estimated
 from gateway.dialects import json_splice
 from gateway.dialects.clients import CONVERSATIONS
+from gateway.dialects.openai_chat.native import ChatToChat
+from gateway.dialects.openai_responses.native import ResponsesToResponses
 from gateway.dialects.requests.forwarding import check_forwarding
 from gateway.dialects.requests.known_bodies import LEAST_BYTES, KnownBodies, scanned
 from gateway.domain.body_scan import MODEL, WORDS, BodyScan, has_escaped_letter
 from gateway.domain.continued import Notes
 from gateway.domain.policy import Policy
 from gateway.domain.request import CompletionRequest, Controls
+from gateway.domain.routing.route import ContextPlan
+from gateway.domain.tenant import Key, Tenant
 from gateway.errors import GatewayError
 
+KEYS, TENANT = Keys(""), Tenant(Key("k1", "any"), Policy(team="any"), "e1")
+NATIVE = {"openai_chat": ChatToChat(), "openai_responses": ResponsesToResponses()}
 PATHS = ("/v1/chat/completions", "/v1/messages", "/v1/responses")
 POLICIES = (
     Policy(team="any"),
@@ -44,10 +52,11 @@ def read(
     known = bodies.find(owner, dialect.CONVERSATION, raw) if bodies is not None else None
     continued = known.parsed(raw) if known is not None else None
     request = dialect.parse(raw, "r", Controls(), {}, continued)
-    request.scan, request.notes = continued.scan if continued else scanned(raw), Notes()
+    fields, notes = request.body, Notes()
+    request.scan, request.notes = continued.scan if continued else scanned(raw), notes
     check_forwarding(request, policy)
     if bodies is not None:
-        bodies.keep(owner, dialect.CONVERSATION, request, raw, known if continued else None)
+        bodies.keep(owner, dialect.CONVERSATION, raw, fields, request.turns, notes, known if continued else None)
     return request, continued.shared if continued else 0
 
 
@@ -57,8 +66,17 @@ def result(path: str, raw: bytes, policy: Policy, bodies: KnownBodies | None = N
         request, _ = read(path, raw, policy, bodies)
     except GatewayError as error:
         return type(error), error.message, error.param
+    tokens = estimated(request), request.asides
+    sent = [
+        native.body(request, "m", ContextPlan(0, 0, drop=frozenset(drop), replace={turn.index: "(left out)"}))
+        for drop in ((), (2, 3))
+        if (turn := next((each for each in request.turns if each.role == "tool" and each.index > 3), None))
+        and (native := NATIVE.get(request.dialect))
+    ]
+    digest = KEYS.digest(request, TENANT)
     seen = replace(request, notes=None, continued=None)
-    return seen, list(seen.body), orjson.dumps(seen.body), seen.known_scan
+    assert digest == KEYS.digest(seen, TENANT)
+    return seen, list(seen.body), orjson.dumps(seen.body), seen.known_scan, digest, tokens, sent
 
 
 def plain_scan(raw: bytes) -> BodyScan:
@@ -116,7 +134,7 @@ ITEMS: dict[str, Any] = {
 }
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     st.sampled_from(PATHS),
     st.sampled_from(POLICIES),
@@ -151,7 +169,7 @@ def test_what_is_known_of_a_body_never_changes_the_request(
             raw = raw[:place] + text.encode() + raw[place + 1 :]
         found = result(path, raw, policy, bodies)
         assert found == result(path, raw, policy)
-        if len(found) == 4 and found[3] is not None:
+        if len(found) == 7 and found[3] is not None:
             assert found[3] == plain_scan(raw)
 
 
@@ -263,6 +281,16 @@ def test_a_second_conversation_is_not_taken_for_the_first() -> None:
     for again in (b'"messages":[{"role":"user","content":"x"}]', b'"\\u006dessages":[{"role":"user","content":"x"}]'):
         raw = session(31)[:-1] + b"," + again + b"}"
         assert result(PATHS[0], raw, policy, bodies) == result(PATHS[0], raw, policy)
+
+
+def test_fields_between_the_conversation_and_the_known_rest_are_kept() -> None:
+    bodies, policy = KnownBodies(), POLICIES[0]
+    for number in (30, 31, 32):
+        read(PATHS[0], session(number), policy, bodies)
+    raw = session(33).replace(b'],"tools":', b'],"stop":["x"],"tools":', 1)
+    found = result(PATHS[0], raw, policy, bodies)
+    assert found == result(PATHS[0], raw, policy)
+    assert found[0].body["stop"] == ["x"]
 
 
 def test_small_bodies_are_not_remembered() -> None:

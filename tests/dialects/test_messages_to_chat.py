@@ -10,9 +10,9 @@ from anthropic.types import Message
 from openai.types.chat import CompletionCreateParams
 from pydantic import TypeAdapter
 
-from gateway.dialects.anthropic_messages.thinking import UNSIGNED
 from gateway.dialects.translate.messages_to_chat.tools import short
 from gateway.dialects.translate.messages_to_chat.translator import MessagesToChat
+from gateway.domain.body_scan import UNSIGNED
 from gateway.domain.money.usage import Usage
 from gateway.domain.routing.route import ContextPlan
 from gateway.errors import BadRequest

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from gateway.dialects.anthropic_messages.assembly import MessageAssembly
 from gateway.dialects.anthropic_messages.native import MessagesToMessages
-from gateway.dialects.anthropic_messages.thinking import UNSIGNED
 from gateway.dialects.anthropic_messages.usage import messages_usage
+from gateway.domain.body_scan import UNSIGNED
 from gateway.domain.money.usage import Usage
 from gateway.domain.routing.route import ContextPlan
 from gateway.errors import BackendGarbage, ContextTooLong, StreamBroken

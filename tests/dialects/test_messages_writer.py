@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.dialects.anthropic_messages.thinking import UNSIGNED
 from gateway.dialects.translate.messages_to_chat.translator import MessagesToChat
+from gateway.domain.body_scan import UNSIGNED
 from gateway.domain.money.usage import Usage
 from tests.dialects.messages_samples import TOOL, accumulated, said_in, well_formed
 from tests.dialects.samples import steady

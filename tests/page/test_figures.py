@@ -148,7 +148,7 @@ def test_today_is_shown_by_the_hour(visit: Open, dashboard: Dashboard) -> None:
     page.select_option("#period", "1")
     until(page, "document.querySelector('#plot-title').textContent === 'Spend per hour'")
     figures = shown(opened, "by", days=1)
-    rows = {row["hour"]: row["cost_usd"] for row in usage(dashboard, figures, "hour")["rows"]}
+    rows = {row["hour"][:16].replace("T", " "): row["cost_usd"] for row in usage(dashboard, figures, "hour")["rows"]}
     found = {row[0]: row[1] for row in table(page, "#days-table")}
     assert rows.items() <= found.items()
     assert {Decimal(cost) for hour, cost in found.items() if hour not in rows} <= {Decimal(0)}

@@ -12,7 +12,7 @@ from tests.page.reading import until
 def test_nothing_of_another_team_reaches_page_or_wire(visit: Open) -> None:
     opened = visit()
     page = opened.enter("lead", "#/overview?period=366")
-    until(page, "document.querySelector('#moment').textContent.startsWith('From 2025')")
+    until(page, "document.querySelector('#moment').textContent.includes('2025 to')")
     for address, ready in VIEWS:
         opened.go(address)
         page.wait_for_selector(ready)

@@ -139,6 +139,7 @@ def test_an_unmeasured_cache_an_invented_history_and_a_decimal_comma_in_spanish(
     page.wait_for_selector("html[lang=es] #answers .answer:has-text('6,1 días')")
     assert "no medido" in page.inner_text("#answers")
     assert "estas peticiones son inventadas" in page.inner_text("#notices")
+    page.unroute_all(behavior="ignoreErrors")
 
 
 def _changed(route: Route) -> None:
@@ -163,6 +164,7 @@ def test_times_are_in_the_zone_of_the_team(visit: Open, zones: dict[str, str], l
     assert page.inner_text("#log tbody tr >> nth=0").count(label) == 1
     opened.go("#/overview?period=30")
     until(page, f"document.querySelector('#moment').textContent.includes('{label};')")
+    page.unroute_all(behavior="ignoreErrors")
 
 
 def test_signing_out_keeps_the_language(visit: Open) -> None:

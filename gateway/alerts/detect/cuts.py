@@ -25,7 +25,8 @@ def found(connection: Connection, policy: Policy, now: float) -> list[Alert]:
     """The alert about the team of `policy`, if leaving out old outputs certainly makes its sessions worse. No alert if
     it is switched off already. Only sessions since the last pause are compared."""
     team, share = policy.team, policy.context.holdout
-    nothing = policy.context.old_outputs == policy.context.long_documents == "keep"
+    context = policy.context
+    nothing = context.old_outputs == "keep" and not context.shortens and not context.keep_alive
     if nothing or not policy.context.enabled or not share:
         return []
     since = now - holdout.WINDOW_S

@@ -164,10 +164,12 @@ class Inference:
                 request = dialect.parse(body, request_id, controls, headers)
             else:
                 request = conversing.parse(body, request_id, controls, headers, continued)
-            request.scan, request.notes = scan, Notes()
+            fields, notes = request.body, Notes()
+            request.scan, request.notes = scan, notes
             check_forwarding(request, tenant.policy)
             if conversing is not None:
-                self._bodies.keep(owner, conversing.CONVERSATION, request, body, known if continued else None)
+                before = known if continued else None
+                self._bodies.keep(owner, conversing.CONVERSATION, body, fields, request.turns, notes, before)
             return request
 
         new = len(body) - known.end if known else len(body)

@@ -36,8 +36,10 @@ _PRIOR_LOOKUPS = 400.0
 _HALF_LIFE = 4000.0
 """Number of look-ups after which an earlier look-up counts only half. Older look-ups count less, because questions
 change over time."""
-_MEMORY = 60.0
-"""Number of later checks at the same level after which an earlier check counts only about a third."""
+_MEMORY = (120.0, 120.0, 120.0, 120.0, 120.0, 120.0, 120.0, 60.0)
+"""Number of later checks at the same level after which an earlier check counts only about a third. With fewer, a level
+at which the networks decide cannot be shown to be right if most look-ups have this level. The last level needs no such
+evidence, and a shorter memory finds sooner that it is wrong."""
 _LEAST_ASSUMED = 0.2
 """Minimum weight of the assumed share of wrong hits at a level. The weight falls with each check as the weight of an
 earlier check does. The last level keeps its weight."""
@@ -81,10 +83,11 @@ class Tally:
         """Count the comparison of a candidate's answer with a fresh answer. `given`: whether the candidate was served
         as a hit. `share`: probability of the check."""
         level = level_of(score)
-        self.checked[level] = self.checked[level] * (1 - 1 / _MEMORY) + 1
-        self.wrong[level] = self.wrong[level] * (1 - 1 / _MEMORY) + wrong
+        keep = 1 - 1 / _MEMORY[level]
+        self.checked[level] = self.checked[level] * keep + 1
+        self.wrong[level] = self.wrong[level] * keep + wrong
         if level < len(LEVELS) - 1:
-            self.assumed[level] = max(_LEAST_ASSUMED, self.assumed[level] * (1 - 1 / _MEMORY))
+            self.assumed[level] = max(_LEAST_ASSUMED, self.assumed[level] * keep)
         if given and wrong:
             self.long_wrong += 1 / share
 

@@ -4,6 +4,7 @@ similar get this answer."""
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from dataclasses import dataclass
 
@@ -29,9 +30,11 @@ class _Scope:
     wrong: int = 0
 
     def allowed(self, max_error: float) -> bool:
-        """Whether one more promoted hit may be served. Required: the expected number of wrong promoted hits stays
-        within a fixed part of `max_error`."""
-        rate = (self.wrong + _EXPECTED_WRONG * _EXPECTED_CHECKS) / (self.checked + _EXPECTED_CHECKS)
+        """Whether one more promoted hit may be served. Required: the number of wrong promoted hits stays within a fixed
+        part of `max_error`, if their share is one standard deviation above the expected share."""
+        checks = self.checked + _EXPECTED_CHECKS
+        rate = (self.wrong + _EXPECTED_WRONG * _EXPECTED_CHECKS) / checks
+        rate += math.sqrt(rate * (1 - rate) / (checks + 1))
         return rate * (self.hits + 1) <= _SHARE * max_error * (self.lookups + _LOOKUPS)
 
 
@@ -71,7 +74,15 @@ class Promotions:
 
     def judged(self, scope: str, digests: tuple[bytes, ...], score: float, *, right: bool) -> None:
         """Record the comparison of a near miss with a fresh answer. `right`: whether the answers are equal. If so,
-        `digests` become hits for questions with at least `score`. Otherwise their promotions end."""
+        `digests` become hits for questions with at least `score`. Otherwise their promotions end. `digests`: the
+        stored answer of the near miss first.
+
+        A near miss whose stored answer was promoted, and that only `max_error` made a miss, counts as a check.
+        """
+        if score >= self._least.get((scope, digests[0]), _NEVER):
+            counts = self._counts(scope)
+            counts.checked += 1
+            counts.wrong += not right
         for name in ((scope, digest) for digest in digests):
             self._least[name] = min(self._least.get(name, _NEVER), score) if right else _NEVER
             self._least.move_to_end(name)

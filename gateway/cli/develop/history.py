@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import click
 import orjson
+from sqlalchemy import insert
 
 from gateway.cli.money.repricing import with_writer
 from gateway.cli.money.storage import open_database
@@ -29,9 +31,12 @@ from gateway.ledger.store.writer import Writer
 from gateway.policy.keys import create
 from gateway.settings.files import parse
 from gateway.settings.gateway import GatewayConfig, Settings
+from gateway.state.sql.tables import hit_checks
 
 SEED = 19
 DAY_S = 86_400.0
+CHECKED, WRONG = 0.2, 0.02
+"""Invented shares: of semantic hits that were compared with a fresh answer, and of these the wrong ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +58,8 @@ class Team:
 Models = tuple[tuple[Backend, Price | None], tuple[Backend, Price | None]]
 """The cheap backend and the strong one, each with its price."""
 TEAMS = (
-    Team("demo-search", 120, 15, 700, 180, 0.35, 0.75),
-    Team("demo-support", 90, 30, 1_800, 320, 0.20, 0.55),
+    Team("demo-search", 120, 3, 700, 180, 0.35, 0.75),
+    Team("demo-support", 90, 8, 1_800, 320, 0.20, 0.55),
     Team("demo-agents", 25, 60, 24_000, 700, 0.02, 0.25),
 )
 GATEWAY = """\
@@ -107,7 +112,11 @@ def history(context: Context, days: int) -> None:
             expires_at=time.time() + DAY_S,
         )  # fmt: skip
     config = parse(GATEWAY, GatewayConfig, "gateway.yaml")
-    count = 0 if present else _write(settings, list(rows(days, time.time(), config)))
+    invented = [] if present else list(rows(days, time.time(), config))
+    count = _write(settings, invented) if invented else 0
+    if invented:
+        with open_database(settings) as database, database.begin() as connection:
+            connection.execute(insert(hit_checks), checks(invented))
     folder = _files(settings)
     text = f"{count:,} invented requests of {', '.join(team.name for team in TEAMS)} are in {settings.paths.data}."
     if present:
@@ -169,6 +178,28 @@ def _row(team: Team, request: str, at: float, models: Models, draw: random.Rando
     if draw.random() < 0.015:
         return row._replace(outcome="failed", status=503, error="backend_unavailable", cost_pico=0, output_tokens=0)
     return row
+
+
+def checks(invented: Sequence[Row]) -> list[dict[str, Any]]:
+    """The invented checks of cached answers, for each team and day: every fifth semantic hit was compared with a fresh
+    answer."""
+    draw = random.Random(SEED)  # noqa: S311 - invented, not secret
+    found: dict[tuple[str, int], dict[str, Any]] = {}
+    for row in invented:
+        where = row.team, int(row.at // DAY_S * DAY_S)
+        none = dict.fromkeys((column.name for column in hit_checks.c), 0)
+        counts = found.setdefault(where, {**none, "team": where[0], "at": where[1]})
+        hit = row.cache == "semantic"
+        checked = hit and draw.random() < CHECKED
+        wrong = checked and draw.random() < WRONG
+        counts["lookups"] += row.cache != "exact"
+        counts["hits"] += hit
+        counts["checked"] += checked
+        counts["wrong"] += wrong
+        counts["weight"] += checked / CHECKED
+        counts["weight_squared"] += checked / CHECKED**2
+        counts["weight_wrong"] += wrong / CHECKED
+    return list(found.values())
 
 
 def _write(settings: Settings, invented: list[Row]) -> int:

@@ -119,7 +119,8 @@ def _sentences(run: Simulation, kind: str) -> Iterator[str]:
         dearer = saved[1] < 0
         low, high = (-saved[1], -saved[0]) if dearer else saved
         much = f"{low:.1f}%" if low == high else f"{low:.1f}% to {high:.1f}%"
-        what = f"Cost: {much} more than in the {kind} log" if dearer else f"Saved: {much} of the {kind} log"
+        source = "kept samples" if kind == SAMPLES else f"{kind} log"
+        what = f"Cost: {much} more than in the {source}" if dearer else f"Saved: {much} of the {source}"
         yield f"{what}, by the policy of team {run.tenant.team}."
         if saved[0] < 0 and run.model == "auto":
             yield _DEARER

@@ -76,14 +76,11 @@ class Relevance:
         return replace(found, texts={**texts, **found.texts}, tokens=tokens)
 
     def _may(self, request: CompletionRequest, tenant: Tenant) -> bool:
-        policy = tenant.policy.context
-        if policy.long_documents == "keep" or request.controls.untouched or not request.one_context:
+        if tenant.policy.context.long_documents == "keep":
             return False
         if request.dialect not in _DIALECTS or not _UNSAFE.isdisjoint(request.needs):
             return False
-        if self._switched_off(tenant.team) or any(name in request.raw for name in _THOUGHT):
-            return False
-        return not is_held_out(tenant.team, request.controls.session or request.agent_session, policy.holdout)
+        return not (self._switched_off(tenant.team) or contains_thinking(request) or is_exempt(request, tenant))
 
     async def _remembered(self, text: str, questions: Sequence[str], tenant: Tenant) -> str | None:
         digest = blake2b("\0".join((tenant.key.lineage, *questions, text)).encode("utf-8", "surrogatepass"))
@@ -129,6 +126,19 @@ class Relevance:
                 *[self._embedder.embed(text, owner) for text in texts[start : start + _AT_ONCE]]
             )
         return found
+
+
+def contains_thinking(request: CompletionRequest) -> bool:
+    """Whether the request contains signed thinking, or asks for it. Then nothing before it may change."""
+    return any(name in request.raw for name in _THOUGHT)
+
+
+def is_exempt(request: CompletionRequest, tenant: Tenant) -> bool:
+    """Whether nothing may be left out of the request: its client forbids it, or its session is held out."""
+    if request.controls.untouched or not request.one_context:
+        return True
+    session = request.controls.session or request.agent_session
+    return is_held_out(tenant.team, session, tenant.policy.context.holdout)
 
 
 def documents(turns: Sequence[Turn]) -> list[tuple[int, tuple[str, ...]]]:

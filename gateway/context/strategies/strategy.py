@@ -20,6 +20,21 @@ class Strategy(Protocol):
     def stats(self) -> dict[str, int]: ...
 
 
+class InTurn:
+    """The strategy that applies several strategies, one after another."""
+
+    def __init__(self, *strategies: Strategy) -> None:
+        self._strategies = strategies
+
+    async def cut(self, request: CompletionRequest, tenant: Tenant, found: Cut) -> Cut:
+        for strategy in self._strategies:
+            found = await strategy.cut(request, tenant, found)
+        return found
+
+    def stats(self) -> dict[str, int]:
+        return {name: count for strategy in self._strategies for name, count in strategy.stats().items()}
+
+
 class Whole:
     """The strategy that leaves nothing out."""
 

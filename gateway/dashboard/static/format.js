@@ -16,8 +16,10 @@ export const count = (value) => format("count", number({}), value);
 
 export const short = (value) => format("short", number({ notation: "compact", maximumSignificantDigits: 3 }), value);
 
-export const percent = (share) =>
-  format("percent", number({ style: "percent", maximumFractionDigits: share < 0.1 ? 1 : 0 }), share);
+export function percent(share) {
+  const places = share < 0.1 ? 1 : 0;
+  return format(`percent${places}`, number({ style: "percent", maximumFractionDigits: places }), share);
+}
 
 /** A small share with two decimals, to distinguish for example 1% from 1.4%. */
 export const exactly = (share) => format("exactly", number({ style: "percent", maximumFractionDigits: 2 }), share);
@@ -51,6 +53,8 @@ export function milliseconds(ms) {
 
 export const date = (text) =>
   format("date", moment({ day: "numeric", month: "short", timeZone: "UTC" }), new Date(text));
+
+export const day = (text) => format("day", moment({ dateStyle: "medium", timeZone: "UTC" }), new Date(text));
 
 export const month = (text) =>
   format("month", moment({ month: "long", year: "numeric", timeZone: "UTC" }), new Date(text));

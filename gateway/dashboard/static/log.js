@@ -5,7 +5,7 @@ import { h, money, quiet, table, to } from "./dom.js";
 import { count, milliseconds, time } from "./format.js";
 import { t } from "./i18n.js";
 import { go, here, link } from "./route.js";
-import { TIERS } from "./sections.js";
+import { reasons, TIERS } from "./sections.js";
 
 const TAIL_MS = 2000;
 export const FILTERS = ["model", "backend", "status", "cache", "key", "session", "end_user", "min_cost"];
@@ -82,7 +82,7 @@ export class Log {
     });
     this.place.replaceChildren(...[
       own ? quiet(t("This key sees its own requests only.")) : null,
-      this.rows.length ? log(this.rows, this.names) : h("p", {}, t("No request matches.")),
+      this.rows.length ? log(this.rows, this.names, here().query.sort === "cost") : h("p", {}, t("No request matches.")),
       more,
     ].filter(Boolean));
   }
@@ -118,10 +118,11 @@ const STATES = { ok: "fine", interrupted: "near", escalated: "near", failed: "ov
 
 export const verdict = (row) => h("span", { class: `badge ${STATES[row.outcome] ?? ""}` }, t(row.outcome));
 
-function log(rows, names) {
+/** `dear`: whether the rows also say why they cost what they did. */
+function log(rows, names, dear) {
   return table(t("Requests"), [
     [t("Time"), (row) => to(link("request", {}, row.id), time(row.at))],
-    [t("Model"), (row) => served(row)],
+    [t("Model"), (row) => [served(row), dear ? quiet(reasons(row)) : null], dear ? "partly" : null],
     [t("Status"), (row) => [verdict(row), row.simulated ? h("span", { class: "badge quiet" }, t("simulated")) : null, row.error ? h("span", { class: "quiet" }, ` ${row.error}`) : null]],
     [t("Cache"), (row) => (CACHED.includes(row.cache) ? h("span", { class: "badge fine" }, t(row.cache)) : t(row.cache))],
     [t("Tokens"), (row) => `${count(row.input_tokens)} + ${count(row.output_tokens)}`, "number"],

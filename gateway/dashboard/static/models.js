@@ -14,7 +14,7 @@ const DEEPER = { key: "end_user", end_user: "session" };
 /** Spend of each day or hour. */
 export function days({ steps, by }) {
   return table(t("Spend as a table"), [
-    [t(by === "hour" ? "Hour" : "Day"), (row) => row.at],
+    [t(by === "hour" ? "Hour" : "Day"), (row) => row.at.replace("T", " ")],
     [t("Spent"), (row) => spent(row.line), "number"],
     [t("Requests"), (row) => number(row.line.requests), "number"],
     [t("From the cache"), (row) => number(row.line.cache_answers), "number"],

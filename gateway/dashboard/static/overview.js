@@ -1,10 +1,10 @@
 // The six questions of a team lead, each with its answer; and all teams at a glance.
 
-import { bar, h, money, number, quiet, spoken, table, tile, to } from "./dom.js";
+import { bar, h, money, number, quiet, table, tile, to } from "./dom.js";
 import { count, date, exactly, month, percent, time } from "./format.js";
 import { t, tn } from "./i18n.js";
 import { link } from "./route.js";
-import { byMeans, forecast, nameOf, sentence, SEVERITIES, single, stateOf, tooWrong, WEIGHED, why, unpriced, worse } from "./sections.js";
+import { brief, byMeans, forecast, nameOf, reasons, sentence, SEVERITIES, single, stateOf, tooWrong, WEIGHED, unpriced, worse } from "./sections.js";
 
 const HOLDS = { over: "No: used up", soon: "Probably not", near: "Probably, but nearly used up", fine: "Yes", early: "Too early to tell" };
 
@@ -70,7 +70,7 @@ function dearest({ dearest: rows }) {
   if (!rows) return pending(title);
   if (!rows.length) return card(title, "", "–", [t("No request had a cost in this period.")]);
   return card(title, "", to(link("request", {}, rows[0].id), money(rows[0].cost_usd)), [
-    why(rows[0]), ...rows.slice(1, 3).map((row) => [to(link("request", {}, row.id), money(row.cost_usd)), " ", why(row)[0], " ", row.why.slice(0, 1).map(spoken)]),
+    reasons(rows[0]), ...rows.slice(1, 3).map((row) => [to(link("request", {}, row.id), money(row.cost_usd)), " ", brief(row)]),
   ], link("requests", { sort: "cost" }), t("All requests by cost"));
 }
 
@@ -80,7 +80,7 @@ function wrong({ wrong_hits: found, max_error: limit, ...figures }) {
   if (!found.hits) return card(title, "", t("no figures yet"), [t("No answer came from the semantic cache in this period.")], link("budget"), t("Cache"));
   if (!found.checked) return card(title, "", t("not measured"), [t("Semantic hits: {0}; none has been checked yet.", count(found.hits))], link("budget"), t("Cache"));
   const over = tooWrong(found, limit);
-  return card(title, over ? "over" : found.interval[1] < limit ? "fine" : "near", exactly(found.wrong_of_lookups), [
+  return card(title, over ? "over" : found.interval[1] < limit ? "fine" : "near", t("{0}, at most {1}", exactly(found.wrong_of_lookups), exactly(found.interval[1])), [
     t(over ? "Of semantic look-ups: more than the {0} that the policy allows." : "Of semantic look-ups; the policy allows {0}.", exactly(limit)),
     t("{0} of {1} checked hits were wrong.", count(found.wrong), count(found.checked)),
     t(WEIGHED), t("This team, {0}.", periodName(figures)),
@@ -110,7 +110,7 @@ export function teams({ rows, savings, budgets, current }) {
     [t("Team"), (row) => to(link("overview", { team: row.team }), row.team)],
     [t("Spent"), (row) => h("span", { class: "barred" }, bar(most ? Number(row.cost_usd) / most : 0), money(row.cost_usd)), "number"],
     ...(current ? [[t("At this pace"), (row) => (row.pace ? money(row.pace.usd) : "–"), "number"]] : []),
-    [t("Budget"), (row) => standing(budgets, budgets?.[row.team])],
+    [t("Will the budget hold?"), (row) => standing(budgets, budgets?.[row.team])],
     [t("Saved"), (row) => (savings ? (saving[row.team] ? money(saving[row.team]) : "–") : "…"), "number"],
     [t("Failed"), (row) => failures(row), "number"],
     [t("Alerts"), (row) => (row.open_alerts ? h("span", { class: "badge near" }, count(row.open_alerts)) : "–"), "number"],

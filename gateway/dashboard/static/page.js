@@ -4,7 +4,7 @@ import { ask, fetchFlight, forgetKey, get, known, post, Refused, remember, save,
 import { Course, drawable, Stack } from "./chart.js";
 import { crumbs } from "./crumbs.js";
 import { forget, h, paint } from "./dom.js";
-import { setZone, time } from "./format.js";
+import { day, setZone, time } from "./format.js";
 import { t, translate } from "./i18n.js";
 import { FILTERS, Log } from "./log.js";
 import * as models from "./models.js";
@@ -236,7 +236,7 @@ function say(problem, again = true) {
 }
 
 function show(name) {
-  $("moment").textContent = t("From {0} to {1}; refreshed while this page is visible.", figures.first, time(figures.until));
+  $("moment").textContent = t("From {0} to {1}; refreshed while this page is visible.", day(figures.first), time(figures.until));
   badge(figures.open_alerts);
   if (name === "teams") showAll();
   else showTeam(name);
@@ -276,7 +276,7 @@ function showTeam(name) {
   }
   if (none) return;
   paint("answers", overviewOf(figures), overview.answers);
-  paint("brief", { total, savings }, sections.brief);
+  paint("brief", { total, savings }, sections.totals);
   if (savings) paint("savings", savings, sections.savings);
   if (figures.dearest) paint("dearest", figures.dearest, sections.dearest);
   if (figures.tiers) {

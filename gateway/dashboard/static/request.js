@@ -6,7 +6,7 @@ import { count, milliseconds, percent, time } from "./format.js";
 import { t } from "./i18n.js";
 import { served, tierOf, verdict } from "./log.js";
 import { link } from "./route.js";
-import { details } from "./sections.js";
+import { details, reasons } from "./sections.js";
 
 const CACHE = {
   exact: "exact hit: the same request was answered before", semantic: "semantic hit: a question with the same meaning, verified",
@@ -21,6 +21,7 @@ export function request({ request: row, flight, sentences, phases, prices, key_n
   return [
     h("h2", {}, t("Request"), " ", h("code", {}, flight.id)),
     h("p", { class: "headline" }, h("strong", {}, cost), " ", row ? verdict(row) : null, " ", row ? served(row) : flight.model),
+    row ? h("p", {}, reasons(row)) : null,
     facts(flight, names),
     h("section", {}, h("h3", {}, t("Its life")), timeline(phases, flight)),
     h("section", {}, h("h3", {}, t("In words")), h("ul", { class: "words" }, sentences.slice(1).map((line) => h("li", { class: line.startsWith("  ") ? "sub" : null }, spoken(line.trim()))))),

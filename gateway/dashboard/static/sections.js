@@ -12,7 +12,7 @@ const SAID = { over: "used up", soon: "will not last", near: "nearly used up", f
 export const TIERS = { small: "Small", large: "Large", hosted: "Hosted", idle: "Idle machines" };
 export const details = (title, ...children) => h("details", {}, h("summary", {}, title), ...children);
 
-export function brief({ total, savings }) {
+export function totals({ total, savings }) {
   const statement = savings?.teams[0];
   const tokens = total.input_tokens + total.cached_tokens + total.cache_write_tokens;
   const written = total.output_tokens + total.reasoning_tokens;
@@ -126,7 +126,7 @@ function windowOf(budget) {
 
 export const unpriced = () => t("No backend of this team has a price to compare with, so savings are unknown.");
 export const byMeans = (one) => tn("{0} by answers from the cache; the rest (cheaper backends, prompt caches, trimmed context) cannot be split: the ledger has one sum for them.", money(one.by_cache_usd));
-const OVERHEAD = { failed: "failed attempts", escalated: "weak answers replaced", hedge: "second attempts of slow requests", shadow: "background comparisons" };
+const OVERHEAD = { failed: "failed attempts", escalated: "weak answers replaced", hedge: "second attempts of slow requests", shadow: "background comparisons", keep_alive: "prompts kept in caches" };
 
 /** The same statement as `thriftgate savings`, including losses. */
 export function savings({ teams: [one], method }) {
@@ -233,17 +233,19 @@ export function dearest(rows) {
   if (!rows.length) return quiet(t("No request had a cost in this period."));
   return [table(t("Most expensive requests"), [
     [t("Cost"), (row) => to(link("request", {}, row.id), money(row.cost_usd))],
-    [t("Why"), why],
+    [t("Why"), (row) => [reasons(row), quiet(brief(row))], "partly"],
     [t("Time"), (row) => time(row.at)],
   ], rows), h("p", {}, to(link("requests", { sort: "cost" }), t("All requests by cost")))];
 }
 
-/** Why a request cost what it did: its backends and tokens, then the reasons that the ledger knows. */
-export function why(row) {
+/** The backends, tokens and time of a request. */
+export function brief(row) {
   const names = [...new Set(row.attempts.map((one) => one.backend).filter(Boolean))].join(" → ");
-  const facts = [names, t("{0} tokens in, {1} out", count(row.input_tokens), count(row.output_tokens)), ...(row.duration_ms === null ? [] : [milliseconds(row.duration_ms)])];
-  return [`${facts.join(", ")}.`, row.why.map((one) => [" ", spoken(one)])];
+  return [names, t("{0} tokens in, {1} out", count(row.input_tokens), count(row.output_tokens)), ...(row.duration_ms === null ? [] : [milliseconds(row.duration_ms)])].join(", ");
 }
+
+/** Why a request was served as it was and cost what it did, from the ledger. */
+export const reasons = (row) => row.why.map((one, place) => [place ? " " : "", spoken(one)]);
 
 const LISTED = 8;
 export const SEVERITIES = { info: "fine", warning: "near", critical: "over" };

@@ -109,7 +109,6 @@ Open alerts|Alertas abiertas|Alertas abertos
 All teams|Todos los equipos|Todas as equipes
 Team|Equipo|Equipe
 At this pace|A este ritmo|Neste ritmo
-Budget|Presupuesto|Orçamento
 Saved|Ahorrado|Economizado
 Alerts|Alertas
 teams with a price to compare with: {0}|equipos con un precio con el que comparar: {0}|equipes com um preço para comparar: {0}

@@ -13,13 +13,14 @@ from gateway.dialects import json_splice
 from gateway.dialects.answers.plain import Plain
 from gateway.dialects.anthropic_messages.cache_marks import with_marks
 from gateway.dialects.anthropic_messages.relay import MessagesRelay
-from gateway.dialects.anthropic_messages.thinking import UNSIGNED, is_unsigned
+from gateway.dialects.anthropic_messages.thinking import is_unsigned
 from gateway.dialects.anthropic_messages.turns import shortened, without_thinking
 from gateway.dialects.anthropic_messages.usage import messages_usage
 from gateway.dialects.openai_chat.native import content_headers, quoted
 from gateway.dialects.openai_chat.plain import load_reply
 from gateway.dialects.translate.chat_to_messages.reply import chat_completion
 from gateway.dialects.translate.chat_to_messages.translator import VERSION, ChatToMessages
+from gateway.domain.body_scan import UNSIGNED
 from gateway.domain.request import CompletionRequest, DialectName
 from gateway.domain.routing.route import ContextPlan
 from gateway.errors import BackendRefused
@@ -57,7 +58,7 @@ class MessagesToMessages:
         if max_output_tokens is not None:
             changes["max_tokens"] = b"%d" % max_output_tokens
             changes |= _less_thinking(request.body.get("thinking"), max_output_tokens)
-        if (plan is not None and plan.changes_body) or request.raw.rfind(_MARK) >= 0:
+        if (plan is not None and plan.changes_body) or request.contains(_MARK):
             return _conversation(request, plan or ContextPlan(0, 0), changes)
         return json_splice.splice(request.raw, request.body, changes, request.known_scan) if changes else request.raw
 
@@ -100,7 +101,7 @@ def _conversation(request: CompletionRequest, plan: ContextPlan, changes: dict[s
     change keep their bytes."""
     sent = request.body["messages"]
     kept = [(index, message) for index, message in enumerate(sent) if index not in plan.drop]
-    unsigned = request.raw.rfind(_MARK) >= 0
+    unsigned = request.contains(_MARK)
     if plan.replace or unsigned or plan.no_thinking:
         kept = [(at, shortened(message, plan.replace[at]) if at in plan.replace else message) for at, message in kept]
         kept = [(at, without_thinking(message) if at in plan.no_thinking else message) for at, message in kept]

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-UNSIGNED = "thriftgate-unsigned"
-"""A signature that marks thinking from a backend that does not sign its thinking. Anthropic would reject a request with
-this signature, so such blocks are removed before a request is sent to Anthropic."""
+from gateway.domain.body_scan import UNSIGNED
 
 _CARRIED = f"{UNSIGNED}:"
 """The beginning of a signature that contains Google's signature of the call after the block."""

@@ -14,6 +14,7 @@ from gateway.dialects.openai_chat import plain as chat_plain
 from gateway.dialects.openai_chat.foreign_fields import may_have_foreign_fields, plain_chat
 from gateway.dialects.openai_chat.stream import ChatStream
 from gateway.dialects.openai_chat.vendor_rules import adapted, refuse_fields
+from gateway.dialects.requests.spans import item_spans, known_list
 from gateway.domain.chat_rules import NO_RULES, ChatRules
 from gateway.domain.request import CompletionRequest, DialectName
 from gateway.domain.routing.route import ContextPlan
@@ -40,6 +41,7 @@ class ChatToChat:
         """`limits`: names of fields for the output limit. `rules`: differences between the backend's API and OpenAI's.
         `strict`: whether it rejects Anthropic's fields of messages and tools, and other limit fields."""
         self._limits, self._strict, self._rules = limits, strict, rules
+        self._edits_messages = strict or rules.changes_messages
         others = {*_LIMITS} - {*limits} if strict and limits == ("max_tokens",) else set()
         self._leaves_out = rules.leaves_out | rules.renames.keys() | rules.refuses | others
 
@@ -57,8 +59,11 @@ class ChatToChat:
         changes = self._changes(request, model, max_output_tokens)
         if logprobs and not request.stream and "logprobs" not in self._leaves_out and not request.body.get("logprobs"):
             changes["logprobs"] = b"true"
-        changes |= self._messages(request, plan)
-        body = json_splice.splice(request.raw, request.body, changes, request.known_scan) if changes else request.raw
+        if self._edits_messages or plan is not None:
+            changes |= self._messages(request, plan)
+        body = request.raw
+        if changes:
+            body = json_splice.splice(body, request.body, changes, request.known_scan, known_list(request))
         return body if self._leaves_out.isdisjoint(request.body) else json_splice.without(body, self._leaves_out)
 
     def _messages(self, request: CompletionRequest, plan: ContextPlan | None) -> dict[str, bytes]:
@@ -127,11 +132,10 @@ def content_headers(request: CompletionRequest) -> list[tuple[bytes, bytes]]:
 
 def _messages(request: CompletionRequest, plan: ContextPlan) -> bytes:
     """The messages that remain after trimming, as JSON. Messages that did not change keep their bytes."""
-    start, _ = json_splice.find(request.raw, "messages")[-1]
     messages = request.body["messages"]
     kept = [
         orjson.dumps(shortened(messages[index], plan.replace[index])) if index in plan.replace else request.raw[a:b]
-        for index, (a, b) in enumerate(json_splice.elements(request.raw, start))
+        for index, (a, b) in enumerate(item_spans(request))
         if index not in plan.drop
     ]
     return b"[" + b",".join(kept) + b"]"

@@ -17,6 +17,7 @@ from gateway.dialects.openai_responses.relay import ResponsesRelay
 from gateway.dialects.openai_responses.request import INSTRUCTIONS, kept, kind_of, wants_logprobs
 from gateway.dialects.openai_responses.thinking import unpack
 from gateway.dialects.openai_responses.usage import reported
+from gateway.dialects.requests.spans import item_spans, known_list
 from gateway.dialects.translate.chat_to_responses.body import LOGPROBS
 from gateway.dialects.translate.chat_to_responses.reply import choices, finish_of, load_response
 from gateway.domain.request import CompletionRequest, DialectName
@@ -61,7 +62,9 @@ class ResponsesToResponses:
         if more := _more_included(request, logprobs):
             changes["include"] = orjson.dumps([*(body.get("include") or ()), *more])
         changes |= _context(request, plan)
-        return json_splice.splice(request.raw, body, changes) if changes else request.raw
+        if not changes:
+            return request.raw
+        return json_splice.splice(request.raw, body, changes, request.known_scan, known_list(request))
 
     def headers(self, request: CompletionRequest) -> list[tuple[bytes, bytes]]:
         return _CHAT.headers(request)
@@ -130,8 +133,7 @@ def _forgotten(item: dict[str, Any]) -> bool:
 def _items(request: CompletionRequest, stay: list[int], replace: dict[int, str]) -> bytes:
     """The input items that remain, as JSON. `stay`: their indexes. `replace`: index → shortened text. Other items keep
     their bytes."""
-    start, _ = json_splice.find(request.raw, "input")[-1]
-    spans, value = list(json_splice.elements(request.raw, start)), request.body["input"]
+    spans, value = item_spans(request), request.body["input"]
     written = [
         orjson.dumps(shortened(value[place], replace[place])) if place in replace else request.raw[slice(*spans[place])]
         for place in stay

@@ -21,7 +21,7 @@ import orjson
 
 from gateway.dialects import json_splice
 from gateway.dialects.answers.service_tiers import normalised
-from gateway.domain.body_scan import WORDS, has_escaped_letter
+from gateway.domain.body_scan import UNSIGNED, WORDS, has_escaped_letter
 from gateway.domain.policy import DataPolicy, Forwarded, Policy
 from gateway.domain.prompt_cache import CACHE_FIELDS
 from gateway.domain.request import CompletionRequest
@@ -59,7 +59,7 @@ _REPORTS = ("code_execution_output", "tool_use")
 """Suffixes of the types of blocks that report an earlier result. The result is a file that was created, or the
 arguments of a tool call."""
 _ALWAYS = frozenset({b"file_id", b'"container'})
-_NESTED = WORDS - {*CACHE_FIELDS, b'"cache_control"', b'"thinking_blocks"', b'"extra_content"'}
+_NESTED = WORDS - {*CACHE_FIELDS, b'"cache_control"', b'"thinking_blocks"', b'"extra_content"', UNSIGNED.encode()}
 """The words that are searched for in requests with tools. In requests without tools, only the words in `_ALWAYS` are
 searched for."""
 _REMOVABLE = ("web_search", "web_fetch", "image_generation")

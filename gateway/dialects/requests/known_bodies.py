@@ -19,7 +19,7 @@ from gateway.dialects.json_splice import skip_blanks, value_end
 from gateway.dialects.openai_chat.request import load_object
 from gateway.domain.body_scan import MODEL, WORDS, BodyScan, has_escaped_letter
 from gateway.domain.continued import Continued, Notes
-from gateway.domain.request import CompletionRequest, Turn
+from gateway.domain.request import Turn
 from gateway.errors import BadRequest
 
 LEAST_BYTES = 32 * 2**10
@@ -82,6 +82,8 @@ class _Body:
     items: list[Any]
     turns: list[Turn]
     notes: Notes
+    fields: dict[str, Any]
+    """The parsed body."""
     head: bytes = b""
     """The bytes before the first item, with `_KEY` as the key of the conversation."""
     start: int = 0
@@ -89,6 +91,10 @@ class _Body:
     """The position after each item. Empty until a later body may continue this one."""
     facts: list[Facts] = field(default_factory=list)
     """The facts about the bytes from `start` to each of `ends`."""
+    tail: bytes = b""
+    """The bytes after the last item."""
+    around: Facts | None = None
+    """The facts about the bytes before and after the items."""
     lost: bool = False
     """Whether the items cannot be located in `raw`."""
 
@@ -103,7 +109,7 @@ class _Body:
         for key, at in _places(self.raw, quoted):
             head = b'%b"%b":[' % (self.raw[:key], _KEY.encode())
             ends = _ends_of(self.raw, at, self.items, first=True)
-            if ends and (around := _around(head + self.raw[ends[-1] :], self.owner[1])) and not around[1]:
+            if ends and (found := _rest_of(head + self.raw[ends[-1] :], self.owner[1])) and not found[1]:
                 self.head, self.start, self.ends = head, at, ends
                 self._count()
                 return
@@ -117,6 +123,8 @@ class _Body:
             facts = facts.plus(Facts.of(self.raw[at:end]))
             self.facts.append(facts)
             at = end
+        self.tail = self.raw[at:]
+        self.around = Facts.of(self.head + self.tail)
 
     def follow(self, known: Known) -> None:
         """Take over what is known of the first items, and find the positions of the others."""
@@ -163,21 +171,30 @@ class Known(NamedTuple):
         parsed as a whole."""
         if len(raw) <= self.end:
             return None
-        at, name = skip_blanks(raw, self.end), self.body.owner[1]
+        earlier, at = self.body, skip_blanks(raw, self.end)
         more = raw[at : at + 1] == b","
         if not more and raw[at : at + 1] != b"]":
             return None
-        rest = self.body.head + raw[at + more :]
-        around = _around(rest, name)
-        if around is None or (more and not around[1]):
+        at, facts = at + more, earlier.facts[self.shared - 1]
+        last, around = len(raw) - len(earlier.tail), earlier.around
+        if around is not None and last >= at and raw.endswith(earlier.tail):
+            rest, facts = b'{"%b":[%b]}' % (_KEY.encode(), new := raw[at:last]), facts.plus(around).plus(Facts.of(new))
+        else:
+            rest, around = earlier.head + raw[at:], None
+            facts = facts.plus(Facts.of(rest))
+        found = _rest_of(rest, name := earlier.owner[1])
+        if found is None or (more and not found[1]):
             return None
-        fields, new = around
+        fields, items = found
+        if around is not None:
+            if len(fields) > 1:  # the conversation ends before the known tail, and other fields follow
+                return None
+            fields = earlier.fields
         body = {name if key == _KEY else key: value for key, value in fields.items()}
-        body[name] = self.body.items[: self.shared] + new
-        turns = [turn for turn in self.body.turns if turn.index < self.shared]
-        facts = self.body.facts[self.shared - 1].plus(Facts.of(rest))
+        body[name] = earlier.items[: self.shared] + items
+        turns = [turn for turn in earlier.turns if turn.index < self.shared]
         scan = BodyScan(raw, *facts._replace(values=facts.values + more))
-        return Continued(body, rest, scan, self.shared, turns, self.body.notes)
+        return Continued(body, rest, scan, self.shared, turns, earlier.notes)
 
 
 class KnownBodies:
@@ -209,16 +226,26 @@ class KnownBodies:
                         break
         return best
 
-    def keep(self, owner: str, name: str, request: CompletionRequest, raw: bytes, known: Known | None) -> None:
-        """Remember the body `raw` of `request`. `known`: result of `find` for it."""
-        items, turns, notes = request.body.get(name), request.turns, request.notes
-        if type(items) is not list or not items or notes is None or not LEAST_BYTES <= len(raw) <= self._most // 4:
+    def keep(
+        self,
+        owner: str,
+        name: str,
+        raw: bytes,
+        fields: dict[str, Any],
+        turns: list[Turn],
+        notes: Notes,
+        known: Known | None,
+    ) -> None:
+        """Remember the body `raw`. `fields`: the parsed body. `known`: result of `find` for it."""
+        items = fields.get(name)
+        if type(items) is not list or not items or not LEAST_BYTES <= len(raw) <= self._most // 4:
             return
         if turns[-1].index < len(items) - 1:  # items that are no turns count as a part of the turn before, if any
             turns = turns[:-1]
-        body = _Body((owner, name), raw, list(items), [turn for turn in turns if turn.index >= 0], notes)
+        body = _Body((owner, name), raw, list(items), [turn for turn in turns if turn.index >= 0], notes, fields)
         if known is not None:
             body.follow(known)
+            notes.start, notes.ends = body.start, body.ends
         with self._lock:
             if known is not None and known.is_most:
                 self._remove(known.body)
@@ -297,7 +324,7 @@ def _end_of(raw: bytes, at: int, item: Any) -> int:
     return end if orjson.loads(raw[at:end]) == item else 0
 
 
-def _around(rest: bytes, name: str) -> tuple[dict[str, Any], list[Any]] | None:
+def _rest_of(rest: bytes, name: str) -> tuple[dict[str, Any], list[Any]] | None:
     """The parsed `rest` and the items in it. None if it has another field `name`, or is no valid body."""
     try:
         fields = load_object(rest)

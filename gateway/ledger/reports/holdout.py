@@ -18,16 +18,18 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, RowMapping, select
+from sqlalchemy import Connection, RowMapping, func, or_, select
 
 from gateway.domain.holdout import is_held_out
 from gateway.domain.money.price import Price
 from gateway.domain.money.usage import Usage
 from gateway.domain.policy import ContextPolicy
 from gateway.domain.prompt_cache import rules_of
+from gateway.domain.record import KEEP_ALIVE
 from gateway.ledger.prices.applied import price_of
 from gateway.ledger.rows import TOKENS
 from gateway.ledger.store.entries import newest, within
+from gateway.ledger.store.sums import pico_sum, whole
 from gateway.state.sql.tables import feedback, ledger
 
 if TYPE_CHECKING:
@@ -51,7 +53,7 @@ _SURE = 0.001
 """A figure loses if at most this share of the random exchanges gives as bad a result. The share is small, because
 several figures are checked again and again."""
 _MOST_ROWS = 200_000
-_TEXTS = ("prices", "backend", "model", "key_id", "session", "request_id", "outcome")
+_TEXTS = ("prices", "backend", "model", "key_id", "session", "request_id", "outcome", "kind")
 _COLUMNS = (*_TEXTS, "at", "trimmed_tokens", "cost_pico", "escalated", "estimated", *TOKENS)
 
 
@@ -117,22 +119,31 @@ class _Session:
 
 
 def has_cuts(connection: Connection, team: str, since: float) -> bool:
-    """Whether anything was left out of a request of `team` since then."""
+    """Whether anything was left out of a request of `team` since then, or a prompt was kept alive."""
     c = ledger.c
-    which = [c.trimmed_tokens > 0, c.session != "", *within(since, None, team, ledger)]
+    which = [or_(c.trimmed_tokens > 0, c.kind == KEEP_ALIVE), c.session != "", *within(since, None, team, ledger)]
     return connection.execute(select(c.id).where(*which).limit(1)).first() is not None
 
 
+def keep_alives(connection: Connection, team: str, since: float) -> tuple[int, int]:
+    """(Number, cost in pico-dollars) of the calls that kept prompts of `team` in providers' caches since then."""
+    c = ledger.c
+    which = [newest, c.kind == KEEP_ALIVE, *within(since, None, team, ledger)]
+    row = connection.execute(select(func.count(), *pico_sum(c.cost_pico)).where(*which)).one()
+    return int(row[0]), whole(row[1], row[2])
+
+
 def least_requests(policy: ContextPolicy) -> int:
-    """Minimum requests of a measured session. Parts of long documents are left out from the first request on."""
-    return LEAST_REQUESTS if policy.long_documents == "keep" else 1
+    """Minimum requests of a measured session. Parts of long documents and repeated errors are left out from the first
+    request on, and a session's prompt may be kept alive after the first request."""
+    return 1 if policy.shortens or policy.keep_alive else LEAST_REQUESTS
 
 
 def compare(connection: Connection, team: str, share: float, since: float, least: int = LEAST_REQUESTS) -> Holdout:
     """Compare the sessions of `team` that began to send requests at `since` or later. `share`: the policy's
     `context.holdout`. `least`: minimum requests of a measured session."""
     c = ledger.c
-    which = [newest, c.attempt > 0, c.kind == "", c.session != "", c.simulated.is_(False)]
+    which = [newest, c.attempt > 0, c.kind.in_(("", KEEP_ALIVE)), c.session != "", c.simulated.is_(False)]
     query = select(*[c[name] for name in _COLUMNS]).where(*which, *within(since, None, team, ledger))
     rows = connection.execute(query.order_by(c.at, c.id).limit(_MOST_ROWS)).mappings()
     sessions = _read(rows)
@@ -151,6 +162,9 @@ def _read(rows: Iterable[RowMapping]) -> dict[tuple[str, str], _Session]:
     for row in rows:
         session = sessions.setdefault((row["key_id"], row["session"]), _Session(ids=set()))
         assert session.ids is not None
+        if row["kind"] == KEEP_ALIVE:
+            session.paid += row["cost_pico"] or 0
+            continue
         if row["request_id"] not in session.ids:
             session.ids.add(row["request_id"])
             session.requests += 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -295,7 +295,7 @@ class Lease:
             self.free = min(self.free, 0)
 
 
-def take_all(wants: Sequence[Want], step: int) -> None:
+def take_all(wants: Iterable[Want], step: int) -> None:
     """Take the units in `wants`, which must be free in all counters. `step`: see `Lease.take`."""
     for lease, units in wants:
         lease.free -= units

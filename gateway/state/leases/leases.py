@@ -15,6 +15,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
+from itertools import repeat
 from weakref import WeakValueDictionary
 
 from gateway.errors import StateUnavailable
@@ -180,7 +181,7 @@ class Leases:
         for lease in leases:
             if lease.free < units:
                 return False
-        take_all([(lease, units) for lease in leases], 0)
+        take_all(zip(leases, repeat(units)), 0)
         return True
 
     async def take(self, wants: Sequence[Want]) -> NotEnough | None:

@@ -53,3 +53,31 @@ def test_what_is_sent_is_marked_and_billed_alike_by_replay_and_bill(tmp_path: Pa
     assert kept["cached_tokens"] > 89_000  # the pause of 25 minutes too was within the hour of a mark
     assert 0 < kept["cache_write_1h_tokens"] < 100
     assert replayed["sessions"][1]["cached_tokens"] == 0  # too short to be cached
+
+
+def test_a_prompt_is_kept_in_the_pauses_of_a_session_if_wanted(tmp_path: Path) -> None:
+    sessions, out = tmp_path / "sessions.jsonl", tmp_path / "sent.jsonl"
+    turns = [
+        {"t": 0, "append": messages(50), "out": 5, "reset": "start"},
+        {"t": 400, "append": messages(9000, "yes"), "out": 5},
+        {"t": 450, "append": messages(9000, "no"), "out": 5},
+    ]
+    row = {"id": "a", "api": "anthropic", "model": "claude-sonnet-4-5", "hidden_tokens": 30_000, "turns": turns}
+    sessions.write_bytes(orjson.dumps(row))
+    without = run("replay", str(sessions), "--out", str(out))
+    assert b'"at"' not in out.read_bytes()
+    replayed = run("replay", str(sessions), "--out", str(out), "--keep-alive")
+    assert replayed == run("bill", str(out), "--sessions", str(sessions))
+    rows = [orjson.loads(line) for line in out.read_bytes().splitlines()]
+    assert [(row.get("turn"), row.get("at")) for row in rows] == [
+        (0, None),
+        (None, 280),
+        (1, None),
+        (2, None),
+        (None, 730),
+    ]
+    assert rows[1]["body"] == {**rows[0]["body"], "max_tokens": 1}
+    assert replayed["keep_alives"] == 2
+    assert (
+        replayed["cached_tokens"] - without["cached_tokens"] > 60_000
+    )  # the call's read, and that of the next request

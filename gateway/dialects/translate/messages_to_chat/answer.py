@@ -10,6 +10,7 @@ import orjson
 from gateway.dialects.anthropic_messages import thinking
 from gateway.dialects.openai_chat.message import generated_text, objects, signature_of
 from gateway.dialects.translate.messages_to_chat.tools import long_names
+from gateway.domain.body_scan import UNSIGNED
 from gateway.domain.money.usage import Usage
 from gateway.domain.request import CompletionRequest
 
@@ -119,11 +120,9 @@ def _thinking_blocks(reply: dict[str, Any]) -> list[dict[str, Any]]:
     """The thinking blocks of an answer. If the backend does not sign its thinking, a fixed marker is used as the
     signature."""
     if blocks := objects(reply.get("thinking_blocks")):
-        return [
-            {"signature": thinking.UNSIGNED, **block} if block.get("type") == "thinking" else block for block in blocks
-        ]
+        return [{"signature": UNSIGNED, **block} if block.get("type") == "thinking" else block for block in blocks]
     thought = _text(reply.get("reasoning_content")) or _text(reply.get("reasoning"))
-    return [{"type": "thinking", "thinking": thought, "signature": thinking.UNSIGNED}] if thought else []
+    return [{"type": "thinking", "thinking": thought, "signature": UNSIGNED}] if thought else []
 
 
 def _text(content: Any) -> str:

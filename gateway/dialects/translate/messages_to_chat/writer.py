@@ -15,6 +15,7 @@ from gateway.dialects.translate.messages_to_chat.answer import (
 )
 from gateway.dialects.translate.messages_to_chat.calls import Call, Calls
 from gateway.dialects.translate.messages_to_chat.tools import long_names
+from gateway.domain.body_scan import UNSIGNED
 from gateway.domain.money.usage import Usage
 from gateway.domain.request import CompletionRequest
 
@@ -161,7 +162,7 @@ class MessagesWriter:
 
     def _end_block(self, out: list[bytes]) -> None:
         if self._open == "thinking":
-            out.append(self._form.signature_delta(self._index, thinking.UNSIGNED))
+            out.append(self._form.signature_delta(self._index, UNSIGNED))
         elif self._open == "tool_use":
             self._calls.done()
         if self._open:

@@ -1,0 +1,68 @@
+"""Sends an error of a tool whole only once (`context.repeated_errors`).
+
+An agent that repeats a failing call gets the same error again and again. Each later copy is replaced by a note from the
+request on in which the copy is sent first, so the prompt before it stays in the provider's cache. The replacement
+depends only on the history, so every worker makes the same replacement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from gateway.context.cuts.session import Cut
+from gateway.context.estimate import estimate
+from gateway.context.strategies.relevance import contains_thinking, is_exempt
+from gateway.domain.request import CompletionRequest, Turn
+from gateway.domain.tenant import Tenant
+
+_LEAST_CHARACTERS = 300
+"""Minimum characters of an error that is replaced."""
+_SHOWN = 80
+"""Number of characters at the beginning of an error that the note repeats."""
+_FLAG = b'"is_error"'
+
+
+class RepeatedErrors:
+    """Implements `Strategy` for errors that are repeated word for word."""
+
+    def __init__(self, switched_off: Callable[[str], bool] = lambda team: False) -> None:
+        self._switched_off = switched_off
+        self._counts = {"errors_repeated": 0}
+
+    def stats(self) -> dict[str, int]:
+        return dict(self._counts)
+
+    async def cut(self, request: CompletionRequest, tenant: Tenant, found: Cut) -> Cut:
+        """`found` with a note in place of each error that an earlier result in the prompt contains whole."""
+        if tenant.policy.context.repeated_errors == "keep" or request.dialect != "anthropic_messages":
+            return found
+        if _FLAG not in request.raw or contains_thinking(request) or self._switched_off(tenant.team):
+            return found
+        if is_exempt(request, tenant):
+            return found
+        texts, tokens, whole = dict[int, str](), found.tokens, set[str]()
+        for place, turn in enumerate(request.turns):
+            if place in found.texts or not _is_error(request, turn):
+                continue
+            if turn.text not in whole:
+                whole.add(turn.text)
+                continue
+            texts[place] = noted(turn.text)
+            tokens += max(0, estimate(turn.text) - estimate(texts[place]))
+        self._counts["errors_repeated"] += len(texts)
+        return replace(found, texts={**texts, **found.texts}, tokens=tokens) if texts else found
+
+
+def noted(text: str) -> str:
+    """The note that replaces the error `text`."""
+    return f"{text[:_SHOWN]}\n[… the same error as an earlier call returned; the gateway left out its other text …]"
+
+
+def _is_error(request: CompletionRequest, turn: Turn) -> bool:
+    """Whether a turn is the result of one call, and the client has marked it as an error."""
+    if len(turn.results) != 1 or turn.instructs or turn.images or turn.files or len(turn.text) < _LEAST_CHARACTERS:
+        return False
+    content = request.body["messages"][turn.index].get("content")
+    parts = [part for part in content if type(part) is dict] if type(content) is list else []
+    return any(part.get("type") == "tool_result" and part.get("is_error") is True for part in parts)

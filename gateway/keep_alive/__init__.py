@@ -1,0 +1,1 @@
+"""Keeps prompts in providers' caches during the pauses of sessions."""
