@@ -14,8 +14,10 @@ from gateway.admission.tool_loops import ToolLoops
 from gateway.backends.fleet import Fleet
 from gateway.cache.cache import Cache
 from gateway.cache.result import Join, Miss
+from gateway.context.strategies import experiments
 from gateway.domain.answer import Answer, Sink, pieces
 from gateway.domain.backend import Backend
+from gateway.domain.policy import EXPERIMENT_TAG
 from gateway.domain.protocols import AttemptJournal, Contexts, EndUsers, Hold, Sampler, TokenCounter
 from gateway.domain.record import Record
 from gateway.domain.request import CompletionRequest
@@ -75,6 +77,8 @@ class Pipeline:
         answer."""
         reply = Reply(self, record, deadline)  # closed here on failure, otherwise by the caller's `async with`
         try:
+            if tenant.policy.experiments:
+                request = await self._varied(request, record)
             self.end_users.note(request.body, record, request.controls.end_user)
             if request.is_large:
                 estimate = await self.off_loop.run(self.contexts.estimate, request)
@@ -103,6 +107,16 @@ class Pipeline:
         except BaseException as error:
             await reply.__aexit__(type(error), error, error.__traceback__)
             raise
+
+    async def _varied(self, request: CompletionRequest, record: Record) -> CompletionRequest:
+        """The request with the texts of the team's experiments. Stores the variants on the record."""
+        policy = record.tenant.policy
+        for name in policy.experiments:
+            record.tags.pop(f"{EXPERIMENT_TAG}{name}", None)  # the client cannot choose
+        found = experiments.assigned(request, record.tenant)
+        record.tags.update({f"{EXPERIMENT_TAG}{name}": variant for name, variant in found.items()})
+        texts = [text for name, variant in found.items() if (text := policy.experiments[name][variant])]
+        return await self.off_loop.run(experiments.varied, request, "\n\n".join(texts)) if texts else request
 
     async def _buy(
         self,

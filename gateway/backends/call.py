@@ -144,9 +144,11 @@ class BackendCall:
 
     def writes_long(self, request: CompletionRequest, plan: ContextPlan) -> bool:
         """Whether `write` takes so long that it must run in a thread."""
+        if len(request.raw) <= LARGE_BYTES:
+            return False
         translator = self._chosen.get(request.dialect)
         copied = translator is not None and translator.backend == request.dialect and not plan.touched
-        return request.is_large or (len(request.raw) > LARGE_BYTES and not copied)
+        return request.is_large or not copied
 
     def write(
         self,

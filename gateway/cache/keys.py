@@ -85,11 +85,12 @@ class Keys:
     def digest(self, request: CompletionRequest, tenant: Tenant) -> bytes:
         """The exact key of a request. Two requests have equal keys if everything that influences the answer is
         equal."""
-        body, name = canonical(request), request.input_field
-        items = body.get(name)
-        if request.notes is None or type(items) is not list or items is not request.body[name]:
-            return self._hash(request, tenant, "", body)
-        return _hash_continued(self._seed(request, tenant, ""), request, body, request.notes)
+        body, notes = canonical(request), request.notes
+        if notes is not None:
+            items = body.get(name := request.input_field)
+            if type(items) is list and items is request.body[name]:
+                return _hash_continued(self._seed(request, tenant, ""), request, body, notes)
+        return self._hash(request, tenant, "", body)
 
     def question(self, request: CompletionRequest, tenant: Tenant, embedder: str) -> Question | None:
         """The question for the semantic cache; None if the request must not use the semantic cache. `embedder`: name of

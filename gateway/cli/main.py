@@ -54,6 +54,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "router": ("quality.router", "Fit strategies to measured outcomes and replay them."),
         "quality": ("quality.quality", "Show how good the cheaper backends' answers are."),
         "compare": ("quality.compare", "Ask two backends the same, and compare their answers."),
+        "experiments": ("quality.experiments", "Compare variants of a team's system prompt."),
         "outcomes": ("quality.outcomes", "Measure a pool of backends on your prompts, for router fit."),
         "distil": ("quality.distil", "Export or delete the samples that a team keeps for learning."),
         "grade": ("quality.grade", "Print the difficulty of prompts, JSON lines in and out."),

@@ -56,6 +56,8 @@ def estimate(text: str) -> int:
 
 def estimate_lines(texts: Sequence[str]) -> int:
     """As `estimate` of all `texts`, joined by line breaks. Long texts are not joined; only the windows are read."""
+    if len(texts) == 1:
+        return estimate(texts[0])
     ends = list(accumulate([len(text) + 1 for text in texts]))
     length = ends[-1] - 1 if ends else 0
     if length <= _SAMPLED_ABOVE:

@@ -4,18 +4,18 @@ not, the request is trimmed."""
 from __future__ import annotations
 
 import asyncio
-import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from dataclasses import replace
+from functools import partial
 
 from gateway.context import measure
 from gateway.context.attachments.beside import NOTHING, Attachments, beside, guesses
 from gateway.context.attachments.find import find
 from gateway.context.attachments.process import MeasuringProcess
+from gateway.context.bounds import Bounds, bounds_of, tried
 from gateway.context.cache_key import LEAST_CACHED, cache_fields
-from gateway.context.count import Counter, encoding_of, family_factor
+from gateway.context.count import Counter, encoding_of
 from gateway.context.cuts.cutting import LEAST_TURNS, Cutting
 from gateway.context.cuts.outputs import thinking_between
 from gateway.context.cuts.session import NO_CUT, Cut, Weighed
@@ -24,13 +24,12 @@ from gateway.context.groups import groups, last_user
 from gateway.context.growth import SessionGrowth
 from gateway.context.marks import CacheMarking
 from gateway.context.measure import Sizes
-from gateway.context.reported import Report, ReportedSizes
+from gateway.context.reported import ReportedSizes
 from gateway.context.shorten import LEAST_TOKENS, level, shorten
 from gateway.context.strategies.keep_alive import NO_KEEP_ALIVE, Cached, KeepAlive
 from gateway.context.strategies.strategy import WHOLE, Strategy
 from gateway.context.vocabulary import EncodingName
 from gateway.domain.backend import Backend
-from gateway.domain.policy import ContextPolicy
 from gateway.domain.record import Record
 from gateway.domain.request import CompletionRequest
 from gateway.domain.routing.route import ContextEstimate, ContextPlan, Prefix
@@ -41,40 +40,13 @@ from gateway.runtime.off_loop import LARGE_BYTES, OffLoop
 _NEAR = 0.8
 """Share of a limit. If the estimated input is below this share, the input is not counted exactly, because the error of
 `estimate` is smaller than the rest of the limit."""
-_ANSWER_TOKENS = 1024
-"""Tokens reserved for the answer if the client did not limit it. At most a quarter of the window is reserved."""
 _MANY_TURNS = 1000
 """A request with at least this number of turns is examined in a thread, because it would block the event loop for
 milliseconds."""
 _STEPS = 4
 """Trimming removes whole steps. A step is the tokens that may remain, divided by this number; see `_droppable`."""
-_ENDS_AT_WINDOW = re.compile(r"claude-(?:[a-z]+-)?(?:4[-.][5-9]|[5-9])")
-"""Matches the models whose provider accepts an output limit that is larger than the rest of the window. The provider
-then ends the answer at the end of the window."""
-_MOST_OVER = 1.5
-"""Limit for the ratio of the tokens that a backend reported to the tokens that the gateway counted. The ratio of a
-session is at most the factor of the model's family times this number. A larger ratio is caused by tokens that the
-provider adds only once, such as the tokens of its own tools."""
-_WITHOUT_THINKING = 0.7
-"""The lowest measured share of the counted tokens that a provider really read. Measured in recorded sessions with
-thinking."""
 _SMALL = 512
 """Minimum tokens of a request for which it is examined whether it can be trimmed."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Bounds:
-    aim: int
-    """Trimming ends when the input has at most this number of tokens, or when nothing more can be removed."""
-    tries: int
-    """The input is trimmed before the first call if it has more than this number of tokens. If the input has between
-    `aim` and `tries` tokens, it may fit, so it is trimmed only after the backend has refused it."""
-    most: int
-    """The request is refused if its input has more than this number of tokens after trimming. If the trimmed input has
-    between `aim` and `most` tokens, it is sent, and the backend decides with its own tokenizer whether it fits."""
-    trims: bool
-    answer: int | None
-    """Tokens of the window that are reserved for the answer. None if the limit comes from the team's policy."""
 
 
 class Contexts:
@@ -187,7 +159,7 @@ class Contexts:
             return None
         context = tenant.policy.context
         if request.one_context and (context.max_input_tokens is not None or backend.window_tokens is not None):
-            bounds = _bounds(request, context, backend, self._reported.last(prefix, backend))
+            bounds = bounds_of(request, context, backend, self._reported.last(prefix, backend))
             if bounds is not None and tokens > bounds.aim * _NEAR:
                 return None
         self._counts["planned"] += 1
@@ -220,7 +192,7 @@ class Contexts:
         self._counts["planned"] += 1
         report = self._reported.last(prefix, backend)
         tokens = measure.estimated(request)
-        bounds = _bounds(request, tenant.policy.context, backend, report) if request.one_context else None
+        bounds = bounds_of(request, tenant.policy.context, backend, report) if request.one_context else None
         others = NOTHING
         if request.estimated_beside or request.asides:
             others = await self._beside(request, backend)
@@ -230,7 +202,7 @@ class Contexts:
         encoding = encoding_of(backend.model)
         self._counts["counted"] += 1
         sizes = await measure.sizes(request, self._counter, encoding, others.rooms())
-        most = bounds.aim if backend.name in request.too_long_for else _tried(request, bounds, backend, report)
+        most = bounds.aim if backend.name in request.too_long_for else tried(request, bounds, backend, report)
         if sizes.total <= (most if bounds.trims else bounds.most + others.doubt()):
             return replace(others.plan(sizes.total, sizes.total), counted_tokens=sizes.total)
         if not bounds.trims:
@@ -256,7 +228,7 @@ class Contexts:
         backend: Backend,
         sizes: Sizes,
         others: Attachments,
-        bounds: _Bounds,
+        bounds: Bounds,
         encoding: EncodingName,
     ) -> ContextPlan:
         total, step = sizes.total, max(1, bounds.aim // _STEPS)
@@ -289,7 +261,7 @@ class Contexts:
         sizes: Sizes,
         drop: frozenset[int],
         left: int,
-        bounds: _Bounds,
+        bounds: Bounds,
         encoding: EncodingName,
     ) -> tuple[dict[int, str], int]:
         """Shorten texts until the input fits. `left`: tokens of the input without the turns in `drop`. Returns (index
@@ -328,7 +300,7 @@ class Contexts:
         return texts, left
 
     def _too_long(
-        self, request: CompletionRequest, backend: Backend, tokens: int, bounds: _Bounds, *, trimmed: bool = False
+        self, request: CompletionRequest, backend: Backend, tokens: int, bounds: Bounds, *, trimmed: bool = False
     ) -> ContextTooLong:
         self._counts["refused"] += 1
         still = " even with earlier turns left out" if trimmed else ""
@@ -353,72 +325,7 @@ def _droppable(request: CompletionRequest, sizes: Sizes, excess: int, step: int)
     return drop_oldest(found, sizes.turns, whole if whole <= may_go else excess)
 
 
-def _bounds(
-    request: CompletionRequest, policy: ContextPolicy, backend: Backend, report: Report | None
-) -> _Bounds | None:
-    """The token limits for a request; None if the request has no limit. `report`: the size that the backend reported
-    for the session's last request."""
-    limit, window_tokens = policy.max_input_tokens, backend.window_tokens
-    if limit is None and window_tokens is None:
-        return None
-    trims, window = policy.enabled and not request.controls.untouched, None
-    if window_tokens is not None:
-        refuses = backend.hosted  # some servers do not refuse a prompt that is too long, but drop its beginning
-        window = _window_bounds(
-            window_tokens, backend.model, backend.max_output_tokens, request.max_output_tokens, trims, refuses
-        )
-        if report is not None:
-            window = _as_reported(window, window_tokens, report, family_factor(backend.model))
-            window = window if refuses else replace(window, tries=window.aim)
-    if not trims or limit is None:
-        return window
-    if window is None or limit <= window.aim:
-        return _Bounds(limit, limit, limit, trims, None)
-    if limit >= window.most:
-        return window
-    return _Bounds(window.aim, min(window.tries, limit), limit, trims, None)
-
-
-@lru_cache(maxsize=1024)
-def _window_bounds(
-    window: int, model: str, longest: int | None, asked: int | None, trims: bool, refuses: bool
-) -> _Bounds:
-    """The token limits that follow from the window. `longest`: maximum tokens of the model's answer. `asked`: the
-    client's output limit. `trims`: whether the input may be trimmed. `refuses`: whether the backend refuses a prompt
-    that is too long. The results are cached, because clients ask for only a few different limits."""
-    # An answer gets at most half the window, so that clients that always request the maximum can still send input.
-    answer = min(asked, longest or asked, window // 2) if asked else 0
-    most = window - (1 if _ENDS_AT_WINDOW.search(model) else max(answer, 1))
-    aim = int(window / family_factor(model)) - (answer or min(_ANSWER_TOKENS, window // 4))
-    aim = max(1, min(aim, most))
-    return _Bounds(aim, most if refuses else aim, most, trims, max(answer, 1))
-
-
-def _tried(request: CompletionRequest, bounds: _Bounds, backend: Backend, report: Report | None) -> int:
-    """The number of counted tokens above which the request is trimmed before its first call."""
-    if report is None and bounds.answer is not None and backend.hosted and any(turn.asides for turn in request.turns):
-        return int(bounds.tries / _WITHOUT_THINKING)  # some models do not read the thinking of earlier turns
-    return bounds.tries
-
-
-def _as_reported(window: _Bounds, tokens: int, report: Report, factor: float) -> _Bounds:
-    """The token limits for a session if the backend has reported the size of its last request. The reported size is
-    exact, so only the tokens that were added since then are multiplied by a factor. The factor is `factor` (of the
-    model's family), or the session's own ratio of reported to counted tokens if this ratio is larger. `tokens`: the
-    backend's context window."""
-    answer = window.answer or 0
-    room = tokens - report.reported - (answer if answer > 1 else min(_ANSWER_TOKENS, tokens // 4))
-    if room >= 0:
-        ratio = min(report.reported / report.counted, _MOST_OVER * factor)
-        aim = report.counted + int(room / max(factor, ratio))
-    else:  # the session is larger than this window, so the part that remains is scaled by the session's ratio
-        aim = report.counted * (report.reported + room) // report.reported
-    aim = max(1, aim)
-    tries = max(aim, report.counted + window.tries - report.reported)
-    return replace(window, aim=aim, tries=tries, most=max(window.most, aim))
-
-
-def _words(request: CompletionRequest, backend: Backend, bounds: _Bounds) -> tuple[str, str]:
+def _words(request: CompletionRequest, backend: Backend, bounds: Bounds) -> tuple[str, str]:
     """Two texts for an error: the name of the limit that the request exceeds, and advice for the client."""
     if bounds.answer is None:
         return (

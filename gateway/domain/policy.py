@@ -357,6 +357,12 @@ class DataPolicy(Section):
         return "data.regions" if self.regions and self.server_tools == "auto" else ""
 
 
+EXPERIMENT_TAG = "experiment:"
+"""Prefix of the tag with which the ledger stores the variant of a request."""
+ExperimentName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,31}$")]
+Variants = Annotated[dict[ExperimentName, Annotated[str, Field(max_length=4000)]], Field(min_length=2, max_length=8)]
+
+
 class Policy(Section):
     """The content of policies/TEAM.yaml."""
 
@@ -378,6 +384,12 @@ class Policy(Section):
     )
     cache: CachePolicy = CachePolicy()
     context: ContextPolicy = ContextPolicy()
+    experiments: dict[ExperimentName, Variants] = Field(
+        default_factory=dict,
+        max_length=4,
+        description="Name → variants (name → text added to the system prompt, empty: none). Each named session gets "
+        "one variant, by chance and in equal shares.",
+    )
     budget: Budgets = Field((), description="One budget or a list.")
     alerts: AlertsPolicy = AlertsPolicy()
     pacing: PacingPolicy = PacingPolicy()

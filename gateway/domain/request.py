@@ -142,8 +142,9 @@ class CompletionRequest:
     @property
     def is_large(self) -> bool:
         """Whether the new part of the body is so large that it is processed in a thread."""
-        continued = self.continued
-        return len(self.raw if continued is None else continued.rest) > LARGE_BYTES
+        if len(self.raw) <= LARGE_BYTES:
+            return False
+        return self.continued is None or len(self.continued.rest) > LARGE_BYTES
 
     @property
     def known_scan(self) -> BodyScan | None:

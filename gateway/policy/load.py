@@ -159,7 +159,7 @@ def _build(files: Files, ceilings: Ceilings, old_names: _OldNames, bases: Mappin
 
 _NO_ANSWERS: dict[str, Any] = {
     **dict.fromkeys(("budget", "limits", "alerts", "pacing", "allowed_models", "agents", "slo"), True),
-    **dict.fromkeys(("max_usd_per_request", "overrides", "timezone"), True),
+    **dict.fromkeys(("max_usd_per_request", "overrides", "timezone", "experiments"), True),
     "context": {"prompt_cache": True, "old_outputs": True, "holdout": True, "keep_alive": True},
     "trials": {"classes": True},
     "data": {"store_samples": True},

@@ -362,3 +362,24 @@ def test_a_failed_call_is_explained_with_its_status_and_a_cached_answer_without_
     cached = run(tmp_path, "explain", four).output
     assert "The cache had the answer" in cached
     assert "reasons for its route" not in cached
+
+
+def test_experiments_shows_each_variant_with_cost_and_ratings(tmp_path: Path, database: Database) -> None:
+    (tmp_path / "policies" / "search.yaml").write_text("team: search\n")
+    assert "took part" in run(tmp_path, "experiments", "--team", "search").output
+    tags = {name: f'{{"experiment:brevity":"{name}"}}' for name in ("plain", "brief")}
+    rows = [
+        recent(f"req_{name}{number}", session=f"{name}{number}", cost_pico=pico, tags=tags[name])
+        for name, pico in (("plain", 3_000_000), ("brief", 1_000_000))
+        for number in range(4)
+    ]
+    book(database, *rows)
+    found = orjson.loads(run(tmp_path, "experiments", "--team", "search", "--json").output)["variants"]
+    assert [(one["name"], one["sessions"], one["usd_per_answer"]["value"]) for one in found] == [
+        ("brief", 4, 0.000001),
+        ("plain", 4, 0.000003),
+    ]
+    shown = run(tmp_path, "experiments", "--team", "search", columns=200).output
+    assert "0.000003 (0.000003 to 0.000003)" in shown
+    assert "Too few sessions" in shown
+    assert run(tmp_path, "experiments", "--team", "search", "--since", "soon").exit_code == 2

@@ -304,7 +304,7 @@ async def test_days_hours_and_months_are_those_of_the_teams_zone(any_database: D
     today = await figures.of("search", "1")
     assert [(one["day"], one["cost_usd"]) for one in today["by"]["day"]] == [("2027-01-15", "4")]
     assert [one["hour"] for one in today["by"]["hour"]] == ["2027-01-15T06:00"]
-    everybody = await figures.of("", "month", ["teams"])
+    everybody = await figures.of("", "month", ["teams"])  # the default policy has no zone
     assert set(everybody["stack"]["steps"]) == {"2027-01-01", "2027-01-02", "2027-01-15"}
 
 

@@ -18,6 +18,7 @@ from gateway.dialects import json_splice
 from gateway.dialects.clients import CONVERSATIONS
 from gateway.dialects.openai_chat.native import ChatToChat
 from gateway.dialects.openai_responses.native import ResponsesToResponses
+from gateway.dialects.registry import translators
 from gateway.dialects.requests.forwarding import check_forwarding
 from gateway.dialects.requests.known_bodies import LEAST_BYTES, KnownBodies, scanned
 from gateway.domain.body_scan import MODEL, WORDS, BodyScan, has_escaped_letter
@@ -30,6 +31,7 @@ from gateway.errors import GatewayError
 
 KEYS, TENANT = Keys(""), Tenant(Key("k1", "any"), Policy(team="any"), "e1")
 NATIVE = {"openai_chat": ChatToChat(), "openai_responses": ResponsesToResponses()}
+OTHERS = ("bedrock_converse", "gemini_generate", "ollama_chat")
 PATHS = ("/v1/chat/completions", "/v1/messages", "/v1/responses")
 POLICIES = (
     Policy(team="any"),
@@ -108,8 +110,11 @@ def turn(path: str, number: int, text: str) -> list[dict[str, Any]]:
 
 
 def body(path: str, items: list[Any], *, first: dict[str, Any], last: dict[str, Any]) -> dict[str, Any]:
-    tools = [{"type": "function", "name": "read", "function": {"name": "read"}, "input_schema": {"input": []}}]
-    return {**first, CONVERSATIONS[path].CONVERSATION: items, "tools": tools, "max_tokens": 100, **last}
+    tool = {"name": "read", "input_schema": {"type": "object", "properties": {"input": {"type": "string"}}}}
+    kind = {} if path == "/v1/messages" else {"type": "function", "function": {"name": "read"}}
+    tools = [{**kind, **tool}]
+    limit = "max_output_tokens" if path == "/v1/responses" else "max_tokens"
+    return {**first, CONVERSATIONS[path].CONVERSATION: items, "tools": tools, limit: 100, **last}
 
 
 STRANGE = (
@@ -298,3 +303,17 @@ def test_small_bodies_are_not_remembered() -> None:
     assert len(raw) < LEAST_BYTES
     read(PATHS[0], raw, POLICIES[0], bodies)
     assert len(bodies) == 0
+
+
+@pytest.mark.parametrize("backend", ["openai_chat", "anthropic_messages", "openai_responses", *OTHERS])
+@pytest.mark.parametrize("path", PATHS)
+def test_no_translator_changes_the_items_that_later_requests_share(path: str, backend: str) -> None:
+    items = [item for number in range(6) for item in turn(path, number, LINES)]
+    raw = orjson.dumps(body(path, items, first={"model": "m"}, last={}))
+    request, _ = read(path, raw, POLICIES[0])
+    turns, index = repr(request.turns), request.turns[3].index
+    (translator, *_) = translators(request.dialect, (backend,), strict=True)
+    for plan in (None, ContextPlan(9, 9, drop=frozenset((1, 2))), ContextPlan(9, 9, replace={index: "(left out)"})):
+        translator.body(request, "another", plan, max_output_tokens=50)
+        assert orjson.dumps(request.body) == raw
+        assert repr(request.turns) == turns

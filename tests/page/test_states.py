@@ -150,6 +150,34 @@ def _changed(route: Route) -> None:
     route.fulfill(response=reply, json=figures | {name: value for name, value in changes.items() if name in figures})
 
 
+def test_a_kind_of_question_with_too_many_wrong_hits_and_a_burning_objective_stand_out(visit: Open) -> None:
+    def worse(route: Route) -> None:
+        reply = route.fetch()
+        figures = reply.json()
+        if "objectives" in figures:
+            wrong = {"checked": 40, "wrong_of_lookups": 0.05, "interval": [0.02, 0.09]}
+            figures["measured_classes"] = {
+                "en/text/opening": wrong,
+                "es/text/opening": {**wrong, "wrong_of_lookups": 0},
+            }
+            (every,) = figures["objectives"]
+            facts = {"state": "burning", "quality": 0.95, "error_budget_left": -0.6667, "burn_rate": 2.5, "judged": 120}
+            figures["objectives"] = [every, {**every, **facts, "class": "en/text/opening"}]
+        route.fulfill(response=reply, json=figures)
+
+    opened = visit()
+    opened.page.route("**/dashboard/data*", worse)
+    page = opened.enter("lead", "#/budget?period=30")
+    page.wait_for_selector("#cache table .bad")
+    assert page.inner_text("#cache table .bad") == "5%, at most 9%"
+    assert page.locator("#cache table .bad").count() == 1
+    assert page.inner_text("#cache tr:has-text('es/text/opening')").split()[-4:] == ["0%,", "at", "most", "9%"]
+    row = page.inner_text("#quality tbody tr >> nth=1").split("\t")
+    assert row == ["en/text/opening", "burning", "95%", "-66.7%", "2.5×", "120"]
+    assert page.locator("#quality .badge.near").count() == 1
+    page.unroute_all(behavior="ignoreErrors")
+
+
 @pytest.mark.parametrize(("zones", "label"), [({"search": "Asia/Tokyo"}, "GMT+9"), ({}, "UTC")])
 def test_times_are_in_the_zone_of_the_team(visit: Open, zones: dict[str, str], label: str) -> None:
     opened = visit()

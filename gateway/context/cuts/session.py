@@ -60,7 +60,7 @@ class _Caution:
 
 _CAUTION: Mapping[str, _Caution] = {
     "marks": _Caution(5.0, 0.04, 0.006, 0.23),
-    "newest": _Caution(3.0, 0.08, 0.001, 0.04),  # entries live for 30 minutes
+    "newest": _Caution(3.0, 0.16, 0.001, 0.04),  # entries live for 30 minutes
     "common": _Caution(5.0, 0.04, 0.006, 0.23),
 }
 """Kind of cache (`CacheRules.kind`) → when a cut is made."""

@@ -163,9 +163,9 @@ export function cache({ rows, wrong, limit, classes, measured }) {
       [t("Answers"), (row) => number(row.answers), "number"],
       [t("Saved"), (row) => money(row.saved_usd), "number"],
     ], rows),
-    ...byClass(classes, measured, limit),
     unknown ? quiet(t("Answers whose original cost is unknown, so that nothing is counted as saved: {0}.", count(unknown))) : null,
     wrongHits(wrong, limit),
+    ...byClass(classes, measured, limit),
   ].filter(Boolean);
 }
 

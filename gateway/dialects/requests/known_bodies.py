@@ -123,8 +123,9 @@ class _Body:
             facts = facts.plus(Facts.of(self.raw[at:end]))
             self.facts.append(facts)
             at = end
-        self.tail = self.raw[at:]
-        self.around = Facts.of(self.head + self.tail)
+        if self.around is None or self.raw[at:] != self.tail:
+            self.tail = self.raw[at:]
+            self.around = Facts.of(self.head + self.tail)
 
     def follow(self, known: Known) -> None:
         """Take over what is known of the first items, and find the positions of the others."""
@@ -133,6 +134,7 @@ class _Body:
         ends = _ends_of(self.raw, known.end, self.items[count:], first=False)
         if ends or count == len(self.items):
             self.ends, self.facts = before.ends[:count] + ends, before.facts[:count]
+            self.tail, self.around = before.tail, before.around
             self._count()
 
     def common(self, raw: bytes) -> int:
