@@ -20,7 +20,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
-from gateway.context.measure import declared, estimated_turn
+from gateway.context.measure import declared
 from gateway.domain.backend import Backend
 from gateway.domain.money.usage import Usage
 from gateway.domain.prompt_cache import LONG_S, SHORT_S, CacheMarks, Lifetime, rules_of
@@ -39,13 +39,10 @@ _READ, _WRITE_SHORT, _WRITE_LONG = 0.1, 1.25, 2.0
 _RETURNS_PAY = (_WRITE_SHORT - 1) / (_WRITE_SHORT - _READ)
 """Minimum probability of another request within five minutes. If the probability is lower, marking the first request
 costs more than the mark saves."""
-_SHORT_GAP_S = 120.0
-"""If no request of a session came later than this after the request before, the session is called steady."""
-_PAUSES_STEADY, _PAUSES, _PAUSES_WEIGHT = 0.008, 0.03, 500
-"""Assumed before any observation: the share of a coding agent's requests that come more than five minutes, but at most
-an hour, after the request before; in steady sessions, and in others. In 25 recorded sessions, the shares were 0.8 % and
-2.9 %.
-`_PAUSES_WEIGHT` is the number of observations that each assumption counts as."""
+_PAUSES, _PAUSES_WEIGHT = 0.02, 500
+"""`_PAUSES` is assumed, before any observation, as the share of a coding agent's requests that come more than five
+minutes, but at most an hour, after the request before. In 25 recorded sessions, the share was 3 %; the cost there was
+lowest with marks chosen for 2 %. `_PAUSES_WEIGHT` is the number of observations that the assumption counts as."""
 _MOST_INSURED = 0.004
 """Maximum cost of marks with a lifetime of an hour, as a share of the cost of the session's input. The maximum applies
 until such a mark has kept the cache during a pause of more than five minutes."""
@@ -71,8 +68,6 @@ class _Warm:
     """Number of blocks that are cached for an hour."""
     long_tokens: int = 0
     requests: int = 1
-    longest_s: float = 0.0
-    """The longest time between two requests of the session so far."""
     agent: bool = False
     """Whether the session's first request offered tools."""
     spent: float = 0.0
@@ -112,7 +107,7 @@ class CacheMarking:
         self._warm: OrderedDict[Hashable, _Warm] = OrderedDict()
         self._fixed: OrderedDict[Hashable, float] = OrderedDict()
         """Digest of the tools and the system prompt → monotonic time in seconds at which both were last sent."""
-        self._pauses: dict[tuple[str, bool], _Share] = {}
+        self._pauses: dict[str, _Share] = {}
         self._returns: dict[tuple[str, bool], _Share] = {}
         self._counts = {"marked": 0, "marked_1h": 0}
 
@@ -146,8 +141,7 @@ class CacheMarking:
         elif changed := [place for place in warm.cut ^ cut if place < warm.messages]:
             marks = CacheMarks("5m", _around(warm, min(changed), plan.anchor), fixed=True)
         else:
-            added = sum([estimated_turn(request, turn) for turn in request.turns if turn.index >= warm.messages])
-            marks = self._next(warm, tenant, now, tokens, added)
+            marks = self._next(warm, tenant, now, tokens)
             anchor = warm.ends.get(plan.anchor, warm.anchor)
             if anchor and marks.earlier:  # the next cut then finds the text before it in the cache
                 marks.earlier = (*marks.earlier, (anchor, marks.earlier[-1][1]))
@@ -163,20 +157,17 @@ class CacheMarking:
             return CacheMarks("5m", fixed=True)
         return CacheMarks(fixed=self._seen_lately(request, tenant, backend))
 
-    def _next(self, warm: _Warm, tenant: Tenant, now: float, tokens: int, added: int) -> CacheMarks:
-        """The marks for a later request of a session. `added`: estimated tokens of the new messages. For a long prompt,
-        this is more accurate than the difference of two estimates."""
+    def _next(self, warm: _Warm, tenant: Tenant, now: float, tokens: int) -> CacheMarks:
         pause_s = now - max(warm.at, warm.renewed)
         if pause_s > LONG_S or (pause_s > SHORT_S and not warm.long_blocks):
             return CacheMarks("5m", fixed=True)
         blocks, kept = warm.blocks, warm.tokens
         if pause_s > SHORT_S:
             blocks, kept = warm.long_blocks, warm.long_tokens
-        costs = (_WRITE_LONG - _WRITE_SHORT) * max(added, tokens - kept)
+        costs = (_WRITE_LONG - _WRITE_SHORT) * max(0, tokens - kept)
         saves = (_WRITE_SHORT - _READ) * max(0, tokens - warm.long_tokens)
         affordable = warm.insured + costs <= _MOST_INSURED * warm.spent
-        steady = max(now - warm.at, warm.longest_s) <= _SHORT_GAP_S
-        if affordable and costs < self._share_of_pauses(tenant.team, steady).value * saves:
+        if affordable and costs < self._share_of_pauses(tenant.team).value * saves:
             return CacheMarks("1h", ((blocks, "1h"),), fixed=True)
         if not warm.long_blocks:
             return CacheMarks("5m", ((blocks, "5m"),), fixed=True)
@@ -209,8 +200,7 @@ class CacheMarking:
         now.agent, now.cut = marks.agent if before is None else before.agent, marks.cut
         now.messages = marks.messages
         _note_cost(now, before, usage)
-        if before is not None:
-            now.requests, now.longest_s = before.requests + 1, max(before.longest_s, marks.at - before.at)
+        now.requests = 1 if before is None else before.requests + 1
         if marks.lives_long and now.blocks:
             now.long_blocks, now.long_tokens = now.blocks, now.tokens
         elif before is not None and any(lifetime == "1h" for _, lifetime in marks.earlier):
@@ -242,17 +232,15 @@ class CacheMarking:
         if before is None:
             self._share_of_returns(team, marks.agent).seen += 1
             return
-        gap_s = marks.at - before.at
-        pauses = self._share_of_pauses(team, before.longest_s <= _SHORT_GAP_S)
+        gap_s, pauses = marks.at - before.at, self._share_of_pauses(team)
         if before.requests == 1:
             self._share_of_returns(team, before.agent).yes += gap_s <= SHORT_S
         pauses.seen += 1
         pauses.yes += SHORT_S < gap_s <= LONG_S
 
-    def _share_of_pauses(self, team: str, steady: bool) -> _Share:
-        found = self._pauses.get((team, steady))
-        prior = _PAUSES_STEADY if steady else _PAUSES
-        return found or self._pauses.setdefault((team, steady), _Share(prior, _PAUSES_WEIGHT))
+    def _share_of_pauses(self, team: str) -> _Share:
+        found = self._pauses.get(team)
+        return found or self._pauses.setdefault(team, _Share(_PAUSES, _PAUSES_WEIGHT))
 
     def _share_of_returns(self, team: str, agent: bool) -> _Share:
         found = self._returns.get((team, agent))
