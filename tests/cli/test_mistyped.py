@@ -12,6 +12,8 @@ from click.testing import CliRunner, Result
 
 from gateway.cli.main import cli
 from gateway.cli.operation.add_backend import _next
+from gateway.cli.teams.client_settings import Connection
+from gateway.cli.teams.connect import _tried
 from gateway.settings.running import RunningGateway
 
 
@@ -195,3 +197,9 @@ def test_doctor_names_a_file_system_that_takes_no_files() -> None:
     done = run("doctor", "--data-dir", "/proc/x")
     assert "the data directory /proc/x cannot be written" in done.output
     assert "free some space" not in done.output
+
+
+def test_a_test_request_that_the_cache_answers_is_attributed_to_it() -> None:
+    at = Connection("http://127.0.0.1:8080", "tg-key", "auto")
+    checked = {"status": 200, "backend": None, "cost-usd": "0"}
+    assert _tried(at, checked) == "Tried: the cache answered (0 USD)."

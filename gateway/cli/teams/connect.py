@@ -107,7 +107,7 @@ def _revoked(settings: Settings, key_id: str | None) -> str:
 
 def _tried(at: Connection, checked: dict[str, Any]) -> str:
     if checked["status"] == 200:
-        return f"Tried: {checked['backend']} answered ({checked['cost-usd'] or 'cost unknown'} USD)."
+        return f"Tried: {checked['backend'] or 'the cache'} answered ({checked['cost-usd'] or 'cost unknown'} USD)."
     if checked["status"]:
         return f"Tried: the gateway answered {checked['status']}: {checked['error']}"
     return f"Tried: {at.url} could not be reached: {checked['error']}"

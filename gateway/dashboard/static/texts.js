@@ -241,6 +241,7 @@ Answers in progress are cut off, then only those that cost nothing are served.|S
 failed attempts|intentos fallidos|tentativas falhas
 weak answers replaced|respuestas débiles sustituidas|respostas fracas substituídas
 second attempts of slow requests|segundos intentos de peticiones lentas|segundas tentativas de requisições lentas
+prompts kept in caches|prompts guardados en cachés|prompts guardados em caches
 background comparisons|comparaciones de fondo|comparações de fundo
 Same question|La misma pregunta|A mesma pergunta
 Same meaning, verified|El mismo significado, verificado|O mesmo significado, verificado
