@@ -207,8 +207,8 @@ class Attempt:
         return max(self.chunks, self.output_bytes // _LEAST_BYTES)
 
     def came(self, size: int, chunks: int) -> None:
-        """Record the arrival of `size` further bytes; `chunks`: chunks with content in total. Call it before passing
-        bytes on."""
+        """Record that `size` more bytes of the answer have arrived. `chunks`: total number of chunks with content so
+        far. Call this method before the bytes are passed on."""
         self.output_bytes += size
         self.chunks = chunks
         if self.spoke_at is None and chunks:

@@ -64,7 +64,7 @@ class Merged:
         return self.part
 
     def place(self, path: KeyPath) -> str:
-        """Like `Document.place`, for the file that contains the value at `path`."""
+        """The beginning of an error message about `path`: file, line and key, in the policy or the base."""
         return self.source(path).place(path)
 
     def policy(self) -> Policy:

@@ -53,9 +53,9 @@ def init(context: Context, team: str, budget: str | None, source: Path | None, *
     """Write gateway.yaml and a policy for what this machine has, and validate both.
 
     Backends are found by provider keys in the environment and by model servers on the usual local ports. Existing
-    files are never changed. On a terminal, the command asks for team, budget and receiver if no option names one. Each
-    key of a LiteLLM config that is not taken over is listed with its line. A model whose address is not known here is
-    left out, and a key is used at its own vendor only.
+    files are never changed. On a terminal, the command asks for team, budget and receiver if no option names one. With
+    --from, the settings of the LiteLLM config that are not taken over are listed with their lines. A model whose
+    address is not known here is left out. An API key is used for its own vendor only.
 
     \b
     thriftgate init --team search --budget 200

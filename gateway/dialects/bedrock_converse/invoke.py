@@ -68,7 +68,7 @@ class InvokeFraming:
 
 
 def _frame(given: bytes) -> bytes:
-    """The frame of an event; empty for a `ping`, which Bedrock does not have. An error becomes an exception."""
+    """An event as a frame of Bedrock's event stream; empty for a `ping`. An error becomes an exception frame."""
     data = sse.payload(given)
     parsed = orjson.loads(data) if data else {}
     match parsed.get("type"):

@@ -96,7 +96,7 @@ def verify(connection: Connection, anchors: Anchors | None) -> Verdict:
 
 
 def _strangers(connection: Connection) -> Iterator[Finding]:
-    """Yield findings for rows, roll-ups and sums that belong to no chain and to no roll-up."""
+    """Yield a finding for each kind of stray entry: a row or roll-up outside of all chains, a sum without a roll-up."""
     known = select(ledger_chains.c.id)
     table = ledger.c
     bad = or_(table.chain.not_in(known), table.chain_seq.is_(None))

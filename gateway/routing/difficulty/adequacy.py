@@ -71,6 +71,6 @@ class Adequacy:
 
 
 def _standard(difficulty: float) -> float:
-    """The score, in standard deviations from its mean in training, from which the difficulty was computed."""
+    """The score that belongs to `difficulty`, in standard deviations from the mean score of the training prompts."""
     kept = min(max(difficulty, 1e-13), 1 - 1e-13)
     return math.log(kept / (1 - kept))
