@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from openai.types.responses import Response
 
+from gateway.context.strategies.experiments import varied
 from gateway.dialects.openai_responses.native import ResponsesToResponses
 from gateway.dialects.openai_responses.relay import ResponsesRelay
 from gateway.dialects.openai_responses.request import parse
@@ -384,3 +385,20 @@ def test_of_a_long_answer_only_the_beginning_is_kept() -> None:
     assert transcript.characters == 200_000
     assert transcript.text() == "x" * 65536
     assert transcript.chunks == 100
+
+
+@pytest.mark.parametrize("given", [{"instructions": "Be kind."}, {"instructions": None}, {}])
+@pytest.mark.parametrize("stream", [True, False])
+def test_the_answer_shows_the_instructions_of_the_client_and_not_those_that_were_sent(
+    given: dict[str, Any], *, stream: bool
+) -> None:
+    request = varied(unstored_request(stream=stream, **given), "SECRET")
+    assert "SECRET" in sent(request)["instructions"]
+    response = {"id": "resp_1", **sent(request), "output": [], "status": "completed"}
+    if stream:
+        relay = wire.reader(request)
+        read(relay, [event({"type": "response.completed", "response": response})])
+        shown = orjson.loads(relay.ending[relay.ending.index(b"{") :])["response"]
+    else:
+        shown = orjson.loads(wire.plain(request, orjson.dumps(response)).body)
+    assert shown == {**response, "instructions": given.get("instructions")}
