@@ -77,7 +77,7 @@ class Pipeline:
         answer."""
         reply = Reply(self, record, deadline)  # closed here on failure, otherwise by the caller's `async with`
         try:
-            if tenant.policy.experiments:
+            if tenant.policy.experiments or record.tags:
                 request = await self._varied(request, record)
             self.end_users.note(request.body, record, request.controls.end_user)
             if request.is_large:
@@ -111,8 +111,10 @@ class Pipeline:
     async def _varied(self, request: CompletionRequest, record: Record) -> CompletionRequest:
         """The request with the texts of the team's experiments. Stores the variants on the record."""
         policy = record.tenant.policy
-        for name in policy.experiments:
-            record.tags.pop(f"{EXPERIMENT_TAG}{name}", None)  # the client cannot choose
+        for name in [name for name in record.tags if name.startswith(EXPERIMENT_TAG)]:
+            del record.tags[name]  # the client cannot choose
+        if not policy.experiments:
+            return request
         found = experiments.assigned(request, record.tenant)
         record.tags.update({f"{EXPERIMENT_TAG}{name}": variant for name, variant in found.items()})
         texts = [text for name, variant in found.items() if (text := policy.experiments[name][variant])]

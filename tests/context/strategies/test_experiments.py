@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from gateway.context.strategies.experiments import assigned, drawn, varied
 from gateway.domain.policy import Policy
 from gateway.domain.request import CompletionRequest, Controls
+from gateway.domain.tenant import Tenant
 from gateway.ledger.reports.experiments import compare
 from gateway.state.redis.connection import State
 from gateway.state.sql.database import Database
@@ -123,13 +124,12 @@ async def test_the_ledger_knows_the_variant_and_the_report_compares_them(
     assert 0 < brief.usd_per_answer.high < plain.usd_per_answer.low
 
 
-async def test_a_request_that_takes_no_part_cannot_claim_a_variant(
-    state: State, database: Database, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("who", [WHO, tenant(cache={"enabled": False})], ids=["takes no part", "no experiments"])
+async def test_a_client_cannot_claim_a_variant(state: State, database: Database, tmp_path: Path, who: Tenant) -> None:
     async with open_gateway(state, database, tmp_path) as gateway:
         request = small_request("why?")
-        record = record_of(request, WHO)
-        record.tags = {"experiment:brevity": "brief"}
-        async with await gateway.pipeline.serve(request, WHO, record, 1e12) as reply:
+        record = record_of(request, who)
+        record.tags = {"experiment:brevity": "brief", "experiment:none": "a", "feature": "search"}
+        async with await gateway.pipeline.serve(request, who, record, 1e12) as reply:
             _ = [piece async for piece in reply]
-        assert record.tags == {}
+        assert record.tags == {"feature": "search"}
