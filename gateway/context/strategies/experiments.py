@@ -10,20 +10,25 @@ from typing import Any
 
 import orjson
 
-from gateway.context.strategies.relevance import contains_thinking, is_exempt
+from gateway.context.strategies.relevance import is_exempt
+from gateway.dialects import json_splice
 from gateway.dialects.clients import DIALECTS
 from gateway.domain.request import CompletionRequest
 from gateway.domain.tenant import Tenant
 
 _SYSTEM = frozenset({"system", "developer"})
-_DIALECTS = frozenset({"anthropic_messages", "openai_chat", "openai_responses"})
+_FIELDS = {"anthropic_messages": "system", "openai_chat": "messages", "openai_responses": "instructions"}
+"""Dialect → the field with the system prompt."""
+_THINKING = ("thinking", "reasoning", "reasoning_effort")
+_SEALED = "reasoning.encrypted_content"
 
 
 def assigned(request: CompletionRequest, tenant: Tenant) -> dict[str, str]:
     """Experiment → variant for the session of a request. Empty if the request takes no part: it has no session name, is
-    held out or untouched, or has or asks for signed thinking, before which nothing may change."""
+    held out or untouched, or asks for thinking. Thinking that was not asked for does not matter: its session has had
+    the same text from the first request on, so the text before signed thinking does not change."""
     session = request.controls.session or request.agent_session
-    if not session or request.dialect not in _DIALECTS or contains_thinking(request) or is_exempt(request, tenant):
+    if not session or request.dialect not in _FIELDS or _asks_for_thinking(request) or is_exempt(request, tenant):
         return {}
     return {name: drawn(tenant.team, name, session, variants) for name, variants in tenant.policy.experiments.items()}
 
@@ -35,17 +40,10 @@ def drawn(team: str, experiment: str, session: str, variants: Mapping[str, str])
 
 
 def varied(request: CompletionRequest, text: str) -> CompletionRequest:
-    """The request with `text` at the end of its system prompt."""
-    body = dict(request.body)
-    if request.dialect == "openai_responses":
-        body["instructions"] = _joined(body.get("instructions"), text)
-    elif request.dialect == "anthropic_messages":
-        body["system"] = _joined(body.get("system"), text)
-    else:
-        messages = body["messages"]
-        end = next((at for at, each in enumerate(messages) if each.get("role") not in _SYSTEM), len(messages))
-        body["messages"] = [*messages[:end], {"role": "system", "content": text}, *messages[end:]]
-    parsed = DIALECTS[request.dialect].parse(orjson.dumps(body), request.id, request.controls, request.headers)
+    """The request with `text` at the end of its system prompt. All other values keep their bytes."""
+    field = _FIELDS[request.dialect]
+    raw = json_splice.splice(request.raw, request.body, {field: _extended(request, field, text)})
+    parsed = DIALECTS[request.dialect].parse(raw, request.id, request.controls, request.headers)
     return replace(
         parsed,
         query=request.query,
@@ -56,10 +54,24 @@ def varied(request: CompletionRequest, text: str) -> CompletionRequest:
     )
 
 
-def _joined(given: Any, text: str) -> Any:
-    if type(given) is list:
-        return [*given, {"type": "text", "text": text}]
-    return f"{given}\n\n{text}" if given else text
+def _extended(request: CompletionRequest, field: str, text: str) -> bytes:
+    """The JSON of the request's `field` with `text` after the system prompt."""
+    raw, given = request.raw, request.body.get(field)
+    if type(given) is not list:
+        return orjson.dumps(f"{given}\n\n{text}" if given else text)
+    item, place = {"type": "text", "text": text}, len(given)
+    if field == "messages":
+        item = {"role": "system", "content": text}
+        place = next((at for at, each in enumerate(given) if each.get("role") not in _SYSTEM), place)
+    spans = json_splice.elements(raw, json_splice.find(raw, field)[-1][0])
+    items = [raw[start:end] for start, end in spans]
+    return b"[%b]" % b",".join([*items[:place], orjson.dumps(item), *items[place:]])
+
+
+def _asks_for_thinking(request: CompletionRequest) -> bool:
+    """Whether the client has set a field about thinking. Clients set these fields in every request of a session."""
+    body = request.body
+    return any(body.get(name) is not None for name in _THINKING) or _SEALED in (body.get("include") or ())
 
 
 def _echoed(request: CompletionRequest) -> dict[str, Any]:

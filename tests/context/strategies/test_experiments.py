@@ -10,6 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from gateway.context.strategies.experiments import assigned, drawn, varied
+from gateway.dialects.clients import DIALECTS
 from gateway.domain.policy import Policy
 from gateway.domain.request import CompletionRequest, Controls
 from gateway.domain.tenant import Tenant
@@ -25,6 +26,13 @@ VARIANTS = {"as-it-is": "", "brief": BRIEF}
 WHO = tenant(experiments={"brevity": VARIANTS}, cache={"enabled": False}, context={"holdout": 0.0})
 SESSIONS = {
     name: [f"s{n}" for n in range(40) if drawn("search", "brevity", f"s{n}", VARIANTS) == name] for name in VARIANTS
+}
+
+
+BEFORE = {
+    "absent": b"",
+    "text": b',"system":"You code."',
+    "list": b',"system":[ {"type":"text","text":"n", "cache_control":{"type":"ephemeral"}} ]',
 }
 
 
@@ -44,9 +52,12 @@ def test_sessions_are_spread_over_the_variants_and_keep_theirs() -> None:
         of_session(""),
         request_in("openai_chat", controls=Controls(session="s1", untouched=True)),
         of_session("s1", "anthropic_messages", thinking={"type": "enabled", "budget_tokens": 2000}, max_tokens=4000),
+        of_session("s1", reasoning_effort="high"),
+        of_session("s1", "openai_responses", reasoning={"effort": "high"}),
+        of_session("s1", "openai_responses", include=["reasoning.encrypted_content"]),
         of_session("s1", "openai_completions"),
     ],
-    ids=["no name", "untouched", "thinking", "no system prompt"],
+    ids=["no name", "untouched", "thinking", "effort", "reasoning", "sealed reasoning", "no system prompt"],
 )
 def test_some_requests_take_no_part(given: CompletionRequest) -> None:
     assert assigned(given, WHO) == {}
@@ -88,6 +99,54 @@ def test_the_text_is_added_at_the_end_of_the_system_prompt(
     assert orjson.dumps(given.body) == before
     if dialect == "openai_responses":
         assert found.echoed["instructions"] == "You code."
+
+
+THOUGHT = {"type": "thinking", "thinking": "x", "signature": "s"}
+
+
+@pytest.mark.parametrize(
+    ("dialect", "asked", "thought"),
+    [
+        (
+            "openai_chat",
+            {"reasoning_effort": "low"},
+            {"role": "assistant", "content": "", "thinking_blocks": [THOUGHT]},
+        ),
+        ("openai_chat", {}, {"role": "assistant", "content": "", "thinking_blocks": [THOUGHT]}),
+        ("anthropic_messages", {}, {"role": "assistant", "content": [THOUGHT, {"type": "text", "text": "hi"}]}),
+        ("openai_responses", {"reasoning": {}}, {"type": "reasoning", "summary": [], "encrypted_content": "g"}),
+    ],
+    ids=["chat", "chat, not asked for", "messages, not asked for", "responses"],
+)
+def test_the_system_prompt_before_signed_thinking_stays_what_it_was(
+    dialect: str, asked: dict[str, Any], thought: dict[str, Any]
+) -> None:
+    field = "input" if dialect == "openai_responses" else "messages"
+    requests = [
+        of_session(SESSIONS["brief"][0], dialect, **{field: items}, **asked)
+        for items in ([user()], [user(), thought, user()])
+    ]
+    first, second = [assigned(request, WHO) for request in requests]
+    assert first == second == ({} if asked else {"brevity": "brief"})
+
+
+@pytest.mark.parametrize("dialect", ["openai_chat", "anthropic_messages", "openai_responses"])
+@pytest.mark.parametrize("system", ["absent", "text", "list"])
+def test_all_other_values_keep_their_bytes(dialect: str, system: str) -> None:
+    field = "input" if dialect == "openai_responses" else "messages"
+    tool = b'{"type":"function","name":"t","function":{"name":"t"},"input_schema":{"maximum":12345678901234567890123}}'
+    given = b'{"model":"m", "%b":[ {"role":"user", "content":"caf\\u00e9"} ], "x":1E2,"tools":[%b]%b}' % (
+        field.encode(),
+        tool,
+        BEFORE[system] if dialect == "anthropic_messages" else b"",
+    )
+    parsed = DIALECTS[dialect].parse(
+        given.replace(b'"model"', b'"max_tokens":9,"model"'), "r", Controls(session="s"), {}
+    )
+    found = varied(parsed, BRIEF)
+    assert tool in found.raw
+    assert b'{"role":"user", "content":"caf\\u00e9"}' in found.raw
+    assert b'"x":1E2' in found.raw
 
 
 def test_an_experiment_needs_two_variants() -> None:
