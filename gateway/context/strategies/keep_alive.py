@@ -11,8 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-import orjson
-
+from gateway.dialects import json_splice
 from gateway.dialects.clients import DIALECTS
 from gateway.domain.holdout import is_held_out
 from gateway.domain.money.price import Price
@@ -32,6 +31,8 @@ RETURNS_AGENT, RETURNS_ALONE, RETURNS_WEIGHT = 0.45, 0.05, 40
 `RETURNS_WEIGHT` is the number of observations that the assumption counts as."""
 _DIALECTS = frozenset({"anthropic_messages", "openai_chat"})
 _THINKS = b'"reasoning_effort"'
+_OF_ANSWER = frozenset({"stream", "stream_options", "max_tokens", "max_completion_tokens"})
+"""Fields about the answer, which are not part of the prompt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +98,10 @@ def share_of_returns(prior: float, seen: int, yes: int) -> float:
 
 def smallest(request: CompletionRequest) -> CompletionRequest:
     """The request with the same prompt and an answer of at most one token. The prompt must be equal in all parts that
-    the provider compares with its cache."""
-    body = orjson.loads(request.raw)
-    for name in ("stream", "stream_options", "max_completion_tokens"):
-        body.pop(name, None)
-    body["max_tokens"] = 1
+    the provider compares with its cache, so all other values keep their bytes."""
+    raw = b'{"max_tokens":1,' + json_splice.without(request.raw, _OF_ANSWER)[1:]
     controls = replace(request.controls, cache="bypass")
-    found = DIALECTS[request.dialect].parse(orjson.dumps(body), request.id, controls, request.headers)
+    found = DIALECTS[request.dialect].parse(raw, request.id, controls, request.headers)
     return replace(found, query=request.query, agent=request.agent, agent_session=request.agent_session)
 
 

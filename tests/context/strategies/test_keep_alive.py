@@ -6,7 +6,9 @@ import orjson
 import pytest
 
 from gateway.context.strategies.keep_alive import RETURNS_AGENT, RETURNS_ALONE, Cached, cost_and_gain, smallest
+from gateway.dialects.clients import DIALECTS
 from gateway.domain.money.price import Price
+from gateway.domain.request import Controls
 from tests.support.requests import request_in
 
 PRICE = Price(3_000_000, 15_000_000, 300_000, 3_750_000, 6_000_000)
@@ -37,3 +39,12 @@ def test_the_smallest_request_has_the_same_prompt_and_one_token_of_answer(dialec
         "metadata": {"user_id": "u"},
         "messages": request.body["messages"],
     }
+
+
+@pytest.mark.parametrize("dialect", ["anthropic_messages", "openai_chat"])
+def test_the_prompt_keeps_its_bytes(dialect: str) -> None:
+    prompt = b'"messages":[{"role": "user","content":"caf\\u00e9"}],"metadata":{"n":12345678901234567890123}'
+    raw = b'{"model":"m", "stream":true,"max_tokens":9,%b}' % prompt
+    assert (
+        smallest(DIALECTS[dialect].parse(raw, "r", Controls(), {})).raw == b'{"max_tokens":1,"model":"m",%b}' % prompt
+    )
