@@ -92,11 +92,12 @@ class Contexts:
         attempt = record.served_by
         if attempt is not None and attempt.outcome == "ok":
             self._marking.learn(attempt, record.tenant.team, prefix)
-        if attempt is not None and record.tenant.policy.context.keep_alive:
-            key = prefix.session, attempt.backend.name
-            self._keep_alive.answered(
-                record, attempt, Cached(*self._marking.cached(*key), partial(self._marking.renew, *key))
-            )
+        if record.tenant.policy.context.keep_alive:
+            cached = Cached(0, 0)
+            if attempt is not None:
+                key = prefix.session, attempt.backend.name
+                cached = Cached(*self._marking.cached(*key), partial(self._marking.renew, *key))
+            self._keep_alive.ended(record, attempt, cached)
 
     def estimate(self, request: CompletionRequest) -> ContextEstimate:
         """The estimated number of tokens of a request, without a tokenizer. The field `least` of the result is the

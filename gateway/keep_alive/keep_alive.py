@@ -28,10 +28,10 @@ from gateway.state.redis.connection import State
 log = logging.getLogger(__name__)
 
 MOST_WAITING = 256
-"""Maximum number of sessions for which one worker keeps a request. When the number is exceeded, the session that has
-waited for the longest time is given up."""
+"""Maximum number of sessions for which one worker keeps a request. When the number is exceeded, the session of the same
+key that has waited for the longest time is given up."""
 _MOST_BYTES = 64 * 2**20
-"""Maximum bytes of all kept requests."""
+"""Maximum bytes of all kept requests. While a request waits, nothing but its bytes is kept of it."""
 AT_A_TIME = 4
 """Maximum number of calls that one worker has in flight."""
 _DEADLINE_S = 30.0
@@ -109,10 +109,16 @@ class KeepAlives:
         self._waiting[prefix.session] = one
         self._bytes += len(request.raw)
         while len(self._waiting) > self._most or self._bytes > _MOST_BYTES:
-            self._give_up(next(iter(self._waiting)))
+            self._give_up(self._next_dropped(one))
             self._counts["dropped"] += 1
 
-    def answered(self, record: Record, attempt: Attempt, cached: Cached) -> None:
+    def _next_dropped(self, one: _Waiting) -> bytes:
+        """The session that is given up in favour of `one`: the oldest of the same key, else the oldest of all."""
+        key = one.tenant.key.lineage
+        own = (session for session, each in self._waiting.items() if each is not one and each.tenant.key.lineage == key)
+        return next(own, next(iter(self._waiting)))
+
+    def ended(self, record: Record, attempt: Attempt | None, cached: Cached) -> None:
         if record.route is None or record.route.prefix is None:
             return
         session = record.route.prefix.session
@@ -120,9 +126,10 @@ class KeepAlives:
         if one is None or one.request.id != record.request_id or one.task is not None:
             return
         over = time.monotonic() - one.at >= self._idle_s
-        if not cached.tokens or attempt.outcome != "ok" or record.over_budget or over:
+        if attempt is None or not cached.tokens or attempt.outcome != "ok" or record.over_budget or over:
             self._give_up(session)
             return
+        one.request = keep_alive.without_parsed(one.request)
         one.task = self._tasks.spawn(self._keep(one, record, attempt.backend, cached), "keep-alive")
 
     def _give_up(self, session: bytes) -> None:

@@ -18,7 +18,7 @@ from gateway.domain.backend import PriceEntry
 from gateway.domain.request import CompletionRequest, Controls
 from gateway.domain.tenant import Tenant
 from gateway.errors import ExpiredKey
-from gateway.keep_alive.keep_alive import KeepAlives
+from gateway.keep_alive.keep_alive import MOST_WAITING, KeepAlives
 from gateway.routing.router import Router
 from gateway.state.redis.connection import State
 from gateway.state.sql.database import Database
@@ -77,7 +77,7 @@ def sent(claude: Provider) -> list[dict[str, Any]]:
 
 
 async def kept_gateway(
-    state: State, database: Database, folder: Path, idle_s: float, *, leaving: bool = False
+    state: State, database: Database, folder: Path, idle_s: float, *, leaving: bool = False, most: int = MOST_WAITING
 ) -> AsyncIterator[Kept]:
     revoked = set[str]()
     async with (
@@ -101,7 +101,7 @@ async def kept_gateway(
             return gateway.record.tenant
 
         prices = catalogue()
-        keep = KeepAlives(state, prices, of_key, leaving=lambda: leaving, idle_s=idle_s)
+        keep = KeepAlives(state, prices, of_key, leaving=lambda: leaving, idle_s=idle_s, most=most)
         contexts = Contexts(Counter(), keep_alive=keep)
         pipeline = gateway.pipeline
         pipeline.contexts = contexts
@@ -124,6 +124,13 @@ async def kept(state: State, database: Database, tmp_path: Path) -> AsyncIterato
 async def patient(state: State, database: Database, tmp_path: Path) -> AsyncIterator[Kept]:
     """Sessions are never idle within the test."""
     async for each in kept_gateway(state, database, tmp_path, 3600.0):
+        yield each
+
+
+@pytest_asyncio.fixture
+async def two(state: State, database: Database, tmp_path: Path) -> AsyncIterator[Kept]:
+    """Sessions are never idle, and at most two of them wait."""
+    async for each in kept_gateway(state, database, tmp_path, 3600.0, most=2):
         yield each
 
 

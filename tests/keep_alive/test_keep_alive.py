@@ -9,6 +9,7 @@ import pytest
 
 from gateway.context.strategies.keep_alive import share_of_returns
 from gateway.domain.tenant import Tenant
+from gateway.errors import BackendRefused, BudgetExhausted
 from gateway.keep_alive.keep_alive import AT_A_TIME
 from gateway.keep_alive.returns import Returns
 from gateway.ledger.reports.holdout import has_cuts, keep_alives, least_requests
@@ -113,6 +114,30 @@ async def test_a_prompt_that_was_not_cached_does_not_wait(patient: Kept) -> None
     patient.claude.script(Reply(text="yes"))
     await patient.ask(keeping())
     assert patient.keep.stats()["waiting"] == 0
+
+
+async def test_a_request_that_a_budget_refuses_is_forgotten_and_displaces_no_session(two: Kept) -> None:
+    await two.ask(keeping(), session="mine")
+    for number in range(3):
+        with pytest.raises(BudgetExhausted):
+            await two.ask(keeping(budget={"limit_usd": "0.05"}), session=f"s{number}")
+    assert (two.keep.stats()["waiting"], two.keep.stats()["dropped"]) == (1, 0)
+
+
+async def test_a_request_that_fails_is_forgotten(patient: Kept) -> None:
+    patient.claude.script(Fail(400))
+    with pytest.raises(BackendRefused):
+        await patient.ask(keeping())
+    assert patient.keep.stats()["waiting"] == 0
+
+
+async def test_many_sessions_of_one_key_displace_no_session_of_another(two: Kept) -> None:
+    await two.ask(keeping(), session="mine")
+    for number in range(3):
+        await two.ask(keeping(key="key_2"), session=f"s{number}")
+    assert two.keep.stats()["dropped"] == 2
+    await two.ask(keeping(), *MORE, session="mine")  # it still has its place, so no other is given up
+    assert (two.keep.stats()["waiting"], two.keep.stats()["dropped"]) == (2, 2)
 
 
 async def test_a_budget_that_cannot_pay_the_call_is_not_overrun(kept: Kept) -> None:

@@ -72,7 +72,7 @@ class _Pauses:
     def asked(self, request: CompletionRequest, tenant: Tenant, prefix: Prefix, plan: ContextPlan) -> None:
         self._last = _Paused(request, plan) if keep_alive.may_keep(request, tenant, plan) else None
 
-    def answered(self, record: Record, attempt: Attempt, cached: Cached) -> None:
+    def ended(self, record: Record, attempt: Attempt | None, cached: Cached) -> None:
         if self._last is not None:
             self._last.cached = cached
 

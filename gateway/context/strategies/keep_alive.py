@@ -54,8 +54,9 @@ class KeepAlive(Protocol):
         """A request of the session is about to be sent. A waiting call of the session is cancelled."""
         ...
 
-    def answered(self, record: Record, attempt: Attempt, cached: Cached) -> None:
-        """The request was answered. A call is planned if the session stays idle."""
+    def ended(self, record: Record, attempt: Attempt | None, cached: Cached) -> None:
+        """The request has ended. If it was answered, a call is planned for the case that the session stays idle.
+        `attempt`: None if no backend was called."""
         ...
 
 
@@ -65,7 +66,7 @@ class NoKeepAlive:
     def asked(self, request: CompletionRequest, tenant: Tenant, prefix: Prefix, plan: ContextPlan) -> None:
         pass
 
-    def answered(self, record: Record, attempt: Attempt, cached: Cached) -> None:
+    def ended(self, record: Record, attempt: Attempt | None, cached: Cached) -> None:
         pass
 
 
@@ -94,6 +95,14 @@ def cost_and_gain(price: Price, cached: Cached, share: float) -> tuple[int, int]
 def share_of_returns(prior: float, seen: int, yes: int) -> float:
     """The expected share: `yes` of `seen` idle sessions continued, and `prior` was assumed before."""
     return (prior * RETURNS_WEIGHT + yes) / (RETURNS_WEIGHT + max(seen, yes))
+
+
+def without_parsed(request: CompletionRequest) -> CompletionRequest:
+    """The request with its bytes only, because the parsed parts take several times their memory. Suffices for
+    `smallest`."""
+    return replace(
+        request, body={}, turns=[], as_chat=None, attachments=None, vector=None, scan=None, continued=None, notes=None
+    )
 
 
 def smallest(request: CompletionRequest) -> CompletionRequest:
