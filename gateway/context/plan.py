@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
@@ -26,6 +27,7 @@ from gateway.context.marks import CacheMarking
 from gateway.context.measure import Sizes
 from gateway.context.reported import ReportedSizes
 from gateway.context.shorten import LEAST_TOKENS, level, shorten
+from gateway.context.strategies import repeated_errors
 from gateway.context.strategies.keep_alive import NO_KEEP_ALIVE, Cached, KeepAlive
 from gateway.context.strategies.strategy import WHOLE, Strategy
 from gateway.context.vocabulary import EncodingName
@@ -134,10 +136,11 @@ class Contexts:
             found = await self._cutting.cut(request, tenant, backend, prefix)
         if tenant.policy.context.shortens:
             found = await self._strategy.cut(request, tenant, found)
-        if found.texts:
-            plan = await self._with_cut(request, tenant, backend, prefix, found)
-        else:
-            plan = self._plain(request, tenant, backend, prefix) or await self._fitted(request, tenant, backend, prefix)
+        plan = await self._with_cut(request, tenant, backend, prefix, found)
+        if found.repeats and repeated_errors.names_missing(request, found, plan):
+            with suppress(ContextTooLong):
+                less = repeated_errors.without_notes(request, found)
+                plan = await self._with_cut(request, tenant, backend, prefix, less)
         if marked:
             if found.anchor:
                 plan.anchor = request.turns[found.anchor - 1].index + 1
@@ -171,6 +174,8 @@ class Contexts:
     ) -> ContextPlan:
         """The plan for a request without the outputs that the cut `found` leaves out. The rest of the request is then
         fitted to the limits as usual."""
+        if not found.texts:
+            return self._plain(request, tenant, backend, prefix) or await self._fitted(request, tenant, backend, prefix)
         turns = list(request.turns)
         for place, text in found.texts.items():
             turns[place] = replace(turns[place], text=text)

@@ -80,6 +80,8 @@ class Cut:
     turns."""
     tokens: int = 0
     """Number of tokens that are left out."""
+    repeats: dict[int, int] = field(default_factory=dict)
+    """Index of a turn whose text was replaced by a note about a repeated error → index of the turn with the error."""
 
 
 @dataclass(frozen=True, slots=True)

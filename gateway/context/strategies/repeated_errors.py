@@ -2,7 +2,8 @@
 
 An agent that repeats a failing call gets the same error again and again. Each later copy is replaced by a note from the
 request on in which the copy is sent first, so the prompt before it stays in the provider's cache. The replacement
-depends only on the history, so every worker makes the same replacement.
+depends only on the history, so every worker makes the same replacement. If the request must be trimmed and the only
+whole copy would be trimmed too, all copies are sent whole, and the request is trimmed instead.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from gateway.context.cuts.session import Cut
 from gateway.context.estimate import estimate
 from gateway.context.strategies.relevance import contains_thinking, is_exempt
 from gateway.domain.request import CompletionRequest, Turn
+from gateway.domain.routing.route import ContextPlan
 from gateway.domain.tenant import Tenant
 
 _LEAST_CHARACTERS = 300
@@ -41,22 +43,41 @@ class RepeatedErrors:
             return found
         if is_exempt(request, tenant):
             return found
-        texts, tokens, whole = dict[int, str](), found.tokens, set[str]()
+        texts, repeats, tokens, whole = dict[int, str](), dict[int, int](), found.tokens, dict[str, int]()
         for place, turn in enumerate(request.turns):
             if place in found.texts or not _is_error(request, turn):
                 continue
-            if turn.text not in whole:
-                whole.add(turn.text)
+            if (first := whole.setdefault(turn.text, place)) == place:
                 continue
-            texts[place] = noted(turn.text)
-            tokens += max(0, estimate(turn.text) - estimate(texts[place]))
+            texts[place], repeats[place] = noted(turn.text), first
+            tokens += _saved(turn.text)
         self._counts["errors_repeated"] += len(texts)
-        return replace(found, texts={**texts, **found.texts}, tokens=tokens) if texts else found
+        return replace(found, texts={**texts, **found.texts}, tokens=tokens, repeats=repeats) if texts else found
+
+
+def names_missing(request: CompletionRequest, found: Cut, plan: ContextPlan) -> bool:
+    """Whether `plan` sends a note of `found` about an error that it does not send whole, because it trims the turn."""
+    trimmed = plan.drop | plan.replace.keys()
+    turns = request.turns
+    return any(
+        turns[first].index in trimmed and turns[place].index not in plan.drop for place, first in found.repeats.items()
+    )
+
+
+def without_notes(request: CompletionRequest, found: Cut) -> Cut:
+    """`found` without its notes about repeated errors."""
+    texts = {place: text for place, text in found.texts.items() if place not in found.repeats}
+    saved = sum(_saved(request.turns[place].text) for place in found.repeats)
+    return replace(found, texts=texts, tokens=found.tokens - saved, repeats={})
 
 
 def noted(text: str) -> str:
     """The note that replaces the error `text`."""
     return f"{text[:_SHOWN]}\n[… the same error as an earlier call returned; the gateway left out its other text …]"
+
+
+def _saved(text: str) -> int:
+    return max(0, estimate(text) - estimate(noted(text)))
 
 
 def _is_error(request: CompletionRequest, turn: Turn) -> bool:

@@ -22,8 +22,8 @@ from tests.support.requests import messages_request, user
 ERROR = "Traceback: no module is named widgets\n" + "  at line 12 of main.py\n" * 40
 
 
-def tenant(mode: Literal["once", "keep"] = "once", holdout: float = 0.0) -> Tenant:
-    context = ContextPolicy(repeated_errors=mode, holdout=holdout)
+def tenant(mode: Literal["once", "keep"] = "once", holdout: float = 0.0, most: int | None = None) -> Tenant:
+    context = ContextPolicy(repeated_errors=mode, holdout=holdout, max_input_tokens=most)
     return Tenant(Key("k1", "search"), Policy(team="search", context=context))
 
 
@@ -100,3 +100,22 @@ async def test_results_beside_words_of_the_user_stay_whole() -> None:
 async def test_nothing_is_replaced_while_it_is_switched_off_for_the_team() -> None:
     cut = await RepeatedErrors(lambda team: team == "search").cut(request(ERROR, ERROR), tenant(), NO_CUT)
     assert cut is NO_CUT
+
+
+@pytest.mark.parametrize("between", [0, 12], ids=["fits", "is trimmed"])
+async def test_a_note_is_sent_only_with_the_whole_error(between: int) -> None:
+    given = request(ERROR, *[f"fine{number} " * 300 for number in range(between)], ERROR, "ok")
+    contexts = Contexts(Counter(), strategy=InTurn(RepeatedErrors()))
+    plan = await contexts.plan_for(given, tenant(most=2000), hosted_of(model="claude-sonnet-4-5"))
+    contexts.close()
+    wire = translators("anthropic_messages", ("anthropic_messages",))[0]
+    results = [
+        part["content"]
+        for message in orjson.loads(wire.body(given, "claude", plan))["messages"]
+        for part in message["content"]
+        if type(part) is dict and part["type"] == "tool_result"
+    ]
+    assert bool(plan.drop) is bool(between)
+    assert plan.tokens_after <= 2000
+    assert results.count(ERROR) == 1
+    assert any("the same error" in result for result in results) is not bool(between)
