@@ -28,17 +28,31 @@ def asides(request: CompletionRequest) -> dict[int, int]:
     the index of the turn with which the asides are dropped, or `_STAYS` for asides that are never dropped."""
     found: dict[int, int] = {}
     given = request.body.get(request.input_field)
-    shown = FACTS[request.dialect].image_part
     turns = request.turns
     begins = 0
     for place, turn in enumerate(turns):
         if turn.asides:
             ends = turn.index + 1 if place + 1 < len(turns) or type(given) is not list else len(given)
-            for index, message in _messages(request, given, turn, begins, ends):
-                if size := _beside(message, turn if index == turn.index else None, shown):
-                    owner = turn.index if index == turn.index or _goes_along(message, index < turn.index) else _STAYS
-                    found[owner] = found.get(owner, 0) + size
+            known = turn.counted_asides
+            if known is None or known[0] != (begins, ends):
+                known = (begins, ends), _of_turn(request, given, turn, begins, ends)
+                if turn.index >= 0:
+                    turn.counted_asides = known
+            for owner, size in known[1].items():
+                found[owner] = found.get(owner, 0) + size
         begins = turn.index + 1
+    return found
+
+
+def _of_turn(request: CompletionRequest, given: Any, turn: Turn, begins: int, ends: int) -> dict[int, int]:
+    """The asides of `turn` and of the items around it, in the form in which `asides` returns them. For the other
+    arguments, see `_messages`."""
+    found: dict[int, int] = {}
+    shown = FACTS[request.dialect].image_part
+    for index, message in _messages(request, given, turn, begins, ends):
+        if size := _beside(message, turn if index == turn.index else None, shown):
+            owner = turn.index if index == turn.index or _goes_along(message, index < turn.index) else _STAYS
+            found[owner] = found.get(owner, 0) + size
     return found
 
 
