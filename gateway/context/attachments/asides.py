@@ -102,8 +102,13 @@ def _bytes(value: Any, without: str = "", shown: str | None = None) -> int:
     while waiting:
         holder, is_part = waiting.pop()
         if type(holder) is list:
-            holder = dict(enumerate(holder))
-        elif is_part and ((kind := holder.get("type")) == shown or (type(kind) is str and kind in FILE_PARTS)):
+            for held in holder:
+                if type(held) is str:
+                    total += _size(held)
+                elif type(held) is dict or type(held) is list:
+                    waiting.append((held, is_part))
+            continue
+        if is_part and ((kind := holder.get("type")) == shown or (type(kind) is str and kind in FILE_PARTS)):
             total += _size(_text_of(holder))
             continue
         of_parts = shown is not None and (holder is value or (is_part and holder.get("type") in _HOLDERS))
@@ -111,10 +116,11 @@ def _bytes(value: Any, without: str = "", shown: str | None = None) -> int:
             if without and name == without and holder is value:
                 continue
             if type(held) is str:
-                total += _of_field(name, held)
+                if len(held) > MOST_LABEL or name not in LABELS:
+                    total += _of_field(name, held)
             elif type(held) is dict or type(held) is list:
-                waiting.append((held, is_part if type(name) is int else of_parts and name in _CONTENT))
-            if type(name) is str and len(name) > MOST_LABEL:
+                waiting.append((held, of_parts and name in _CONTENT))
+            if len(name) > MOST_LABEL:
                 total += _size(name)
     return total
 
@@ -126,9 +132,7 @@ def _text_of(part: dict[str, Any]) -> str:
     return text if type(text) is str else ""
 
 
-def _of_field(name: str | int, text: str) -> int:
-    if name in LABELS and len(text) <= MOST_LABEL:
-        return 0
+def _of_field(name: str, text: str) -> int:
     if name in _SEALED and text.isascii() and " " not in text:
         return len(text) * 3 // 4
     return _size(text)
