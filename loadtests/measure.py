@@ -170,8 +170,10 @@ class Bench:
         self._primed[name] = first if entry.distinct else 0
 
     def _load(self, cell: Cell, entry: Entry, target: Target, concurrency: int) -> Load:
-        key = target.keys["hits" if entry.distinct else ""]
-        return Load("127.0.0.1", target.port, key, target.model, concurrency, entry.shape or cell.shape)
+        shape = entry.shape or cell.shape
+        key = target.keys.get("hits" if entry.distinct else "agents" if shape.turns else "", target.keys[""])
+        model = target.model if shape.dialect == "chat" else f"{target.model}-{shape.dialect}"
+        return Load("127.0.0.1", target.port, key, model, concurrency, shape)
 
     def _appetite(self, cell: Cell, entry: Entry) -> int:
         """Questions of a round: enough for its share of requests and for /proc's ticks, not beyond its share of CPU."""
