@@ -302,3 +302,13 @@ def test_the_figures_follow_the_ledger_without_a_reload(visit: Open, dashboard: 
     said = dashboard.gateway.json("usage", "--team", "newcomer")["total"]
     assert tiles(page)["Requests"] == [str(said["requests"]), str(said["attempts"])] == ["1", "1"]
     assert tiles(page)["Spent"] == [said["cost_usd"]]
+
+
+def test_the_log_lists_the_requests_of_the_chosen_period(visit: Open) -> None:
+    page = visit().enter("lead", "#/overview")
+    with page.expect_request(lambda one: "/dashboard/requests?" in one.url) as asked:
+        page.click("nav a[href*=requests]")
+    assert "period=month" in asked.value.url  # what the control of periods shows
+    with page.expect_request(lambda one: "/dashboard/requests?" in one.url) as asked:
+        page.select_option("#period", "7")
+    assert "period=7" in asked.value.url

@@ -55,7 +55,7 @@ export class Log {
 
   query() {
     const { query } = here();
-    return Object.fromEntries(["team", "period", "sort", ...FILTERS].map((name) => [name, query[name]]));
+    return { period: "month", ...Object.fromEntries(["team", "period", "sort", ...FILTERS].filter((name) => query[name]).map((name) => [name, query[name]])) };
   }
 
   async load(after) {
