@@ -44,8 +44,8 @@ def test_mistakes_on_the_command_line_are_told_in_a_line() -> None:
 def test_the_command_measures_writes_and_leaves_nothing_running(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "loadtests", "--quick", "--cells", "1k,session-messages,session-responses",
-         "--requests", "30", "--rounds", "1", "--concurrency", "2", "--no-install-nginx", "--json", "--out", str(tmp_path / "out"),
-         "--data-dir", str(tmp_path)],
+         "--requests", "30", "--rounds", "1", "--concurrency", "2", "--no-install-nginx", "--json",
+         "--out", str(tmp_path / "out"), "--data-dir", str(tmp_path)],
         capture_output=True, text=True, cwd=REPOSITORY, timeout=110, check=False,
     )  # fmt: skip
     assert done.returncode in (0, 1), done.stderr
