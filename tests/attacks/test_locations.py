@@ -91,8 +91,8 @@ async def test_check_lists_every_override_and_what_the_upgrade_changes(gateway: 
     notes = "\n".join((await asyncio.to_thread(gateway.json, "check"))["notes"])
     for told in (
         "backends.claimed: location: local is not followed: api.openai.com is a provider's",
-        "backends.declared: location: hosted is followed",
-        "backends.ours: location: local is followed",
+        "backends.declared: location: hosted, at a private address",
+        "backends.ours: location: local, at an address that is not private",
         "backends.proxy: counts as hosted by its tier",
         "backends.small: counts as hosted, since its address is public, or a name that may lead anywhere: "
         "teams under data.hosted: forbidden (",

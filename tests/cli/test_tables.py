@@ -81,8 +81,8 @@ DRAWN = {
     *("statement", "status", "top", "usage_table"),
 }
 """Modules whose tables the commands above print."""
-ELSEWHERE = {"cache_held", "compare", "context_bill", "demo", "dev"}
-"""Modules whose commands need a running gateway or recorded sessions. Their tables follow the same rule."""
+ELSEWHERE = {"cache_held", "compare", "context_bill", "demo", "dev", "experiments"}
+"""Modules whose commands need a running gateway or sessions. Their tables follow the same rule."""
 
 
 @pytest.fixture(autouse=True)
