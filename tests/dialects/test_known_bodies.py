@@ -58,7 +58,8 @@ def read(
     request.scan, request.notes = continued.scan if continued else scanned(raw), notes
     check_forwarding(request, policy)
     if bodies is not None:
-        bodies.keep(owner, dialect.CONVERSATION, raw, fields, request.turns, notes, known if continued else None)
+        name, turns, words = dialect.CONVERSATION, request.turns, request.scan.words
+        bodies.keep(owner, name, raw, fields, turns, notes, words, known if continued else None)
     return request, continued.shared if continued else 0
 
 
