@@ -24,8 +24,8 @@ _EDGE_LINES = 4
 """Number of lines at the beginning and at the end of a message in which questions are searched."""
 _LONGEST = 400
 """Maximum characters of a question."""
-_ADDED = re.compile(r"<(system-reminder|\w+-context)>.*?</\1>", re.DOTALL)
-"""Matches texts that coding agents add to messages and outputs."""
+_TAG = re.compile(r"<(/?)(system-reminder|\w+-context)>")
+"""Matches the tags around texts that coding agents add to messages and outputs."""
 _SENTENCE_END = re.compile(r"(?<=[.!?…])\s|\n")
 """Matches the one character between two sentences or lines."""
 _CLOSING = "\"')]*_`"
@@ -87,10 +87,25 @@ def questions_in(text: str) -> list[str]:
     """The questions in the first and the last lines of a user's message."""
     if "?" not in text:
         return []
-    lines = [line for line in _ADDED.sub("", text).split("\n") if "?" in line or line.strip()]
+    lines = [line for line in _own(text).split("\n") if "?" in line or line.strip()]
     edges = lines if len(lines) <= 2 * _EDGE_LINES else lines[:_EDGE_LINES] + lines[-_EDGE_LINES:]
     parts = [part.strip() for line in edges if "?" in line for part in _SENTENCE_END.split(line)]
     return [part for part in parts if len(part) <= _LONGEST and part.rstrip(_CLOSING).endswith("?")]
+
+
+def _own(text: str) -> str:
+    """`text` without the texts that coding agents added."""
+    tags = list(_TAG.finditer(text)) if "</" in text else []
+    last = {tag[2]: tag.start() for tag in tags if tag[1]}
+    parts, at, inside = [], 0, ""
+    for tag in tags:
+        closes, name = tag.groups()
+        if not inside and not closes and last.get(name, -1) > tag.start():
+            parts.append(text[at : tag.start()])
+            inside = name
+        elif inside == name and closes:
+            at, inside = tag.end(), ""
+    return "".join(parts) + text[at:] if parts else text
 
 
 def quotation(questions: Iterable[str], outputs: Sequence[LeftOut], most: int) -> str:
@@ -98,7 +113,7 @@ def quotation(questions: Iterable[str], outputs: Sequence[LeftOut], most: int) -
     there are none."""
     if not outputs:
         return ""
-    split = [_SENTENCE_END.split(_ADDED.sub("", output.text)) for output in outputs]
+    split = [_SENTENCE_END.split(_own(output.text)) for output in outputs]
     places = {each: (number, at) for number, sentences in enumerate(split) for at, each in enumerate(sentences)}
     tokens = _words("\n".join(places))
     known = Counter(tokens)

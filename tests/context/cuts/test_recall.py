@@ -32,6 +32,9 @@ def quoted(question: str, *texts: str, prose: bool = True, most: int = 300) -> s
         ("Fix it.", []),
         ("See http://a.example/b?c=d for more", []),
         ("Go on.\n<system-reminder>\nIs it done?\n</system-reminder>", []),
+        ("Go on.\n<a-context>\n<b-context>Is it done?\n</a-context>\nWhere is it?\n</b-context>", ["Where is it?"]),
+        ("</a-context>\n<a-context>\nIs it done?", ["Is it done?"]),
+        ("<a-context>" * 10**5 + "\nIs it done?\n</b-context>", ["Is it done?"]),  # no search to the end for each tag
         ("a\n" * 10 + "What?\n" + "b\n" * 10, []),
         ("x" * 500 + "?", []),
     ],
