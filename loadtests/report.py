@@ -25,7 +25,8 @@ CAVEATS = (
     "upstream, the load, and a local model are not in it.",
     "Latencies are those of a closed loop whose load and upstream share one core: that core sets the pace of the fast "
     "rows, which are not at their limit.",
-    "Off in the row `thriftgate`: difficulty grader, trimming (on for agents), semantic cache, access log. See its files below.",
+    "Off in the row `thriftgate`: difficulty grader, trimming (on for agents), semantic cache, access log. See its "
+    "files below.",
 )
 
 
