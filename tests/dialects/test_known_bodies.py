@@ -62,7 +62,8 @@ def read(
     request.scan, request.notes = continued.scan if continued else scanned(raw), notes
     check_forwarding(request, policy)
     if bodies is not None:
-        bodies.keep(owner, dialect.CONVERSATION, raw, fields, request.turns, notes, known if continued else None)
+        name, turns, scan = dialect.CONVERSATION, request.turns, request.scan
+        bodies.keep(owner, name, raw, fields, turns, notes, scan, known if continued else None)
     return request, continued.shared if continued else 0
 
 
@@ -196,6 +197,22 @@ def test_a_session_is_parsed_from_its_first_new_item(path: str, write: Callable[
     assert len(bodies) == 1
 
 
+def test_the_asides_of_known_items_are_not_counted_again() -> None:
+    bodies, path, (first, rest) = KnownBodies(), "/v1/responses", (LINES, LINES[:300])
+    items = [part for number in range(30) for part in turn(path, number, first)]
+    before, _ = read(path, orjson.dumps(body(path, items, first={}, last={"model": "m"})), POLICIES[0], bodies)
+    estimated(before)
+    more = orjson.dumps(body(path, [*items, *turn(path, 30, rest)], first={}, last={"model": "m"}))
+    after, known = read(path, more, POLICIES[0], bodies)
+    for item in before.body["input"][:-1]:
+        item["encrypted_content"] = ["later words"]  # in the parsed items, which both requests share
+    estimated(after)
+    assert known == len(items)
+    assert before.asides is not None
+    assert after.asides is not None
+    assert after.asides.items() > before.asides.items()
+
+
 def session(turns: int, mark: str = "") -> bytes:
     items = [item for number in range(turns) for item in turn(PATHS[0], number, mark + LINES)]
     return orjson.dumps(body(PATHS[0], items, first={"model": "m"}, last={}))
@@ -247,7 +264,7 @@ def test_sessions_with_one_beginning_are_remembered_side_by_side() -> None:
 def keep(bodies: KnownBodies, raw: bytes) -> None:
     """Remember `raw` as if no other body were known."""
     request = CONVERSATIONS[PATHS[0]].parse(raw, "r", Controls(), {})
-    bodies.keep("key", "messages", raw, request.body, request.turns, Notes(), None)
+    bodies.keep("key", "messages", raw, request.body, request.turns, Notes(), scanned(raw), None)
 
 
 def test_few_bodies_are_located_for_one_request_and_each_body_once() -> None:

@@ -174,7 +174,7 @@ class Inference:
             check_forwarding(request, tenant.policy)
             if conversing is not None:
                 before = known if continued else None
-                self._bodies.keep(owner, name, body, fields, request.turns, notes, before, scan)
+                self._bodies.keep(owner, name, body, fields, request.turns, notes, scan, before)
             return request
 
         if known is not None and known.new_bytes(body) > _MOST_NEW_BYTES:

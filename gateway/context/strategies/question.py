@@ -9,8 +9,8 @@ _LINES = 4
 """Number of lines at the beginning and at the end of a message in which a question is searched."""
 _LONGEST = 400
 """Maximum characters of a question. Of a longer line, only the sentence with the question mark counts."""
-_ASKED = re.compile(r"[^.!?]*(?:[.!](?=\S)[^.!?]*)*\?")
-"""Matches one question, from the end of the sentence before it."""
+_SENTENCE_END = re.compile(r"[.!](?=\s)")
+"""Matches the end of a sentence that is no question."""
 _OF_ALL = re.compile(
     r"\b(?:summar|resum|sintetiz|sintetic|tl;?dr|overview|outline|translat|traduc|traduz|rewrit|reescri|rephras"
     r"|reformul|paraphras|parafras|proofread|corrig|correct|review|revis|improv|mejora|melhora|everything"
@@ -34,7 +34,7 @@ def _first(lines: Iterable[str]) -> str | None:
         if "?" in line:
             if len(line) <= _LONGEST:
                 return line
-            asked: list[str] = [each.strip() for each in _ASKED.findall(line) if len(each) <= _LONGEST]
-            if asked:
-                return asked[-1]
+            asked = [f"{_SENTENCE_END.split(part)[-1]}?" for part in line.split("?")[:-1]]
+            if short := [each.strip() for each in asked if len(each) <= _LONGEST]:
+                return short[-1]
     return None

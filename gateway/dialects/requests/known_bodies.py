@@ -64,13 +64,14 @@ class Facts(NamedTuple):
     """Maximum bytes of memory of the part and of its Python objects."""
 
     @classmethod
-    def of(cls, part: bytes) -> Facts:
+    def of(cls, part: bytes, words: frozenset[bytes] = WORDS) -> Facts:
+        """`words`: the words that may occur in `part`."""
         items, values = part.count(b"{") + part.count(b"["), part.count(b",")
         return cls(
             items,
             part.count(b":"),
             values,
-            frozenset([word for word in WORDS if part.rfind(word) >= 0]),
+            frozenset([word for word in words if part.rfind(word) >= 0]),
             has_escaped_letter(part),
             part.count(MODEL),
             _memory(part, items, values),
@@ -109,6 +110,8 @@ class _Body:
     notes: Notes
     fields: dict[str, Any]
     """The parsed body."""
+    words: frozenset[bytes]
+    """The members of `WORDS` that occur in `raw`."""
     size: int = 0
     """Maximum bytes of memory."""
     head: bytes = b""
@@ -147,7 +150,7 @@ class _Body:
         facts = self.facts[-1] if self.facts else Facts()
         at = ends[len(self.facts) - 1] if self.facts else self.start
         for end in ends[len(self.facts) :]:
-            facts = facts.plus(Facts.of(self.raw[at:end]))
+            facts = facts.plus(Facts.of(self.raw[at:end], self.words))
             self.facts.append(facts)
             at = end
         if self.around is None or self.raw[at:] != self.tail:
@@ -294,21 +297,22 @@ class KnownBodies:
         fields: dict[str, Any],
         turns: list[Turn],
         notes: Notes,
+        scan: BodyScan,
         known: Known | None,
-        scan: BodyScan | None = None,
     ) -> None:
-        """Remember the body `raw`. `fields`: the parsed body. `known`: result of `find` for it. `scan`: scan of `raw`,
-        or None."""
+        """Remember the body `raw`. `fields`: the parsed body. `scan`: scan of `raw`. `known`: result of `find` for
+        `raw`."""
         items = fields.get(name)
         if type(items) is not list or not items or len(raw) < LEAST_BYTES:
             return
         if turns[-1].index < len(items) - 1:  # items that are no turns count as a part of the turn before, if any
             turns = turns[:-1]
-        body = _Body((owner, name), raw, list(items), [turn for turn in turns if turn.index >= 0], notes, fields)
+        turns = [turn for turn in turns if turn.index >= 0]
+        body = _Body((owner, name), raw, list(items), turns, notes, fields, scan.words)
         if known is not None:
             body.follow(known)
             notes.start, notes.ends = body.start, body.ends
-        body.size = body.memory(scan or scanned(raw))
+        body.size = body.memory(scan)
         if body.size > self._most // 2:
             return
         with self._lock:

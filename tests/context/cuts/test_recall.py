@@ -32,6 +32,9 @@ def quoted(question: str, *texts: str, prose: bool = True, most: int = 300) -> s
         ("Fix it.", []),
         ("See http://a.example/b?c=d for more", []),
         ("Go on.\n<system-reminder>\nIs it done?\n</system-reminder>", []),
+        ("Go on.\n<a-context>\n<b-context>Is it done?\n</a-context>\nWhere is it?\n</b-context>", ["Where is it?"]),
+        ("</a-context>\n<a-context>\nIs it done?", ["Is it done?"]),
+        ("<a-context>" * 10**5 + "\nIs it done?\n</b-context>", ["Is it done?"]),  # no search to the end for each tag
         ("a\n" * 10 + "What?\n" + "b\n" * 10, []),
         ("x" * 500 + "?", []),
     ],
@@ -62,6 +65,9 @@ def test_of_code_and_data_only_what_has_most_words_of_the_question_is_quoted() -
     data = "\n".join(f"key_{at} = {at * 7919}" for at in range(200))
     assert quoted("Why do trains stop at night?", data, prose=False) == ""
     assert "key_77 = 609763" in quoted("What is key_77?", data, prose=False)
+    code = f"{data}\nrounding modes and totals\nbackground mode"
+    assert "> rounding modes and totals" in quoted("Which rounding modes?", code, prose=False)
+    assert quoted("Is it a ground mode?", f"{data}\nbackground modern", prose=False) == ""
 
 
 def test_nothing_is_quoted_without_a_common_word() -> None:
