@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -21,7 +20,7 @@ from gateway.dialects.openai_chat.native import ChatToChat
 from gateway.dialects.openai_responses.native import ResponsesToResponses
 from gateway.dialects.registry import translators
 from gateway.dialects.requests.forwarding import check_forwarding
-from gateway.dialects.requests.known_bodies import LEAST_BYTES, MOST_LOCATED, KnownBodies, scanned
+from gateway.dialects.requests.known_bodies import LEAST_BYTES, KnownBodies, scanned
 from gateway.domain.body_scan import MODEL, WORDS, BodyScan, has_escaped_letter
 from gateway.domain.continued import Notes
 from gateway.domain.policy import Policy
@@ -259,83 +258,6 @@ def test_sessions_with_one_beginning_are_remembered_side_by_side() -> None:
             _, shared = read(PATHS[0], raw, POLICIES[0], bodies)
         assert shared == 68
     assert len(bodies) == 2
-
-
-def keep(bodies: KnownBodies, raw: bytes) -> None:
-    """Remember `raw` as if no other body were known."""
-    request = CONVERSATIONS[PATHS[0]].parse(raw, "r", Controls(), {})
-    bodies.keep("key", "messages", raw, request.body, request.turns, Notes(), scanned(raw), None)
-
-
-def test_few_bodies_are_located_for_one_request_and_each_body_once() -> None:
-    bodies, raw = KnownBodies(), session(15)
-    for _ in range(3 * MOST_LOCATED):
-        keep(bodies, raw)
-    assert bodies.find("key", "messages", raw) is None  # `find` does not locate items
-    seen = set[int]()
-    for _ in range(3):
-        batch = bodies.to_locate("key", "messages", raw)
-        assert len(batch) == MOST_LOCATED
-        bodies.locate(batch)
-        seen |= {id(body) for body in batch}
-    assert len(seen) == 3 * MOST_LOCATED
-    assert bodies.to_locate("key", "messages", raw) == []
-    assert (known := bodies.find("key", "messages", raw)) is not None
-    assert known.shared == 30
-
-
-@pytest.mark.parametrize(("depth", "located"), [(0, True), (1, True), (2, False), (7, False)])
-def test_the_conversation_is_searched_for_in_few_arrays(depth: int, located: bool) -> None:
-    nested = b'{"role" : "user", "x" : [ %b ]}' % b", ".join([b'""'] * 10_000)
-    for _ in range(depth):
-        nested = b'{ "messages":[%b] }' % nested
-    raw = b'{"metadata" : %b, "model":"m","messages":[{"role":"user","content":"hi"}]}' % nested
-    bodies = KnownBodies()
-    for _ in range(2):
-        result(PATHS[0], raw, POLICIES[0], bodies)
-        assert result(PATHS[0], raw, POLICIES[0], bodies) == result(PATHS[0], raw, POLICIES[0])
-    assert (bodies.find("key", "messages", raw) is not None) is located
-
-
-def test_only_what_is_parsed_counts_as_new() -> None:
-    bodies = KnownBodies()
-    for number in (30, 31, 32):
-        read(PATHS[0], session(number), POLICIES[0], bodies)
-    more, other_tail = session(33), session(33)[:-1] + b',"user":"u"}'
-    for raw in (more, other_tail):
-        known = bodies.find("key", "messages", raw)
-        assert known is not None
-        assert (continued := known.parsed(raw)) is not None
-        assert abs(len(continued.rest) - known.new_bytes(raw)) < 60  # the rest has a few bytes around the items
-
-
-EMPTY = b",".join([b"{}"] * 19_000)
-CALL = b'{"role":"assistant","content":"k","x":[%b]}'
-DENSE = {
-    "empty objects": CALL % EMPTY,
-    "small objects": CALL % EMPTY.replace(b"{}", b'{"a":"xy"}'),
-    "strings": CALL % EMPTY.replace(b"{}", b'"ab"'),
-    "messages": b",".join([b'{"role":"user","content":"a"},{"role":"assistant","content":"b"}'] * 1000),
-    "wide": '{{"role":"user","content":[{}]}}'.format(
-        ",".join(['{"type":"text","text":"\U0001f600%s"}' % ("a" * 40_000)] * 3)
-    ).encode(),
-    "text": orjson.dumps({"role": "user", "content": LINES * 40}),
-}
-
-
-@pytest.mark.parametrize("kind", DENSE)
-def test_the_memory_of_bodies_is_bounded(kind: str) -> None:
-    most = 12 * 2**20
-    bodies = KnownBodies(most)
-    tracemalloc.start()
-    try:
-        for number in range(60 if kind == "text" else 12):
-            keep(bodies, b'{"model":"m%d","messages":[%b]}' % (number, DENSE[kind]))
-        used, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert len(bodies) > 0
-    assert used < most
 
 
 @pytest.mark.parametrize("word", sorted(WORDS))

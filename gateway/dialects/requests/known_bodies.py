@@ -42,7 +42,7 @@ second key with the conversation's own name is noticed."""
 _TRIES, _ARRAYS = 8, 2
 """Maximum number of places in a body at which the conversation's key is searched for, and of arrays that are compared
 with the conversation."""
-_MOST_ALIKE = 32
+MOST_ALIKE = 32
 """Maximum number of remembered bodies with which a new body is compared."""
 MOST_LOCATED = 4
 """Maximum number of remembered bodies whose items are located for one request."""
@@ -287,7 +287,7 @@ class KnownBodies:
     def _alike(self, owner: str, name: str, raw: bytes) -> Iterator[_Body]:
         """The latest bodies that `raw` may continue, the latest first."""
         bodies = reversed(tuple(self._bodies.get((owner, name), ())))
-        return islice((body for body in bodies if body.resembles(raw)), _MOST_ALIKE)
+        return islice((body for body in bodies if body.resembles(raw)), MOST_ALIKE)
 
     def keep(
         self,
