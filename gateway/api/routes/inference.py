@@ -29,7 +29,7 @@ from gateway.dialects.path_endpoint import PathEndpoint
 from gateway.dialects.requests.body_extent import check_extent
 from gateway.dialects.requests.forwarding import check_forwarding
 from gateway.dialects.requests.known_bodies import LEAST_BYTES, KnownBodies, scanned
-from gateway.domain.continued import Notes
+from gateway.domain.continued import Continued, Notes
 from gateway.domain.record import Record, RequestIds
 from gateway.domain.request import CompletionRequest, Controls
 from gateway.domain.tenant import Tenant
@@ -48,6 +48,9 @@ JSON: Headers = [(b"content-type", b"application/json")]
 _UNBUFFERED: Headers = [(b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
 _STREAMS = {facts.stream_type.partition(";")[0]: facts.stream_type for facts in FACTS.values()}
 """Media type of a stream of events without its parameters → the media type with its parameters."""
+_MOST_NEW_BYTES = LARGE_BYTES // 4
+"""Maximum new bytes of a known body that is parsed on the event loop. It is less than for other bodies, because the
+positions of the new items are found too, which can take several times as long as parsing."""
 
 
 class Inference:
@@ -153,10 +156,12 @@ class Inference:
         `check_forwarding`; BodyTooLarge for too many items."""
 
         conversing, owner = CONVERSATIONS.get(path), tenant.key.lineage
-        known = self._bodies.find(owner, conversing.CONVERSATION, body) if conversing else None
+        name, off_loop = conversing.CONVERSATION if conversing else "", self._pipeline.off_loop
+        if bodies := self._bodies.to_locate(owner, name, body):
+            await off_loop.run(self._bodies.locate, bodies)
+        known = self._bodies.find(owner, name, body)
 
-        def parse() -> CompletionRequest:
-            continued = known.parsed(body) if known else None
+        def parse(continued: Continued | None) -> CompletionRequest:
             scan = continued.scan if continued else scanned(body)
             if not is_form(headers.get(b"content-type", b"")):
                 check_extent(body, self._limits.max_items, scan=scan)
@@ -169,12 +174,15 @@ class Inference:
             check_forwarding(request, tenant.policy)
             if conversing is not None:
                 before = known if continued else None
-                name, turns = conversing.CONVERSATION, request.turns
-                self._bodies.keep(owner, name, body, fields, turns, notes, scan.words, before)
+                self._bodies.keep(owner, name, body, fields, request.turns, notes, scan, before)
             return request
 
-        new = len(body) - known.end if known else len(body)
-        return await self._pipeline.off_loop.run(parse) if new > LARGE_BYTES else parse()
+        if known is not None and known.new_bytes(body) > _MOST_NEW_BYTES:
+            return await off_loop.run(lambda: parse(known.parsed(body)))
+        continued = known.parsed(body) if known else None
+        if continued is None and len(body) > LARGE_BYTES:
+            return await off_loop.run(parse, None)
+        return parse(continued)
 
     async def authenticate(self, headers: Mapping[bytes, bytes]) -> Tenant:
         """The tenant of a key that may ask for completions. Raises InvalidKey, Forbidden."""

@@ -11,6 +11,7 @@ import secrets
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, NamedTuple
 
 import orjson
@@ -25,14 +26,29 @@ from gateway.errors import BadRequest
 LEAST_BYTES = 32 * 2**10
 """Minimum bytes of a body that is remembered."""
 MOST_BYTES = 64 * 2**20
-_PER_BYTE = 3
-"""Bytes of memory for each byte of a body: the body, its strings as Python objects, and its facts."""
+_PER_BYTE = (3, 6, 10)
+"""Maximum bytes of memory for each byte of JSON: the JSON, its strings as Python objects, and copies of the strings in
+turns. For JSON whose strings take 1 byte for each character, 2 bytes, and 4 bytes. One character determines how many
+bytes each character of a string takes."""
+_PER_OBJECT, _PER_VALUE, _PER_ITEM = 140, 84, 900
+"""Bytes of memory for each object or array, for each further value, and for the turn and the facts of each item of the
+conversation."""
+_WIDE = (*(bytes([first]) for first in range(0xF0, 0xF5)), b"\\ud", b"\\uD")
+"""The first bytes of characters above U+FFFF, and the beginnings of their JSON escapes."""
 _PROBE = 64
 _KEY = secrets.token_hex(16)
 """The name that the key of the conversation has while the rest of a body is parsed. No client can know this name, so a
 second key with the conversation's own name is noticed."""
-_TRIES = 8
-"""Maximum number of places in a body at which the conversation is searched for."""
+_TRIES, _ARRAYS = 8, 2
+"""Maximum number of places in a body at which the conversation's key is searched for, and of arrays that are compared
+with the conversation."""
+MOST_ALIKE = 32
+"""Maximum number of remembered bodies with which a new body is compared."""
+MOST_LOCATED = 4
+"""Maximum number of remembered bodies whose items are located for one request."""
+_WIDER, _BLANKS = 8, 1000
+"""An item of a body takes at most `_WIDER` times the bytes that orjson writes for the item, and `_BLANKS` more bytes;
+otherwise the items are not located. White space and escapes make an item longer."""
 
 
 class Facts(NamedTuple):
@@ -44,17 +60,21 @@ class Facts(NamedTuple):
     words: frozenset[bytes] = frozenset()
     escaped_letter: bool = False
     models: int = 0
+    memory: int = 0
+    """Maximum bytes of memory of the part and of its Python objects."""
 
     @classmethod
     def of(cls, part: bytes, words: frozenset[bytes] = WORDS) -> Facts:
         """`words`: the words that may occur in `part`."""
+        items, values = part.count(b"{") + part.count(b"["), part.count(b",")
         return cls(
-            part.count(b"{") + part.count(b"["),
+            items,
             part.count(b":"),
-            part.count(b","),
+            values,
             frozenset([word for word in words if part.rfind(word) >= 0]),
             has_escaped_letter(part),
             part.count(MODEL),
+            _memory(part, items, values),
         )
 
     def plus(self, other: Facts) -> Facts:
@@ -65,12 +85,17 @@ class Facts(NamedTuple):
             self.words | other.words if other.words else self.words,
             self.escaped_letter or other.escaped_letter,
             self.models + other.models,
+            self.memory + other.memory,
         )
+
+    def scan(self, raw: bytes) -> BodyScan:
+        """The scan of the whole body `raw`, which these facts are about."""
+        return BodyScan(raw, self.items, self.keys, self.values, self.words, self.escaped_letter, self.models)
 
 
 def scanned(raw: bytes) -> BodyScan:
     """The scan of a body of which nothing is known."""
-    return BodyScan(raw, *Facts.of(raw))
+    return Facts.of(raw).scan(raw)
 
 
 @dataclass(slots=True, eq=False)
@@ -87,24 +112,27 @@ class _Body:
     """The parsed body."""
     words: frozenset[bytes]
     """The members of `WORDS` that occur in `raw`."""
+    size: int = 0
+    """Maximum bytes of memory."""
     head: bytes = b""
     """The bytes before the first item, with `_KEY` as the key of the conversation."""
     start: int = 0
     ends: list[int] = field(default_factory=list)
-    """The position after each item. Empty until a later body may continue this one."""
+    """The position after each item. Empty until the items are located. All other facts are set before `ends`, because
+    another thread may use them as soon as `ends` is not empty."""
     facts: list[Facts] = field(default_factory=list)
     """The facts about the bytes from `start` to each of `ends`."""
     tail: bytes = b""
     """The bytes after the last item."""
     around: Facts | None = None
     """The facts about the bytes before and after the items."""
-    lost: bool = False
-    """Whether the items cannot be located in `raw`."""
+    searched: bool = False
+    """Whether `locate` was called."""
 
     def resembles(self, raw: bytes) -> bool:
         """Whether it is worthwhile to compare `raw` with this body."""
         at = len(self.raw) // 4
-        return not self.lost and raw.startswith(self.raw[at : at + _PROBE], at)
+        return bool(self.ends or not self.searched) and raw.startswith(self.raw[at : at + _PROBE], at)
 
     def locate(self) -> None:
         """Find the positions of the items."""
@@ -113,22 +141,22 @@ class _Body:
             head = b'%b"%b":[' % (self.raw[:key], _KEY.encode())
             ends = _ends_of(self.raw, at, self.items, first=True)
             if ends and (found := _rest_of(head + self.raw[ends[-1] :], self.owner[1])) and not found[1]:
-                self.head, self.start, self.ends = head, at, ends
-                self._count()
+                self.head, self.start = head, at
+                self._count(ends)
                 return
-        self.lost = True
 
-    def _count(self) -> None:
-        """Find the facts about the items that have none yet."""
+    def _count(self, ends: list[int]) -> None:
+        """Set `ends`, and find the facts about the items that have none yet."""
         facts = self.facts[-1] if self.facts else Facts()
-        at = self.ends[len(self.facts) - 1] if self.facts else self.start
-        for end in self.ends[len(self.facts) :]:
+        at = ends[len(self.facts) - 1] if self.facts else self.start
+        for end in ends[len(self.facts) :]:
             facts = facts.plus(Facts.of(self.raw[at:end], self.words))
             self.facts.append(facts)
             at = end
         if self.around is None or self.raw[at:] != self.tail:
             self.tail = self.raw[at:]
             self.around = Facts.of(self.head + self.tail)
+        self.ends = ends
 
     def follow(self, known: Known) -> None:
         """Take over what is known of the first items, and find the positions of the others."""
@@ -136,9 +164,16 @@ class _Body:
         self.head, self.start = before.head, before.start
         ends = _ends_of(self.raw, known.end, self.items[count:], first=False)
         if ends or count == len(self.items):
-            self.ends, self.facts = before.ends[:count] + ends, before.facts[:count]
-            self.tail, self.around = before.tail, before.around
-            self._count()
+            self.facts, self.tail, self.around = before.facts[:count], before.tail, before.around
+            self._count(before.ends[:count] + ends)
+
+    def memory(self, scan: BodyScan) -> int:
+        """The maximum bytes of memory of the body. `scan`: scan of `raw`."""
+        if self.ends and self.around is not None:
+            known = self.facts[-1].memory + self.around.memory
+        else:
+            known = _memory(self.raw, scan.items, scan.values)
+        return known + len(self.items) * _PER_ITEM
 
     def common(self, raw: bytes) -> int:
         """The number of items whose bytes `raw` has at the same positions, if it has the bytes before them too."""
@@ -171,6 +206,13 @@ class Known(NamedTuple):
         """The position after the last known item."""
         return self.body.ends[self.shared - 1]
 
+    def new_bytes(self, raw: bytes) -> int:
+        """The number of bytes that `parsed` parses."""
+        last = len(raw) - len(self.body.tail)
+        if last >= self.end and raw.endswith(self.body.tail):
+            return last - self.end
+        return len(self.body.head) + len(raw) - self.end
+
     def parsed(self, raw: bytes) -> Continued | None:
         """The parsed body `raw`. None if the rest is not the JSON that continues the conversation; then `raw` must be
         parsed as a whole."""
@@ -198,7 +240,7 @@ class Known(NamedTuple):
         body = {name if key == _KEY else key: value for key, value in fields.items()}
         body[name] = earlier.items[: self.shared] + items
         turns = [turn for turn in earlier.turns if turn.index < self.shared]
-        scan = BodyScan(raw, *facts._replace(values=facts.values + more))
+        scan = facts._replace(values=facts.values + more).scan(raw)
         return Continued(body, rest, scan, self.shared, turns, earlier.notes)
 
 
@@ -207,7 +249,7 @@ class KnownBodies:
     several threads."""
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
-        self._most, self._lock = most_bytes // _PER_BYTE, threading.Lock()
+        self._most, self._lock = most_bytes, threading.Lock()
         self._bodies: dict[tuple[str, str], list[_Body]] = {}
         """(API key, name of the conversation's field) → its bodies, the latest last."""
         self._single, self._continuing = _Queue(), _Queue()
@@ -216,20 +258,36 @@ class KnownBodies:
         """The number of bodies that are remembered."""
         return len(self._single.bodies) + len(self._continuing.bodies)
 
+    def to_locate(self, owner: str, name: str, raw: bytes) -> list[_Body]:
+        """The remembered bodies of the API key `owner` that `raw` may continue, and whose items are not located. Pass
+        them to `locate`, off the event loop, before `find` is called. `name`: the field of the conversation."""
+        unsearched = (body for body in self._alike(owner, name, raw) if not body.ends and not body.searched)
+        return list(islice(unsearched, MOST_LOCATED))
+
+    def locate(self, bodies: list[_Body]) -> None:
+        """Find the positions of the items of `bodies`. This takes several times as long as parsing them."""
+        for body in bodies:
+            with self._lock:
+                searched, body.searched = body.searched, True
+            if not searched:
+                body.locate()
+
     def find(self, owner: str, name: str, raw: bytes) -> Known | None:
         """The remembered body of the API key `owner` with the most items that `raw` has too. `name`: the field of the
         conversation."""
         best: Known | None = None
-        for body in reversed(tuple(self._bodies.get((owner, name), ()))):
-            if body.resembles(raw):
-                if not body.ends:
-                    body.locate()
-                count = body.common(raw)
-                if count and (best is None or count > best.shared):
-                    best = Known(body, count)
-                    if best.is_most:
-                        break
+        for body in self._alike(owner, name, raw):
+            count = body.common(raw) if body.ends else 0
+            if count and (best is None or count > best.shared):
+                best = Known(body, count)
+                if best.is_most:
+                    break
         return best
+
+    def _alike(self, owner: str, name: str, raw: bytes) -> Iterator[_Body]:
+        """The latest bodies that `raw` may continue, the latest first."""
+        bodies = reversed(tuple(self._bodies.get((owner, name), ())))
+        return islice((body for body in bodies if body.resembles(raw)), MOST_ALIKE)
 
     def keep(
         self,
@@ -239,21 +297,24 @@ class KnownBodies:
         fields: dict[str, Any],
         turns: list[Turn],
         notes: Notes,
-        words: frozenset[bytes],
+        scan: BodyScan,
         known: Known | None,
     ) -> None:
-        """Remember the body `raw`. `fields`: the parsed body. `words`: those of its scan. `known`: result of `find` for
-        it."""
+        """Remember the body `raw`. `fields`: the parsed body. `scan`: scan of `raw`. `known`: result of `find` for
+        `raw`."""
         items = fields.get(name)
-        if type(items) is not list or not items or not LEAST_BYTES <= len(raw) <= self._most // 4:
+        if type(items) is not list or not items or len(raw) < LEAST_BYTES:
             return
         if turns[-1].index < len(items) - 1:  # items that are no turns count as a part of the turn before, if any
             turns = turns[:-1]
         turns = [turn for turn in turns if turn.index >= 0]
-        body = _Body((owner, name), raw, list(items), turns, notes, fields, words)
+        body = _Body((owner, name), raw, list(items), turns, notes, fields, scan.words)
         if known is not None:
             body.follow(known)
             notes.start, notes.ends = body.start, body.ends
+        body.size = body.memory(scan)
+        if body.size > self._most // 2:
+            return
         with self._lock:
             if known is not None and known.is_most:
                 self._remove(known.body)
@@ -281,21 +342,29 @@ class _Queue:
 
     def add(self, body: _Body) -> None:
         self.bodies[body] = None
-        self.size += len(body.raw)
+        self.size += body.size
 
     def discard(self, body: _Body) -> bool:
         """Remove `body`. Returns False if it is not here."""
         if body not in self.bodies:
             return False
         del self.bodies[body]
-        self.size -= len(body.raw)
+        self.size -= body.size
         return True
+
+
+def _memory(part: bytes, items: int, values: int) -> int:
+    """Maximum bytes of memory of `part` and of its Python objects. `items` and `values` as in `BodyScan`."""
+    width = 0
+    if not part.isascii() or part.rfind(b"\\u") >= 0:
+        width = 2 if any(part.rfind(first) >= 0 for first in _WIDE) else 1
+    return len(part) * _PER_BYTE[width] + items * _PER_OBJECT + values * _PER_VALUE
 
 
 def _places(raw: bytes, quoted: bytes) -> Iterator[tuple[int, int]]:
     """Yield the first places at which an array is the value of the key `quoted`: (position of the key, position of the
     first item)."""
-    key = -1
+    key, arrays = -1, 0
     for _ in range(_TRIES):
         key = raw.find(quoted, key + 1)
         if key < 0:
@@ -303,6 +372,9 @@ def _places(raw: bytes, quoted: bytes) -> Iterator[tuple[int, int]]:
         at = skip_blanks(raw, key + len(quoted))
         if raw[at : at + 1] == b":" and raw[at := skip_blanks(raw, at + 1)] == b"["[0]:
             yield key, skip_blanks(raw, at + 1)
+            arrays += 1
+            if arrays == _ARRAYS:
+                return
 
 
 def _ends_of(raw: bytes, at: int, items: list[Any], *, first: bool) -> list[int]:
@@ -328,8 +400,12 @@ def _end_of(raw: bytes, at: int, item: Any) -> int:
     written = orjson.dumps(item)  # most clients write JSON as orjson does
     if raw.startswith(written, at):
         return at + len(written)
-    end = value_end(raw, at)
-    return end if orjson.loads(raw[at:end]) == item else 0
+    part = raw[at : at + _WIDER * len(written) + _BLANKS]
+    try:
+        end = value_end(part, 0)
+        return at + end if orjson.loads(part[:end]) == item else 0
+    except ValueError:  # the value is longer
+        return 0
 
 
 def _rest_of(rest: bytes, name: str) -> tuple[dict[str, Any], list[Any]] | None:

@@ -1,0 +1,69 @@
+"""Work on large bodies is done in a thread, not on the event loop."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import orjson
+import pytest
+
+from gateway.api.idempotency.idempotency import Idempotency
+from gateway.api.routes.inference import Inference
+from gateway.runtime.off_loop import LARGE_BYTES, OffLoop, P, T
+from gateway.settings.gateway import RequestLimits
+from gateway.state.redis.connection import State
+from tests.api.conftest import JSON, Api
+from tests.fakes.client import Client
+
+
+class Noting(OffLoop):
+    """Runs work in a thread, and notes its names."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    async def run(self, work: Callable[P, T], *args: P.args, **more: P.kwargs) -> T:
+        self.names.append(work.__name__)
+        return await super().run(work, *args, **more)
+
+    def take(self) -> list[str]:
+        names = [name for name in self.names if name in ("locate", "parse", "<lambda>")]
+        self.names.clear()
+        return names
+
+
+@pytest.fixture
+async def inference(api: Api, state: State) -> AsyncIterator[Inference]:
+    idempotency = Idempotency(state, patience_s=5)
+    inference = api.make_inference(idempotency=idempotency, limits=RequestLimits())
+    yield inference
+    await inference.aclose()
+    await idempotency.aclose()
+
+
+def conversation(size: int, *more: str, **fields: Any) -> bytes:
+    texts = ["word " * (size // 50)] * 10 + list(more)
+    messages = [{"role": "user", "content": f"{number} {text}"} for number, text in enumerate(texts)]
+    return orjson.dumps({"model": "small", "messages": messages, **fields})
+
+
+async def test_the_event_loop_neither_locates_items_nor_parses_many_bytes(api: Api, inference: Inference) -> None:
+    off_loop = api.gateway.pipeline.off_loop = Noting()
+
+    async def off(body: bytes) -> list[str]:
+        client = await Client(inference, key=api.secrets["search"], body=body, headers=JSON).run()
+        assert client.status != 500, client.body
+        return off_loop.take()
+
+    large = 2 * LARGE_BYTES
+    assert await off(conversation(large)) == ["parse"]
+    assert await off(conversation(large, "a")) == ["locate"]
+    assert await off(conversation(large, "a", "b")) == []
+    assert await off(conversation(large, "a", "b", "new " * (LARGE_BYTES // 10))) == ["<lambda>"]
+    escaped = b',"\\u006dessages":[{"role":"user","content":"x"}]}'
+    assert await off(conversation(large, "a", "b")[:-1] + escaped) == ["parse"]
+    assert await off(conversation(LARGE_BYTES // 4, user="u")) == []
+    assert await off(conversation(LARGE_BYTES // 4, "a", user="u")) == ["locate"]
+    off_loop.close()
