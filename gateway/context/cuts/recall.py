@@ -127,7 +127,7 @@ def quotation(questions: Iterable[str], outputs: Sequence[LeftOut], most: int) -
     parts = [_HEAD]
     for number, output in enumerate(outputs):
         if lines := sorted(at for each, at in chosen if each == number):
-            parts.append(f"From the output for {output.name}:" if output.name else "From an output:")
+            parts.append(f"From the output for {_one_line(output.name)}:" if output.name else "From an output:")
             parts += _quoted(split[number], lines)
     return "\n".join(parts) if chosen else ""
 
@@ -252,5 +252,11 @@ def _quoted(sentences: Sequence[str], lines: Sequence[int]) -> list[str]:
         if line > before + 1:
             found.append("> […]")
         if sentences[line].strip():
-            found.append(f"> {sentences[line]}")
+            found.append(f"> {_one_line(sentences[line])}")
     return found
+
+
+def _one_line(text: str) -> str:
+    """`text` with a space in place of every line end, also of rare ones such as U+2028. Without this, an output could
+    continue after its quotation in a line of its own."""
+    return " ".join(text.splitlines())
