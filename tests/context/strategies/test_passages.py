@@ -17,6 +17,12 @@ def test_passages_are_the_whole_text_in_order(text: str) -> None:
     assert all(part.start < part.end for part in parts)
 
 
+def test_blank_lines_are_read_in_linear_time() -> None:
+    text = "A paragraph.\n" + " \t\n" * 10**5 + " " * 10**6  # a search from every character would take hours
+    (part,) = passages(text)
+    assert (part.start, part.end) == (0, len(text))
+
+
 def test_a_heading_is_in_the_passage_of_its_paragraph() -> None:
     paragraph = "A paragraph that is long enough to be a passage of its own, because it has many words in it. " * 3
     text = f"{paragraph}\n\n## Heading\n\n{paragraph}"
