@@ -34,7 +34,11 @@ def quoted(question: str, *texts: str, prose: bool = True, most: int = 300) -> s
         ("Go on.\n<system-reminder>\nIs it done?\n</system-reminder>", []),
         ("Go on.\n<a-context>\n<b-context>Is it done?\n</a-context>\nWhere is it?\n</b-context>", ["Where is it?"]),
         ("</a-context>\n<a-context>\nIs it done?", ["Is it done?"]),
-        ("<a-context>" * 10**5 + "\nIs it done?\n</b-context>", ["Is it done?"]),  # no search to the end for each tag
+        pytest.param(
+            "<a-context>" * 10**5 + "\nIs it done?\n</b-context>",
+            ["Is it done?"],
+            id="no search to the end for each tag",
+        ),
         ("a\n" * 10 + "What?\n" + "b\n" * 10, []),
         ("x" * 500 + "?", []),
     ],
