@@ -26,6 +26,7 @@ RATIO: dict[tuple[str, str], Bar] = {
     ("32k", "thriftgate"): Bar(5, 3, 1.8),
     ("burst", "thriftgate"): Bar(4, 2, 1.2),
     ("paced", "thriftgate"): Bar(4, 2.5, 1.5),
+    **{(f"agent{dialect}", "thriftgate"): Bar(6, 4, 2) for dialect in ("", "-messages", "-responses")},
     ("lru", "hit"): Bar(1.0, 0.8, 0.6),
     ("get", "hit"): Bar(1.5, 1.0, 0.9),
     ("known", "everything"): Bar(25, 20, 10),
@@ -35,6 +36,8 @@ OTHER_CPU = Bar(0.15, 0.15, 0.15)
 """Of the row with embedding: CPU that is not the embedding's ÷ the embedding's."""
 ADDED_P50_MS = Bar(0.6, 0.25, 0.1)
 """At concurrency 1, 1 KB, over nginx."""
+ADDED_SESSION_MS = Bar(30, 15, 6)
+"""To all requests of a session of one client, over nginx."""
 P99_RATIO = Bar(8, 3, 1.5)
 """At concurrency 64, 1 KB, ÷ nginx's."""
 TRANSIT_MS = Bar(1.0, 0.5, 0.2)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 
+from loadtests.agent_answers import PATHS
 from loadtests.questions import Shape
 
 CONCURRENCIES = (1, 16, 64, 256)
@@ -75,6 +77,8 @@ EMBEDDING = 4
 """Questions that are embedded at a time: with more, the gateway goes on without its embedder, by design."""
 AGENT_TURNS, AGENT_BYTES = 100, 310 * 1024
 """Requests of an agent's session, and the mean size of their bodies."""
+SHORT_TURNS, SHORT_BYTES = 30, 107 * 1024
+"""Of a session of one client, which grows as fast."""
 KNOWN = 200
 """Texts whose vectors the embedder remembers."""
 
@@ -88,10 +92,7 @@ def _workloads() -> list[Cell]:
         Cell("32k", 0, replace(kilobyte, bytes=32 * 1024), (*_PLAIN, _PEER), about="prompt of 32 KB, answer of 1 KB"),
         Cell("burst", 0, Shape("burst"), (*_PLAIN, _PEER), about="stream of 100 chunks, sent at once"),
         Cell("paced", 0, Shape("paced"), (*_PLAIN, _PEER), about="stream of 100 chunks, 5 ms apart"),
-        Cell(
-            "agent", 0, Shape("burst", bytes=AGENT_BYTES, turns=AGENT_TURNS), (*_PLAIN, _PEER),
-            about="sessions of a coding agent, 20 to 600 KB a request with tools, streamed", most=16,
-        ),
+        *_agents(),
         Cell(
             "lru", 0, kilobyte,
             (Entry("thriftgate", "miss"), Entry("thriftgate", "hit", distinct=LRU, from_memory=True)), "miss",
@@ -115,6 +116,23 @@ def _workloads() -> list[Cell]:
             about="everything on, 1 KB, the user says something new: it is embedded", most=EMBEDDING,
         ),
     ]  # fmt: skip
+
+
+def _agents() -> Iterator[Cell]:
+    """Coding agents: many long sessions at a time, and one short session after the other."""
+    for dialect in PATHS:
+        name = "" if dialect == "chat" else f"-{dialect}"
+        entries = (*_PLAIN, _PEER) if dialect == "chat" else _PLAIN
+        long = Shape("calls", bytes=AGENT_BYTES, turns=AGENT_TURNS, dialect=dialect)
+        yield Cell(
+            f"agent{name}", 0, long, entries, most=16,
+            about="32 sessions of a coding agent at a time, 20 to 600 KB a request with tools, streamed tool calls",
+        )  # fmt: skip
+        short = replace(long, bytes=SHORT_BYTES, turns=SHORT_TURNS, at_a_time=1)
+        yield Cell(
+            f"session{name}", 0, short, entries, most=1,
+            about=f"one client; sessions of {SHORT_TURNS} requests that begin with 20 KB and grow by 6 KB",
+        )  # fmt: skip
 
 
 def chosen(patterns: str, concurrencies: tuple[int, ...]) -> tuple[Cell, ...]:

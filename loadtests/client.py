@@ -18,6 +18,7 @@ import orjson
 import uvloop
 
 from gateway.runtime.tasks import Tasks
+from loadtests.agent_answers import PATHS, fault_in_answer
 from loadtests.questions import STAMP, Asked, Questions, Shape, fault_in_plain, fault_in_stream, tokens_of
 from loadtests.sessions import Sessions
 
@@ -90,7 +91,7 @@ class Session:
         self.questions: Asked = asked(load.shape, load.model)
         more = "".join(f"{name}: {value}\r\n" for name, value in load.headers.items())
         self.head = (
-            f"POST /v1/chat/completions HTTP/1.1\r\nhost: {load.host}:{load.port}\r\nuser-agent: loadtest\r\n"
+            f"POST {PATHS[load.shape.dialect]} HTTP/1.1\r\nhost: {load.host}:{load.port}\r\nuser-agent: loadtest\r\n"
             f"content-type: application/json\r\nauthorization: Bearer {load.key}\r\n{more}content-length: "
         ).encode()
         self.connections: list[Connection] = []
@@ -240,6 +241,8 @@ class Connection(asyncio.Protocol):
             fault = f"status {status}: {body[:200]!r}"
         elif shape.kind == "plain":
             fault = fault_in_plain(body, number, shape.base_tokens)
+        elif shape.kind == "calls":
+            fault = fault_in_answer(shape.dialect, body, number, shape.base_tokens, shape.chunks)
         else:
             fault = fault_in_stream(body, number, shape.base_tokens, shape.chunks)
         if fault:

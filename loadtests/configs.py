@@ -19,6 +19,23 @@ backends:
     window_tokens: 400000
     concurrent: 1024
     price: {{input: 2.5, output: 10}}
+  - name: loadtest-messages
+    kind: anthropic
+    base_url: http://127.0.0.1:{upstream}/v1
+    model: loadtest-messages
+    tier: large
+    window_tokens: 400000
+    concurrent: 1024
+    price: {{input: 2.5, output: 10}}
+  - name: loadtest-responses
+    kind: openai
+    base_url: http://127.0.0.1:{upstream}/v1
+    model: loadtest-responses
+    dialects: [openai_responses]
+    tier: large
+    window_tokens: 400000
+    concurrent: 1024
+    price: {{input: 2.5, output: 10}}
 """
 SMALL = """\
   - name: small
@@ -43,6 +60,8 @@ limits:
   concurrent: 1024
   per_key: {{requests_per_minute: 6000000, concurrent: 1024}}
 """
+AGENTS = POLICY.replace("context: {{enabled: false}}\n", "")
+"""Of the agent cells: with the context plan, which is on by default."""
 EVERYTHING = """\
 # As the plain row, and also: difficulty grader (auto, two candidates), semantic cache, trimming.
 team: {team}
@@ -68,4 +87,5 @@ def files(upstream: int, *, everything: bool) -> dict[str, str]:
         "gateway.yaml": gateway.format(upstream=upstream),
         "policies/load.yaml": policy.format(team="load"),
         "policies/hits.yaml": policy.format(team="hits"),
+        "policies/agents.yaml": AGENTS.format(team="agents"),
     }

@@ -28,6 +28,8 @@ FLUSH_S = 1.5
 STRAYS = 0.02
 """Share of answers that may be of another kind than the cell is about: an answer fetched, asked for anew, or given
 while the state server was slow."""
+SEEN = 3
+"""Requests of a session before it is measured: a round begins in the midst of sessions that are in progress."""
 GENTLE, PASSES = 2, 2
 """More texts at a time would take longer than the gateway waits for its embedder; what was late is embedded later."""
 COUNTED = ("embedder_embedded", "embedder_recalled", "exact", "semantic", "recalled")
@@ -117,7 +119,7 @@ class Bench:
     def measure(self, cell: Cell, entry: Entry, target: Target, number: int) -> Figure:
         """Round `number` of `entry`."""
         self._prime(cell, entry, target)
-        self.generator.open(self._load(cell, entry, target, cell.concurrency))
+        self.generator.open(load_of(entry.shape or cell.shape, target, cell.concurrency, hits=bool(entry.distinct)))
         self._warm(cell, entry, target)
         run = self._run(cell, entry, self._appetite(cell, entry), self.size.seconds)
         place, before = target.ledger.place() if target.ledger else 0, self._stand(target)
@@ -146,7 +148,9 @@ class Bench:
         """Connections, caches and code are warm, and its rows are in the ledger."""
         name, place = (cell.name, entry.name), target.ledger.place() if target.ledger else 0
         before_s = procfs.cpu_s(target.root) if target.root else 0.0
-        run = self._run(cell, entry, max(self.size.warm, cell.concurrency), self.size.seconds / 2)
+        shape = entry.shape or cell.shape
+        least = SEEN * shape.at_a_time if shape.turns else cell.concurrency
+        run = self._run(cell, entry, max(self.size.warm, least), self.size.seconds / 2)
         warmed = self.generator.run(run).answers
         if target.root and warmed and name not in self._cost_s:
             self._cost_s[name] = max(procfs.cpu_s(target.root) - before_s, 0.005) / warmed
@@ -161,17 +165,13 @@ class Bench:
             return
         place = target.ledger.place() if target.ledger else 0
         first = self._take(count)
-        self.generator.open(self._load(cell, entry, target, min(cell.concurrency, GENTLE)))
+        self.generator.open(load_of(shape, target, min(cell.concurrency, GENTLE), hits=bool(entry.distinct)))
         asked = self.generator.run(Run(first, count, seconds=PRIME_S)).answers
         self.generator.close()
         if target.ledger:
             target.ledger.drained(place, asked)
         time.sleep(FLUSH_S)
         self._primed[name] = first if entry.distinct else 0
-
-    def _load(self, cell: Cell, entry: Entry, target: Target, concurrency: int) -> Load:
-        key = target.keys["hits" if entry.distinct else ""]
-        return Load("127.0.0.1", target.port, key, target.model, concurrency, entry.shape or cell.shape)
 
     def _appetite(self, cell: Cell, entry: Entry) -> int:
         """Questions of a round: enough for its share of requests and for /proc's ticks, not beyond its share of CPU."""
@@ -214,6 +214,13 @@ class Bench:
         if entry.distinct and abs(at_hand - entry.from_memory) > STRAYS:
             return f"{at_hand:.0%} of the answers were in the worker's memory, not what this cell is about"
         return ""
+
+
+def load_of(shape: Shape, target: Target, concurrency: int, *, hits: bool = False) -> Load:
+    """`hits`: over the team whose answers are asked for again."""
+    key = target.keys.get("hits" if hits else "agents" if shape.turns else "", target.keys[""])
+    model = target.model if shape.dialect == "chat" else f"{target.model}-{shape.dialect}"
+    return Load("127.0.0.1", target.port, key, model, concurrency, shape)
 
 
 def fault_of(outcome: Outcome, sent: dict[str, int], *, hits: bool) -> str:

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from loadtests.cells import Cell
-from loadtests.client import Load, Run
-from loadtests.measure import Generator
+from loadtests.client import Run
+from loadtests.measure import Generator, load_of
 from loadtests.targets import Target
 
 SECONDS = 8
@@ -49,7 +49,7 @@ def take(cell: Cell, target: Target, generator: Generator, folder: Path, first: 
         program, "record", "--pid", str(target.facts()["workers"][0]), "--duration", str(SECONDS), "--rate", str(RATE),
         "--format", "raw", "--full-filenames", "--output", str(output),
     ]  # fmt: skip
-    generator.open(Load("127.0.0.1", target.port, target.keys[""], target.model, max(cell.concurrency, 1), cell.shape))
+    generator.open(load_of(cell.shape, target, max(cell.concurrency, 1)))
     spy = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     try:
         generator.run(Run(first, MOST, seconds=SECONDS + 1))

@@ -8,10 +8,11 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 import orjson
 
-Kind = Literal["plain", "burst", "paced"]
-"""A plain answer; a stream whose chunks come at once; a stream whose chunks come one by one."""
+Kind = Literal["plain", "burst", "paced", "calls"]
+"""A plain answer; a stream whose chunks come at once; one whose chunks come one by one; as burst, then a tool call."""
+Dialect = Literal["chat", "messages", "responses"]
 
-MARK = re.compile(rb"\[\[q(\d{8}) (plain|burst|paced) (\d{3}) (\d{5})\]\]")
+MARK = re.compile(rb"\[\[q(\d{8}) (plain|burst|paced|calls) (\d{3}) (\d{5})\]\]")
 """Number, kind, chunks, base of the input tokens: all that the upstream reads of a question."""
 ANSWER_CHARACTERS = 1000
 PACE_S = 0.005
@@ -59,6 +60,10 @@ class Shape:
     temperature: float | None = None
     turns: int = 0
     """Not 0: sessions of a coding agent with so many requests each; `bytes` is the mean of their bodies."""
+    at_a_time: int = 32
+    """Sessions that are in progress at any time, each at another point of its course."""
+    dialect: Dialect = "chat"
+    """Of sessions; all else is chat."""
 
     @property
     def base_tokens(self) -> int:

@@ -25,7 +25,8 @@ CAVEATS = (
     "upstream, the load, and a local model are not in it.",
     "Latencies are those of a closed loop whose load and upstream share one core: that core sets the pace of the fast "
     "rows, which are not at their limit.",
-    "Off in the row `thriftgate`: difficulty grader, trimming, semantic cache, access log. Its files stand below.",
+    "Off in the row `thriftgate`: difficulty grader, trimming (on for agents), semantic cache, access log. See its "
+    "files below.",
 )
 
 
@@ -112,7 +113,8 @@ def _cells(results: Results, rows: list[Row]) -> RenderableType:
     table = Table(title=f"Median of {results.plan.size.rounds} interleaved rounds (least–most)", title_justify="left")
     for name in ("cell", "row"):
         table.add_column(name, no_wrap=True)
-    for name in ("answers", "CPU µs", "÷ base", "p50 ms", "p99 ms", "transit ms", "per s", "state calls", "embedded"):
+    times = ("p50 ms", "p99 ms", "session ms", "transit ms")
+    for name in ("answers", "CPU µs", "÷ base", *times, "per s", "state calls", "embedded"):
         table.add_column(name, justify="right", no_wrap=True)
     by_cell = {cell.name: cell for cell in results.plan.cells}
     for name, cell in by_cell.items():
@@ -129,7 +131,7 @@ def _cells(results: Results, rows: list[Row]) -> RenderableType:
 
 
 def _values(row: Row) -> tuple[str, ...]:
-    times = (row.p50_ms, row.p99_ms, row.transit_p50_ms)
+    times = (row.p50_ms, row.p99_ms, row.session_ms, row.transit_p50_ms)
     calls = "" if row.state_calls is None else f"{row.state_calls:.2f}"
     return (
         _spread(row.cpu_us, 0), _spread(row.ratio, 2), *(_spread(each, 2, around=False) for each in times),

@@ -42,6 +42,10 @@ class Row:
     ratio: Spread | None
     p50_ms: Spread | None
     p99_ms: Spread | None
+    session_ms: Spread | None
+    """Of all requests of a session, where one client has one session at a time."""
+    added_session_ms: Spread | None
+    """To these, over the base entry in the same round."""
     transit_p50_ms: Spread | None
     per_second: Spread | None
     state_calls: float | None
@@ -82,6 +86,8 @@ def row(cell: Cell, entry: str, figures: Sequence[Figure]) -> Row:
         Spread.of(_ratio(each, base.get(each.round)) for each in own),
         Spread.of(each.outcome.latency_ms.get("p50") for each in own),
         Spread.of(each.outcome.latency_ms.get("p99") for each in own),
+        Spread.of(_session_ms(cell, each) for each in own),
+        Spread.of(_added(cell, each, base.get(each.round)) for each in own),
         Spread.of(each.outcome.transit_ms.get("p50") for each in own),
         Spread.of(each.outcome.right / each.outcome.seconds for each in own if each.outcome.seconds),
         sum(each.counted["state_calls"] for each in counted) / answers if counted and answers else None,
@@ -97,6 +103,16 @@ def _ratio(figure: Figure, base: Figure | None) -> float | None:
     if base is None or base.void or not base.cpu_us or figure.cpu_us is None:
         return None
     return figure.cpu_us / base.cpu_us
+
+
+def _session_ms(cell: Cell, figure: Figure) -> float | None:
+    mean, shape = figure.outcome.latency_ms.get("mean"), cell.shape
+    return mean * shape.turns if mean is not None and shape.turns and shape.at_a_time == 1 else None
+
+
+def _added(cell: Cell, figure: Figure, base: Figure | None) -> float | None:
+    own, bases = _session_ms(cell, figure), _session_ms(cell, base) if base and not base.void else None
+    return own - bases if own is not None and bases is not None else None
 
 
 def _other_cpu(figures: Sequence[Figure]) -> float | None:
@@ -142,6 +158,9 @@ def _of_time(row: Row, nginx: Row | None, direct: Row | None, noisy: str) -> lis
     if nginx and row.workload == "1k" and row.concurrency == 64 and row.p99_ms and nginx.p99_ms:
         times, void = row.p99_ms.median / nginx.p99_ms.median, row.void or nginx.void
         found.append(_verdict(f"{row.cell}: p99 ÷ nginx's", times, "×", bars.P99_RATIO, void, noisy))
+    if nginx and row.added_session_ms:
+        added, void = row.added_session_ms.median, row.void or nginx.void
+        found.append(_verdict(f"{row.cell}: a session over nginx", added, "ms", bars.ADDED_SESSION_MS, void, noisy))
     if direct and row.transit_p50_ms and direct.transit_p50_ms:
         added, void = row.transit_p50_ms.median - direct.transit_p50_ms.median, row.void or direct.void
         what = f"{row.cell}: chunk transit p50 over direct"

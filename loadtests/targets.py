@@ -128,7 +128,10 @@ def prepare(
     for path, text in texts.items():
         (folder / path).write_text(text)
     keys = {}
-    for purpose, team, scope in (("", "load", "inference"), ("hits", "hits", "inference"), ("admin", "load", "admin")):
+    purposes = [("", "load", "inference"), ("hits", "hits", "inference"), ("admin", "load", "admin")]
+    if "policies/agents.yaml" in texts:
+        purposes.append(("agents", "agents", "inference"))
+    for purpose, team, scope in purposes:
         made = subprocess.run(
             [*_thriftgate(checkout, "keys", "create", folder), "--team", team, "--scope", scope, "--json"],
             capture_output=True, check=True, cwd=checkout, timeout=60,

@@ -17,7 +17,8 @@ from typing import Any
 import orjson
 import uvloop
 
-from loadtests.questions import MARK, PACE_S, piece_of, text_of, tokens_of
+from loadtests import agent_answers
+from loadtests.questions import MARK, PACE_S, Dialect, piece_of, text_of, tokens_of
 
 _CREATED = 1_763_000_000
 _HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
@@ -27,6 +28,7 @@ _STREAM = (
 )
 _LAST = b"0\r\n\r\n"
 _NINES = b"9" * 8
+_DIALECTS: dict[bytes, Dialect] = {b"POST %b" % path.encode(): name for name, path in agent_answers.PATHS.items()}
 _STAMP = b"8" * 19
 
 
@@ -80,6 +82,7 @@ class Answers:
         self._plain = _plain()
         self._streams: dict[tuple[int, bool], list[bytes]] = {}
         self._bursts: dict[int, bytes] = {}
+        self._calls: dict[tuple[Dialect, int], bytes] = {}
 
     def plain(self, number: int, base: int) -> bytes:
         body = self._plain.replace(_NINES, b"%08d" % number) + b',"usage":' + _usage(number, base) + b"}"
@@ -99,6 +102,13 @@ class Answers:
         if chunks not in self._bursts:
             self._bursts[chunks] = b"".join(self.stream(99_999_999, chunks, stamped=False))
         return self._bursts[chunks].replace(_NINES, b"%08d" % number)
+
+    def calls(self, dialect: Dialect, number: int, base: int, chunks: int) -> bytes:
+        """All events of an answer that ends with a tool call, in one piece."""
+        key = (dialect, chunks)
+        if key not in self._calls:
+            self._calls[key] = b"".join(map(framed, agent_answers.made(*key)))
+        return agent_answers.filled(self._calls[key], number, base)
 
     def ending(self, number: int, base: int) -> bytes:
         """The usage event and [DONE]."""
@@ -147,6 +157,10 @@ class Upstream(asyncio.Protocol):
         elif kind == b"burst":
             events = self.answers.burst(number, chunks)
             self.transport.write(b"".join((_STREAM, events, self.answers.ending(number, base), _LAST)))
+            self.count(number, base)
+        elif kind == b"calls":
+            calls = self.answers.calls(_DIALECTS[line], number, base, chunks)
+            self.transport.write(b"".join((_STREAM, calls, _LAST)))
             self.count(number, base)
         else:
             self.transport.write(_STREAM)

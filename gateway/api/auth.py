@@ -13,14 +13,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gateway.api.response_headers import of_error, of_id
-from gateway.api.server.asgi import by_name, closing, secret
+from gateway.api.server.asgi import by_name, closing, parameter, secret
 from gateway.api.server.envelope import REQUEST_ID
 from gateway.dialects.client import ClientDialect
 from gateway.dialects.clients import PATHS, of_path
+from gateway.dialects.path_endpoint import PathEndpoint
 from gateway.domain.record import new_request_id
 from gateway.domain.tenant import Tenant
 from gateway.domain.text.truncation import cut
-from gateway.errors import Forbidden, GatewayError, Overloaded
+from gateway.errors import Forbidden, GatewayError, InvalidKey, Overloaded
 from gateway.policy.tenants import Tenants
 
 log = logging.getLogger(__name__)
@@ -54,6 +55,18 @@ def error_response(error: GatewayError, request: Request, headers: Mapping[str, 
     return Response(body, dialect.status(error), {**(headers or {}), **hints}, media_type="application/json")
 
 
+def _secret_of(request: Request) -> bytes:
+    """The caller's key, from a header or, on Google's paths, from the address. Raises InvalidKey."""
+    try:
+        return secret(by_name(request.scope["headers"]))
+    except InvalidKey:
+        dialect = spoken(request)
+        name = dialect.key_parameter if isinstance(dialect, PathEndpoint) else b""
+        if name and (key := parameter(request.scope["query_string"], name)):
+            return key
+        raise
+
+
 class Authenticator:
     """Wraps an endpoint so that only requests whose key has one of `scopes` reach it."""
 
@@ -79,7 +92,7 @@ class Authenticator:
         def wrap(endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
             async def guarded(request: Request) -> Response:
                 try:
-                    tenant = await self._tenants.find(secret(by_name(request.scope["headers"])))
+                    tenant = await self._tenants.find(_secret_of(request))
                     if not tenant.key.scopes.intersection(scopes):
                         raise Forbidden(
                             f"This key lacks the scope {' or '.join(scopes)}; create one with "

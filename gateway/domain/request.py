@@ -47,6 +47,11 @@ class Turn:
     tool loop."""
     written_calls: str | None = field(default=None, compare=False, repr=False)
     """The tool calls as JSON, as `context/measure.py` counts them. They are written at the first use and kept."""
+    counted_asides: tuple[tuple[int, int], dict[int, int]] | None = field(
+        default=None, init=False, compare=False, repr=False
+    )
+    """The asides of this turn, as `context/attachments/asides.py` counts them, and the range of items that was read.
+    They are counted at the first use and kept, because later requests of the conversation have the same turn."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,8 @@ def read(
     request.scan, request.notes = continued.scan if continued else scanned(raw), notes
     check_forwarding(request, policy)
     if bodies is not None:
-        bodies.keep(owner, dialect.CONVERSATION, raw, fields, request.turns, notes, known if continued else None)
+        name, turns, words = dialect.CONVERSATION, request.turns, request.scan.words
+        bodies.keep(owner, name, raw, fields, turns, notes, words, known if continued else None)
     return request, continued.shared if continued else 0
 
 
@@ -190,6 +191,22 @@ def test_a_session_is_parsed_from_its_first_new_item(path: str, write: Callable[
     step = len(turn(path, 0, ""))
     assert shared == [(0, 30 * step), *((number * step, (number + 1) * step) for number in (30, 31, 32))]
     assert len(bodies) == 1
+
+
+def test_the_asides_of_known_items_are_not_counted_again() -> None:
+    bodies, path, (first, rest) = KnownBodies(), "/v1/responses", (LINES, LINES[:300])
+    items = [part for number in range(30) for part in turn(path, number, first)]
+    before, _ = read(path, orjson.dumps(body(path, items, first={}, last={"model": "m"})), POLICIES[0], bodies)
+    estimated(before)
+    more = orjson.dumps(body(path, [*items, *turn(path, 30, rest)], first={}, last={"model": "m"}))
+    after, known = read(path, more, POLICIES[0], bodies)
+    for item in before.body["input"][:-1]:
+        item["encrypted_content"] = ["later words"]  # in the parsed items, which both requests share
+    estimated(after)
+    assert known == len(items)
+    assert before.asides is not None
+    assert after.asides is not None
+    assert after.asides.items() > before.asides.items()
 
 
 def session(turns: int, mark: str = "") -> bytes:

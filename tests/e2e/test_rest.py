@@ -244,6 +244,8 @@ async def test_a_key_in_the_address_opens_googles_paths_alone(gateway: GatewayPr
         (f"{place}:generateContent?key={key}", google, 200),
         (f"{place}:streamGenerateContent?alt=sse&key={key}", google, 200),
         (f"{place}:embedContent?key={key}", {"content": parts}, 200),
+        (f"{place}:countTokens?key={key}", google, 200),
+        (f"{place}:countTokens?key=tg-unknown", google, 401),
         (f"{place}:generateContent?key=tg-unknown", google, 401),
         (f"{place}:generateContent?key=", google, 401),
         (f"/v1/chat/completions?key={key}", chat, 401),

@@ -8,6 +8,8 @@ from loadtests.cells import GET, LRU, Cell, chosen
 from loadtests.command import Options, plan
 from loadtests.footprint import Extent
 
+AGENTS = ("agent", "session", "agent-messages", "session-messages", "agent-responses", "session-responses")
+
 
 def names(cells: tuple[Cell, ...]) -> list[str]:
     return [cell.name for cell in cells]
@@ -15,7 +17,8 @@ def names(cells: tuple[Cell, ...]) -> list[str]:
 
 def test_without_a_pattern_every_workload_is_measured_at_every_concurrency() -> None:
     cells = chosen("", (1, 64))
-    assert len(cells) == 2 * len({cell.workload for cell in cells}) == 20
+    alone = sum(cell.workload.startswith("session") for cell in cells)
+    assert (alone, len(cells)) == (3, 2 * len({cell.workload for cell in cells}) - alone)
 
 
 @pytest.mark.parametrize(
@@ -25,12 +28,19 @@ def test_without_a_pattern_every_workload_is_measured_at_every_concurrency() -> 
         ("1k-c64, paced", ["1k-c64", "paced-c1", "paced-c64"]),
         (
             "*-c1",
-            [f"{name}-c1" for name in ("1k", "32k", "burst", "paced", "agent", "lru", "get", "known", "long", "new")],
+            [f"{name}-c1" for name in ("1k", "32k", "burst", "paced", *AGENTS, "lru", "get", "known", "long", "new")],
         ),
     ],
 )
 def test_a_pattern_is_a_workload_or_a_cell(patterns: str, found: list[str]) -> None:
     assert names(chosen(patterns, (1, 64))) == found
+
+
+def test_an_agent_is_measured_in_each_dialect_in_many_sessions_and_in_one() -> None:
+    cells = chosen("agent*,session*", (1, 64))
+    assert names(chosen("session*", (64,))) == ["session-c1", "session-messages-c1", "session-responses-c1"]
+    assert {cell.shape.dialect for cell in cells} == {"chat", "messages", "responses"}
+    assert {(cell.shape.at_a_time, cell.shape.turns) for cell in cells} == {(32, 100), (1, 30)}
 
 
 def test_what_is_embedded_is_asked_for_gently_and_once() -> None:

@@ -8,8 +8,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from loadtests.agent_answers import PATHS
 from loadtests.client import Load, Outcome, Run, Session, spread_ms
-from loadtests.questions import Shape, tokens_of
+from loadtests.questions import Dialect, Shape, tokens_of
 from loadtests.upstream import Answers, Counts, Upstream
 
 
@@ -35,7 +36,21 @@ async def outcome_of(port: int, shape: Shape, run: Run, concurrency: int = 4) ->
         await asyncio.sleep(0.01)
 
 
-@pytest.mark.parametrize("shape", [Shape(), Shape(bytes=32 * 1024), Shape("burst"), Shape("paced", chunks=5)])
+def agent(dialect: Dialect) -> Shape:
+    return Shape("calls", bytes=40 * 1024, turns=10, at_a_time=4, chunks=5, dialect=dialect)
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        Shape(),
+        Shape(bytes=32 * 1024),
+        Shape("burst"),
+        Shape("paced", chunks=5),
+        *(agent(dialect) for dialect in PATHS),
+    ],
+    ids=lambda shape: f"{shape.kind}-{shape.bytes}-{shape.dialect}",
+)
 async def test_every_answer_is_right_and_both_sides_count_the_same(shape: Shape) -> None:
     async with serving(Answers()) as (port, counts):
         outcome = await outcome_of(port, shape, Run(100, 30))

@@ -9,7 +9,9 @@ import pytest
 from loadtests.client import Outcome
 from loadtests.configs import PRICE_PICO
 from loadtests.ledgers import Sums
-from loadtests.measure import fault_of, unbilled
+from loadtests.measure import fault_of, load_of, unbilled
+from loadtests.questions import Shape
+from loadtests.targets import Target
 
 OUTCOME = Outcome(right=100, input_tokens=5000, output_tokens=300)
 SENT = {"requests": 100, "input_tokens": 5000, "output_tokens": 300, "cut_off": 0}
@@ -72,3 +74,15 @@ def test_a_ledger_that_differs_makes_the_run_void(bought: Sums, recalled: Sums, 
 
 def test_hits_that_cost_something_make_the_run_void() -> None:
     assert "free of charge" in unbilled(OUTCOME, HITS, NONE, Sums(100, 5000, 300, 1, 100, 0, 0))
+
+
+def test_an_agent_asks_for_the_model_of_its_dialect_with_a_key_of_its_own() -> None:
+    target = Target("thriftgate", 1, keys={"": "plain", "hits": "hits", "agents": "agents"})
+    agent = Shape("calls", turns=30, dialect="messages")
+    asked = [load_of(agent, target, 1), load_of(Shape(), target, 1), load_of(Shape(), target, 1, hits=True)]
+    assert [(load.key, load.model) for load in asked] == [
+        ("agents", "loadtest-messages"),
+        ("plain", "loadtest"),
+        ("hits", "loadtest"),
+    ]
+    assert load_of(agent, Target("nginx", 1), 1).key == "none"

@@ -7,8 +7,9 @@ from itertools import pairwise
 import orjson
 import pytest
 
-from loadtests.questions import MARK, Questions, Shape, fault_in_plain, fault_in_stream, text_of
-from loadtests.sessions import AT_A_TIME, Sessions
+from loadtests.agent_answers import PATHS, fault_in_answer, filled, made
+from loadtests.questions import MARK, Dialect, Questions, Shape, fault_in_plain, fault_in_stream, text_of
+from loadtests.sessions import CONVERSATION, Sessions
 from loadtests.upstream import Answers
 
 BASE = 256
@@ -85,35 +86,77 @@ def test_any_other_stream_is_told_from_it(lie: object, told: str) -> None:
     assert told in fault_in_stream(lie(stream()), 7, BASE, 5)
 
 
-def test_each_request_of_a_session_repeats_the_one_before_and_adds_to_it() -> None:
-    shape = Shape("burst", bytes=310 * 1024, turns=100)
+def read(dialect: Dialect, number: int = 7, chunks: int = 5) -> bytes:
+    return filled(b"".join(made(dialect, chunks)), number, BASE)
+
+
+@pytest.mark.parametrize("dialect", PATHS)
+def test_the_right_answer_to_an_agent_passes(dialect: Dialect) -> None:
+    assert fault_in_answer(dialect, read(dialect), 7, BASE, 5) == ""
+    assert "another question's" in fault_in_answer(dialect, read(dialect), 8, BASE, 5)
+
+
+@pytest.mark.parametrize("dialect", PATHS)
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        (b'" 00000007.002"', b'""', "chunks"),
+        (b'part_"', b'path_"', "the tool call"),
+        (b"    263", b"    264", "usage"),
+        (b"    207", b"    206", "usage"),
+        (b"data: ", b"date: ", "not a stream"),
+        (b'"finish_reason":"tool_calls"', b'"finish_reason":"stop"', "finish"),
+        (b'"stop_reason":"tool_use"', b'"stop_reason":"end_turn"', "finish"),
+        (b'"type":"response.completed"', b'"type":"response.incomplete"', "finish"),
+        (b"data: [DONE]", b"", "finish"),
+    ],
+)
+def test_any_other_answer_to_an_agent_is_told_from_it(dialect: Dialect, old: bytes, new: bytes, told: str) -> None:
+    answer = read(dialect)
+    if old in answer:
+        assert told in fault_in_answer(dialect, answer.replace(old, new), 7, BASE, 5)
+
+
+def test_an_agents_answer_is_as_long_for_every_question() -> None:
+    """So that the frames of HTTP around its events can be made once."""
+    assert len({len(read("chat", number)) for number in (1, 9_000_000, 99_999_998)}) == 1
+
+
+@pytest.mark.parametrize("dialect", PATHS)
+def test_each_request_of_a_session_repeats_the_one_before_and_adds_to_it(dialect: Dialect) -> None:
+    shape = Shape("calls", bytes=310 * 1024, turns=100, dialect=dialect)
     sessions = Sessions(shape, "m")
-    bodies: dict[int, list[bytes]] = {}
-    for number in range(AT_A_TIME * 100):
-        session, turn = sessions.place(number)
-        if session == 0:
-            assert turn == len(bodies.setdefault(session, []))
-            bodies[session].append(sessions.body(number))
-    own = bodies[0]
-    assert len(own) == 100
+    numbers = [number for number in range(0, 32 * 100, 32) if sessions.place(number)[0] == 0]
+    assert [sessions.place(number)[1] for number in numbers] == list(range(100))
+    own = [sessions.body(number) for number in numbers]
     for before, after in pairwise(own):
-        assert after.startswith(before[: before.rfind(b',{"role":"user"')])
+        mark = MARK.search(before)
+        assert mark is not None
+        assert after.startswith(before[: before.rindex(b',{"', 0, mark.start())]), "the last message alone is another"
         assert len(after) > len(before) + 4000
+    assert 19_000 < len(own[0]) < 22_000
     assert sum(map(len, own)) / len(own) == pytest.approx(shape.bytes, rel=0.05)
     mark = MARK.search(own[50])
     assert mark is not None
-    assert (int(mark[1]), mark[2], int(mark[4])) == (50 * AT_A_TIME, b"burst", shape.base_tokens)
-    assert [each["role"] for each in orjson.loads(own[1])["messages"]] == [
-        "system",
-        "user",
-        "assistant",
-        "tool",
-        "user",
-    ]
+    assert (int(mark[1]), mark[2], int(mark[4])) == (50 * 32, b"calls", shape.base_tokens)
+    kinds = [item.get("role") or item["type"] for item in orjson.loads(own[1])[CONVERSATION[dialect]]]
+    assert (
+        kinds
+        == {
+            "chat": ["system", "user", "assistant", "tool", "user"],
+            "messages": ["user", "assistant", "user", "user"],
+            "responses": ["user", "function_call", "function_call_output", "user"],
+        }[dialect]
+    )
 
 
 def test_sessions_at_the_same_time_are_at_different_points() -> None:
-    sessions = Sessions(Shape("burst", bytes=310 * 1024, turns=100), "m")
-    turns = [sessions.place(number)[1] for number in range(AT_A_TIME)]
-    assert len(set(turns)) == AT_A_TIME
+    sessions = Sessions(Shape("calls", bytes=310 * 1024, turns=100), "m")
+    turns = [sessions.place(number)[1] for number in range(32)]
+    assert len(set(turns)) == 32
     assert max(turns) - min(turns) > 90
+
+
+def test_one_client_has_one_session_after_the_other() -> None:
+    sessions = Sessions(Shape("calls", bytes=107 * 1024, turns=30, at_a_time=1), "m")
+    assert [sessions.place(number) for number in (0, 29, 30, 61)] == [(0, 0), (0, 29), (1, 0), (2, 1)]

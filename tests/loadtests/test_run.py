@@ -43,18 +43,21 @@ def test_mistakes_on_the_command_line_are_told_in_a_line() -> None:
 @pytest.mark.timeout(120)
 def test_the_command_measures_writes_and_leaves_nothing_running(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "loadtests", "--quick", "--cells", "1k", "--requests", "30", "--rounds", "1",
-         "--concurrency", "2", "--no-install-nginx", "--json", "--out", str(tmp_path / "out"),
-         "--data-dir", str(tmp_path)],
+        [sys.executable, "-m", "loadtests", "--quick", "--cells", "1k,session-messages,session-responses",
+         "--requests", "30", "--rounds", "1", "--concurrency", "2", "--no-install-nginx", "--json",
+         "--out", str(tmp_path / "out"), "--data-dir", str(tmp_path)],
         capture_output=True, text=True, cwd=REPOSITORY, timeout=110, check=False,
     )  # fmt: skip
     assert done.returncode in (0, 1), done.stderr
     found = orjson.loads(done.stdout)
-    rows = {row["entry"]: row for row in found["rows"]}
+    rows = {row["entry"]: row for row in found["rows"] if row["workload"] == "1k"}
     assert {"direct", "thriftgate"} <= set(rows)
     assert ("nginx" in rows) != ("nginx" in found["not_run"])
     assert rows["thriftgate"]["void"] == ""
     assert rows["thriftgate"]["requests"] >= 2
+    agents = [row for row in found["rows"] if row["workload"] != "1k" and row["entry"] == "thriftgate"]
+    assert [(row["cell"], row["void"]) for row in agents] == [("session-messages-c1", ""), ("session-responses-c1", "")]
+    assert all(row["session_ms"]["median"] > 0 for row in agents)
     assert "limit_usd" in found["files"]["thriftgate"]["policies/load.yaml"]
     assert {"loadtest.json", "loadtest.txt"} <= {path.name for path in (tmp_path / "out").iterdir()}
     assert [path.name for path in tmp_path.iterdir()] == ["out"], "the gateways' data are gone, so they have ended"

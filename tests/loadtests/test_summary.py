@@ -23,7 +23,7 @@ CELL = chosen("1k", (1,))[0]
 
 def figure(entry: str, number: int, cpu_us: float | None, cell: Cell = CELL, **more: object) -> Figure:
     """1000 right answers."""
-    latency = {"p50": more.pop("p50", 1.0), "p99": more.pop("p99", 2.0)}
+    latency = {"mean": more.pop("mean", 1.0), "p50": more.pop("p50", 1.0), "p99": more.pop("p99", 2.0)}
     outcome = Outcome(right=1000, seconds=1.0, latency_ms=latency, transit_ms=more.pop("transit", {}))  # type: ignore[arg-type]
     counted = {"state_calls": 500.0, "embedder_embedded": 0.0} if entry not in ("direct", "nginx") else {}
     found = Figure(cell.name, entry, entry, number, outcome, None if cpu_us is None else cpu_us / 1000, counted=counted)
@@ -97,6 +97,23 @@ def test_transit_is_judged_over_direct() -> None:
     ]
     found = {each.what: each for each in report.verdicts(results(figures, cell))}
     assert found["paced-c16: chunk transit p50 over direct"].value == pytest.approx(0.3)
+
+
+def test_what_a_session_takes_longer_than_in_the_same_round_over_nginx_is_judged() -> None:
+    cell = chosen("session", (16,))[0]
+    means = {"direct": (0.1, 0.2, 0.1), "nginx": (0.2, 0.9, 0.3), "thriftgate": (0.6, 1.5, 0.9)}
+    figures = [
+        figure(entry, number, None if entry == "direct" else 10.0, cell, mean=mean)
+        for entry, each in means.items()
+        for number, mean in enumerate(each)
+    ]
+    row = summary.row(cell, "thriftgate", figures)
+    assert row.session_ms is not None
+    assert row.session_ms.median == pytest.approx(30 * 0.9)
+    found = {each.what: each for each in report.verdicts(results(figures, cell))}["session-c1: a session over nginx"]
+    assert found.value == pytest.approx(30 * 0.6)
+    assert found.verdict == "must"
+    assert summary.row(CELL, "thriftgate", THREE).session_ms is None
 
 
 def test_what_is_not_the_embeddings_cpu_is_held_against_it() -> None:

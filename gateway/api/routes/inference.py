@@ -169,7 +169,8 @@ class Inference:
             check_forwarding(request, tenant.policy)
             if conversing is not None:
                 before = known if continued else None
-                self._bodies.keep(owner, conversing.CONVERSATION, body, fields, request.turns, notes, before)
+                name, turns = conversing.CONVERSATION, request.turns
+                self._bodies.keep(owner, name, body, fields, turns, notes, scan.words, before)
             return request
 
         new = len(body) - known.end if known else len(body)

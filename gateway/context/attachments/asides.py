@@ -28,17 +28,31 @@ def asides(request: CompletionRequest) -> dict[int, int]:
     the index of the turn with which the asides are dropped, or `_STAYS` for asides that are never dropped."""
     found: dict[int, int] = {}
     given = request.body.get(request.input_field)
-    shown = FACTS[request.dialect].image_part
     turns = request.turns
     begins = 0
     for place, turn in enumerate(turns):
         if turn.asides:
             ends = turn.index + 1 if place + 1 < len(turns) or type(given) is not list else len(given)
-            for index, message in _messages(request, given, turn, begins, ends):
-                if size := _beside(message, turn if index == turn.index else None, shown):
-                    owner = turn.index if index == turn.index or _goes_along(message, index < turn.index) else _STAYS
-                    found[owner] = found.get(owner, 0) + size
+            known = turn.counted_asides
+            if known is None or known[0] != (begins, ends):
+                known = (begins, ends), _of_turn(request, given, turn, begins, ends)
+                if turn.index >= 0:
+                    turn.counted_asides = known
+            for owner, size in known[1].items():
+                found[owner] = found.get(owner, 0) + size
         begins = turn.index + 1
+    return found
+
+
+def _of_turn(request: CompletionRequest, given: Any, turn: Turn, begins: int, ends: int) -> dict[int, int]:
+    """The asides of `turn` and of the items around it, in the form in which `asides` returns them. For the other
+    arguments, see `_messages`."""
+    found: dict[int, int] = {}
+    shown = FACTS[request.dialect].image_part
+    for index, message in _messages(request, given, turn, begins, ends):
+        if size := _beside(message, turn if index == turn.index else None, shown):
+            owner = turn.index if index == turn.index or _goes_along(message, index < turn.index) else _STAYS
+            found[owner] = found.get(owner, 0) + size
     return found
 
 
@@ -88,8 +102,13 @@ def _bytes(value: Any, without: str = "", shown: str | None = None) -> int:
     while waiting:
         holder, is_part = waiting.pop()
         if type(holder) is list:
-            holder = dict(enumerate(holder))
-        elif is_part and ((kind := holder.get("type")) == shown or (type(kind) is str and kind in FILE_PARTS)):
+            for held in holder:
+                if type(held) is str:
+                    total += _size(held)
+                elif type(held) is dict or type(held) is list:
+                    waiting.append((held, is_part))
+            continue
+        if is_part and ((kind := holder.get("type")) == shown or (type(kind) is str and kind in FILE_PARTS)):
             total += _size(_text_of(holder))
             continue
         of_parts = shown is not None and (holder is value or (is_part and holder.get("type") in _HOLDERS))
@@ -97,10 +116,11 @@ def _bytes(value: Any, without: str = "", shown: str | None = None) -> int:
             if without and name == without and holder is value:
                 continue
             if type(held) is str:
-                total += _of_field(name, held)
+                if len(held) > MOST_LABEL or name not in LABELS:
+                    total += _of_field(name, held)
             elif type(held) is dict or type(held) is list:
-                waiting.append((held, is_part if type(name) is int else of_parts and name in _CONTENT))
-            if type(name) is str and len(name) > MOST_LABEL:
+                waiting.append((held, of_parts and name in _CONTENT))
+            if len(name) > MOST_LABEL:
                 total += _size(name)
     return total
 
@@ -112,9 +132,7 @@ def _text_of(part: dict[str, Any]) -> str:
     return text if type(text) is str else ""
 
 
-def _of_field(name: str | int, text: str) -> int:
-    if name in LABELS and len(text) <= MOST_LABEL:
-        return 0
+def _of_field(name: str, text: str) -> int:
     if name in _SEALED and text.isascii() and " " not in text:
         return len(text) * 3 // 4
     return _size(text)

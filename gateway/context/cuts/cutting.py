@@ -66,7 +66,7 @@ class Cutting:
         fixed = measure.fixed_tokens(request)
         newest = request.turns[-1]
         asks = newest.role == "user" and "?" in newest.text  # then the outputs that were left out may be searched
-        if asks or sum([length for length, _ in shapes[session.turns :]]) > _ON_LOOP_CHARACTERS:
+        if asks or sum([length for length, *_ in shapes[session.turns :]]) > _ON_LOOP_CHARACTERS:
             cut = await self._off_loop.run(session.cut, request, shapes, fixed)
         else:
             cut = session.cut(request, shapes, fixed)

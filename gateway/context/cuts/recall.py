@@ -10,7 +10,7 @@ import math
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nlargest
 
@@ -26,8 +26,8 @@ _LONGEST = 400
 """Maximum characters of a question."""
 _TAG = re.compile(r"<(/?)(system-reminder|\w+-context)>")
 """Matches the tags around texts that coding agents add to messages and outputs."""
-_SENTENCE_END = re.compile(r"(?<=[.!?…])\s|\n")
-"""Matches the one character between two sentences or lines."""
+_SENTENCE_END = re.compile(r"([.!?…])\s")
+"""Matches the end of a sentence and the one character after it."""
 _CLOSING = "\"')]*_`"
 """Characters that may follow the punctuation at the end of a sentence."""
 _ENDS = (".", "!", "?", "…", ":")
@@ -78,7 +78,7 @@ def is_prose(text: str) -> bool:
     """Whether an output is a document in prose, not code, data, logs or a file with line numbers."""
     if text.lstrip()[:1] in _DATA or NUMBERED.search(text, 0, _EDGE_CHARACTERS):
         return False
-    sentences = [each for each in _SENTENCE_END.split(text) if each.count(" ") >= _PROSE_SPACES]
+    sentences = [each for each in _sentences(text) if each.count(" ") >= _PROSE_SPACES]
     prose = sum([len(each) for each in sentences if each.rstrip(_CLOSING)[-1:] in _ENDS])
     return prose > _LEAST_PROSE * len(text)
 
@@ -89,7 +89,7 @@ def questions_in(text: str) -> list[str]:
         return []
     lines = [line for line in _own(text).split("\n") if "?" in line or line.strip()]
     edges = lines if len(lines) <= 2 * _EDGE_LINES else lines[:_EDGE_LINES] + lines[-_EDGE_LINES:]
-    parts = [part.strip() for line in edges if "?" in line for part in _SENTENCE_END.split(line)]
+    parts = [part.strip() for line in edges if "?" in line for part in _sentences(line)]
     return [part for part in parts if len(part) <= _LONGEST and part.rstrip(_CLOSING).endswith("?")]
 
 
@@ -113,11 +113,14 @@ def quotation(questions: Iterable[str], outputs: Sequence[LeftOut], most: int) -
     there are none."""
     if not outputs:
         return ""
-    split = [_SENTENCE_END.split(_own(output.text)) for output in outputs]
+    split = [_sentences(_own(output.text)) for output in outputs]
     places = {each: (number, at) for number, sentences in enumerate(split) for at, each in enumerate(sentences)}
-    tokens = _words("\n".join(places))
+    text = _plain("\n".join(places))
+    asked = {word for question in questions for word in _words(_plain(question))}
+    if not any(output.prose for output in outputs) and not _may_answer(text, asked):
+        return ""
+    tokens = _words(text)
     known = Counter(tokens)
-    asked = {word for question in questions for word in _words(question)}
     wanted, whole = _wanted(asked, known)
     if not wanted and len(asked) < _LEAST_ASKED:
         return ""
@@ -132,17 +135,56 @@ def quotation(questions: Iterable[str], outputs: Sequence[LeftOut], most: int) -
     return "\n".join(parts) if chosen else ""
 
 
-def _words(text: str) -> list[str]:
-    """Words without accents and function words, and the ends of lines."""
+def _sentences(text: str) -> list[str]:
+    return _SENTENCE_END.sub(r"\1\n", text).split("\n")
+
+
+def _plain(text: str) -> str:
+    """`text` in lower case and without accents."""
     text = text.lower()
-    if not text.isascii():
-        text = _ACCENTS.sub("", unicodedata.normalize("NFKD", text))
-    return [word for word in _TOKEN.findall(text) if word not in _PLAIN]
+    if text.isascii():
+        return text
+    text = unicodedata.normalize("NFKD", text)
+    data = text.encode("utf-8", "surrogatepass")  # each accent begins with one of two bytes
+    return _ACCENTS.sub("", text) if b"\xcc" in data or b"\xcd" in data else text
 
 
-_PLAIN = frozenset(
-    _ACCENTS.sub("", unicodedata.normalize("NFKD", word)) for words in FUNCTION_WORDS.values() for word in words
-)
+def _words(plain: str) -> list[str]:
+    """Words without function words, and the ends of lines."""
+    return [word for word in _TOKEN.findall(plain) if word not in _FUNCTION_WORDS]
+
+
+_FUNCTION_WORDS = frozenset(_plain(word) for words in FUNCTION_WORDS.values() for word in words)
+
+
+def _may_answer(text: str, asked: set[str]) -> bool:
+    """Whether a sentence of code, data or logs can be quoted from `text`, which has one sentence a line. The words of
+    `asked` are searched in `text`, because this is faster than reading all words."""
+    found = sorted(_occurrences(text, asked))
+    known = Counter([word for _, word in found])
+    known["\n"] = text.count("\n")
+    wanted, whole = _wanted(asked, known)
+    hits, end = dict[str, float](), 0
+    for at, word in found:
+        if at >= end:
+            hits, end = {}, (text.find("\n", at) + 1) or len(text)
+        hits[word] = wanted.get(word, 0.0)
+        if sum(hits.values()) >= _LEAST_COMMON * whole:
+            return True
+    return False
+
+
+def _occurrences(text: str, asked: set[str]) -> Iterator[tuple[int, str]]:
+    """Yield (position, word) for the words of `text` that are in `asked`, or have a beginning in common with one."""
+    for begin in {word[:_STEM] for word in asked}:
+        for found in re.finditer(begin + (r"\w*" if len(begin) == _STEM else r"\b"), text):
+            at, word = found.start(), found[0]
+            if not (at and _in_word(text[at - 1])) and word not in _FUNCTION_WORDS:
+                yield at, word
+
+
+def _in_word(character: str) -> bool:
+    return character == "_" or character.isalnum()
 
 
 def _wanted(asked: set[str], known: Counter[str]) -> tuple[dict[str, float], float]:

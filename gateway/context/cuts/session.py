@@ -96,13 +96,13 @@ class Weighed:
 
 
 NO_CUT = Cut()
-Shape = tuple[int, tuple[str, ...]]
-"""(Characters of a turn's text, ids of its tool calls or results). The ids are new for each call, so after a rewind of
-the history, a turn has another shape."""
+Shape = tuple[int, int, tuple[str, ...]]
+"""(Characters of a turn's text, hash of the text, ids of its tool calls or results). Turns with other texts have other
+shapes, so a text of one conversation is never sent in another one that has the same ids."""
 
 
 def shapes_of(turns: list[Turn]) -> list[Shape]:
-    return [(len(turn.text), turn.calls or turn.results) for turn in turns]
+    return [(len(turn.text), hash(turn.text), turn.calls or turn.results) for turn in turns]
 
 
 def first_request(turns: list[Turn]) -> int:

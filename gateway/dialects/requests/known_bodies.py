@@ -46,12 +46,13 @@ class Facts(NamedTuple):
     models: int = 0
 
     @classmethod
-    def of(cls, part: bytes) -> Facts:
+    def of(cls, part: bytes, words: frozenset[bytes] = WORDS) -> Facts:
+        """`words`: the words that may occur in `part`."""
         return cls(
             part.count(b"{") + part.count(b"["),
             part.count(b":"),
             part.count(b","),
-            frozenset([word for word in WORDS if part.rfind(word) >= 0]),
+            frozenset([word for word in words if part.rfind(word) >= 0]),
             has_escaped_letter(part),
             part.count(MODEL),
         )
@@ -84,6 +85,8 @@ class _Body:
     notes: Notes
     fields: dict[str, Any]
     """The parsed body."""
+    words: frozenset[bytes]
+    """The members of `WORDS` that occur in `raw`."""
     head: bytes = b""
     """The bytes before the first item, with `_KEY` as the key of the conversation."""
     start: int = 0
@@ -120,7 +123,7 @@ class _Body:
         facts = self.facts[-1] if self.facts else Facts()
         at = self.ends[len(self.facts) - 1] if self.facts else self.start
         for end in self.ends[len(self.facts) :]:
-            facts = facts.plus(Facts.of(self.raw[at:end]))
+            facts = facts.plus(Facts.of(self.raw[at:end], self.words))
             self.facts.append(facts)
             at = end
         if self.around is None or self.raw[at:] != self.tail:
@@ -236,15 +239,18 @@ class KnownBodies:
         fields: dict[str, Any],
         turns: list[Turn],
         notes: Notes,
+        words: frozenset[bytes],
         known: Known | None,
     ) -> None:
-        """Remember the body `raw`. `fields`: the parsed body. `known`: result of `find` for it."""
+        """Remember the body `raw`. `fields`: the parsed body. `words`: those of its scan. `known`: result of `find` for
+        it."""
         items = fields.get(name)
         if type(items) is not list or not items or not LEAST_BYTES <= len(raw) <= self._most // 4:
             return
         if turns[-1].index < len(items) - 1:  # items that are no turns count as a part of the turn before, if any
             turns = turns[:-1]
-        body = _Body((owner, name), raw, list(items), [turn for turn in turns if turn.index >= 0], notes, fields)
+        turns = [turn for turn in turns if turn.index >= 0]
+        body = _Body((owner, name), raw, list(items), turns, notes, fields, words)
         if known is not None:
             body.follow(known)
             notes.start, notes.ends = body.start, body.ends

@@ -69,6 +69,9 @@ def test_of_code_and_data_only_what_has_most_words_of_the_question_is_quoted() -
     data = "\n".join(f"key_{at} = {at * 7919}" for at in range(200))
     assert quoted("Why do trains stop at night?", data, prose=False) == ""
     assert "key_77 = 609763" in quoted("What is key_77?", data, prose=False)
+    code = f"{data}\nrounding modes and totals\nbackground mode"
+    assert "> rounding modes and totals" in quoted("Which rounding modes?", code, prose=False)
+    assert quoted("Is it a ground mode?", f"{data}\nbackground modern", prose=False) == ""
 
 
 def test_nothing_is_quoted_without_a_common_word() -> None:
