@@ -164,12 +164,14 @@ def _may_answer(text: str, asked: set[str]) -> bool:
     known = Counter([word for _, word in found])
     known["\n"] = text.count("\n")
     wanted, whole = _wanted(asked, known)
-    hits, end = dict[str, float](), 0
+    hits, fit, end = set[str](), 0.0, 0
     for at, word in found:
         if at >= end:
-            hits, end = {}, (text.find("\n", at) + 1) or len(text)
-        hits[word] = wanted.get(word, 0.0)
-        if sum(hits.values()) >= _LEAST_COMMON * whole:
+            hits, fit, end = set(), 0.0, (text.find("\n", at) + 1) or len(text)
+        if word not in hits:
+            hits.add(word)
+            fit += wanted.get(word, 0.0)
+        if fit >= _LEAST_COMMON * whole:
             return True
     return False
 

@@ -74,6 +74,11 @@ def test_of_code_and_data_only_what_has_most_words_of_the_question_is_quoted() -
     assert quoted("Is it a ground mode?", f"{data}\nbackground modern", prose=False) == ""
 
 
+def test_a_line_with_many_inflected_words_is_read_in_linear_time() -> None:
+    words = " ".join(f"stagi{number}" for number in range(2 * 10**5))  # a new sum for each word would take minutes
+    assert not quoted(QUESTION, words, prose=False)
+
+
 def test_nothing_is_quoted_without_a_common_word() -> None:
     assert quoted("¿Por qué?", document()) == ""
     assert quoted(QUESTION, most=300) == ""
