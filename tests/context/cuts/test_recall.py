@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import unicodedata
+
 import pytest
 
 from gateway.context.cuts.recall import LeftOut, questions_in, quotation
@@ -77,6 +79,18 @@ def test_of_code_and_data_only_what_has_most_words_of_the_question_is_quoted() -
 def test_a_line_with_many_inflected_words_is_read_in_linear_time() -> None:
     words = " ".join(f"stagi{number}" for number in range(2 * 10**5))  # a new sum for each word would take minutes
     assert not quoted(QUESTION, words, prose=False)
+
+
+def test_many_accents_on_one_letter_are_read_in_linear_time() -> None:
+    accents = "\u0301" * 10**5 + "\u0323" * 10**5  # to sort them all would take minutes
+    assert FACT in quoted(QUESTION, document(f"{FACT}\n\nA{accents}"))
+
+
+def test_accents_do_not_count_anywhere_in_an_output() -> None:
+    said = "Servidor público está em São Paulo."
+    for before in range(250, 260):  # the output is normalised in pieces
+        text = "x" * before + f"\n{unicodedata.normalize('NFD', said)}\n" + "y = x\n" * 20
+        assert "Paulo" in quoted("O servidor publico esta em sao paulo?", text, prose=False)
 
 
 def test_nothing_is_quoted_without_a_common_word() -> None:
