@@ -33,6 +33,7 @@ PASSED_THROUGH: Mapping[str, PassThrough] = {
 """Path → the permission that a policy must grant for this path."""
 _FINDERS = tuple(client.at for client in CLIENTS.values())
 _SHAPERS = tuple(client.shapes for client in CLIENTS.values())
+_LONGEST_PATH = max(map(len, PATHS))
 _DEFAULT = CLIENTS["openai_chat"].dialect
 
 
@@ -49,6 +50,7 @@ def of_path(path: str) -> ClientDialect:
     OpenAI chat."""
     if shaped := next((found for shape in _SHAPERS if (found := shape(path))), None):
         return shaped
+    path = path[: _LONGEST_PATH + 1]  # a longer path would be copied once for each slash
     while path:
         if known := PATHS.get(path):
             return known

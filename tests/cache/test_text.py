@@ -72,6 +72,12 @@ def test_quoted_words_are_marked() -> None:
     assert [token.form for token in READER.read("What is the plural of «pan»?").tokens if token.quoted] == ["pan"]
 
 
+@pytest.mark.parametrize("mark", ["“", "«", "‘", '"', "'", "+-", "a-", ".", "a@"])
+def test_a_text_of_opening_marks_is_read_in_linear_time(mark: str) -> None:
+    text = mark * 2 * 10**5  # a search to the end of the text for each mark would take minutes
+    assert not READER.read(f"{text}\n").payload
+
+
 VARYING = [orjson.loads(line) for line in (Path(__file__).parent / "data/varying.jsonl").read_bytes().splitlines()]
 LASTING = ["Who won in 1998?", "How do I boil an egg?", "¿Cómo renuevo el pasaporte?", "Por que o céu é azul?"]
 

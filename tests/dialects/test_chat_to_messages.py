@@ -46,6 +46,8 @@ def test_an_output_limit_is_always_sent(given: dict[str, Any], told: int | None,
         ({"stop": "END"}, {"stop_sequences": ["END"]}),
         ({"stop": ["a", "b"]}, {"stop_sequences": ["a", "b"]}),
         ({"user": "u1"}, {"metadata": {"user_id": "u1"}}),
+        ({"user": "a@b.example"}, {}),
+        ({"user": "@" * 10**6}, {"metadata": {"user_id": "@" * 10**6}}),  # no search to the end for each character
         ({"safety_identifier": "s", "user": "u1"}, {"metadata": {"user_id": "s"}}),
         ({"reasoning_effort": "minimal"}, {"output_config": {"effort": "low"}}),
         ({"reasoning_effort": "high"}, {"output_config": {"effort": "high"}}),

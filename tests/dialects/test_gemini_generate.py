@@ -62,6 +62,9 @@ def test_other_paths_are_not_geminis(path: str) -> None:
         ("/v1/models/llama3.2:3b", False),
         ("/v1/models/llama3.2:3b:generateContent", True),
         ("/v1beta/models/x:embedContent", True),
+        ("/v1/projects/p/models/a/models/b:countTokens", True),
+        pytest.param("/v1/projects/" + "p/models/x:" * 10**5, False, id="no search for each model"),
+        pytest.param("/" * 10**6, False, id="no copy for each slash"),
     ],
 )
 def test_errors_have_googles_shape_where_a_method_is_named(path: str, googles: bool) -> None:

@@ -21,6 +21,8 @@ WORDS = {"type": "text", "text": "Never touch the billing module."}
         ([RESULT, REMINDER], "user", False),
         ([RESULT, {"type": "text", "text": REMINDER["text"] + "\nNever."}], "user", True),
         ([RESULT, REMINDER, WORDS], "user", True),
+        ([RESULT, {"type": "text", "text": REMINDER["text"] * 2}], "user", False),
+        ([RESULT, {"type": "text", "text": "<system-reminder>" * 10**5}], "user", True),  # a search to the end for each
         ([{**RESULT, "content": [WORDS]}], "tool", False),
         ([WORDS], "user", False),
         ("Never.", "user", False),

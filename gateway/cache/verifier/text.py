@@ -13,9 +13,10 @@ from gateway.cache.verifier.politeness import CERTAIN
 from gateway.cache.verifier.vocabulary import COLUMNS
 
 _FENCE = re.compile(r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)", re.DOTALL)
-_QUOTED = re.compile(r'"+([^"\n]+)"+|“([^”]+)”|«([^»]+)»|`([^`\n]+)`|‘([^’\n]{2,})’|(?<![\w])\'([^\'\n]{2,})\'(?!\w)')
+_QUOTED = re.compile(r'(?<!")"++([^"\n]++)"+|“([^“”]++)”|«([^«»]++)»|`([^`\n]++)`|(?<![\w])\'([^\'\n]{2,}+)\'(?!\w)')
+"""Matches quotations. No character is searched from more than one opening mark, so that the time is linear."""
 _TOKEN = re.compile(
-    r"(?P<link>(?:https?://|www\.)[^\s<>\"']+|[\w.+-]+@[\w-]+\.[\w.]+|(?:[~.]?/[\w.-]+){2,})"
+    r"(?P<link>(?:https?://|www\.)[^\s<>\"']+|(?<![\w.+-])[\w.+-]++@[\w-]+\.[\w.]+|(?:[~.]?/[\w.-]+){2,})"
     r"|(?P<number>\d+(?:[.,:]\d+)*)"
     r"|(?P<ident>[^\W\d_]+(?:\+\+|\#)(?!\w)|\.?[^\W\d_]\w*(?:[._^]\w+)+|[^\W\d_]+\d\w*|_\w+|\w+_\w*)"
     r"|(?P<word>[^\W\d_]+(?:['’´][^\W\d_]+)*)"

@@ -40,6 +40,9 @@ _LEAST_PROSE, _PROSE_SPACES = 0.3, 4
 sessions, most tool outputs had less than a share of 0.2; in one half of the documents, all had more than 0.45."""
 _TOKEN = re.compile(r"\w+|\n")
 _ACCENTS = re.compile("[\u0300-\u036f]+")
+_AT_ONCE = 256
+"""Number of characters that are normalised together. Accents without letters between them are sorted, which takes
+quadratic time."""
 _K1, _B = 1.2, 0.5
 """The usual constants of BM25, as for long documents."""
 _STEM, _STEM_WEIGHT = 5, 0.6
@@ -130,7 +133,7 @@ def quotation(questions: Iterable[str], outputs: Sequence[LeftOut], most: int) -
     parts = [_HEAD]
     for number, output in enumerate(outputs):
         if lines := sorted(at for each, at in chosen if each == number):
-            parts.append(f"From the output for {output.name}:" if output.name else "From an output:")
+            parts.append(f"From the output for {_one_line(output.name)}:" if output.name else "From an output:")
             parts += _quoted(split[number], lines)
     return "\n".join(parts) if chosen else ""
 
@@ -144,7 +147,8 @@ def _plain(text: str) -> str:
     text = text.lower()
     if text.isascii():
         return text
-    text = unicodedata.normalize("NFKD", text)
+    pieces = [text[at : at + _AT_ONCE] for at in range(0, len(text), _AT_ONCE)]
+    text = "".join([unicodedata.normalize("NFKD", piece) for piece in pieces])
     data = text.encode("utf-8", "surrogatepass")  # each accent begins with one of two bytes
     return _ACCENTS.sub("", text) if b"\xcc" in data or b"\xcd" in data else text
 
@@ -164,12 +168,14 @@ def _may_answer(text: str, asked: set[str]) -> bool:
     known = Counter([word for _, word in found])
     known["\n"] = text.count("\n")
     wanted, whole = _wanted(asked, known)
-    hits, end = dict[str, float](), 0
+    hits, fit, end = set[str](), 0.0, 0
     for at, word in found:
         if at >= end:
-            hits, end = {}, (text.find("\n", at) + 1) or len(text)
-        hits[word] = wanted.get(word, 0.0)
-        if sum(hits.values()) >= _LEAST_COMMON * whole:
+            hits, fit, end = set(), 0.0, (text.find("\n", at) + 1) or len(text)
+        if word not in hits:
+            hits.add(word)
+            fit += wanted.get(word, 0.0)
+        if fit >= _LEAST_COMMON * whole:
             return True
     return False
 
@@ -294,5 +300,11 @@ def _quoted(sentences: Sequence[str], lines: Sequence[int]) -> list[str]:
         if line > before + 1:
             found.append("> […]")
         if sentences[line].strip():
-            found.append(f"> {sentences[line]}")
+            found.append(f"> {_one_line(sentences[line])}")
     return found
+
+
+def _one_line(text: str) -> str:
+    """`text` with a space in place of every line end, also of rare ones such as U+2028. Without this, an output could
+    continue after its quotation in a line of its own."""
+    return " ".join(text.splitlines())

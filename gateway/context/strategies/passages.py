@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-_BLOCK = re.compile(r"(?:[ \t]*\n)*((?:[^\n]*\S[^\n]*\n?)+)")
-"""Matches a paragraph, with the blank lines before it."""
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
 _END = re.compile(r"(?<=[.!?…:;])\s+|\n")
 """Matches the space after a sentence, or the end of a line."""
@@ -44,8 +43,7 @@ def passages(text: str) -> list[Passage]:
 
 def _pieces(text: str) -> list[Passage]:
     found: list[Passage] = []
-    for block in _BLOCK.finditer(text):
-        start, end = block.span()
+    for start, end in _paragraphs(text):
         if end - start <= _LARGE:
             found.append(Passage(start, end))
             continue
@@ -57,6 +55,20 @@ def _pieces(text: str) -> list[Passage]:
         if begin < end:
             found.append(Passage(begin, end))
     return found
+
+
+def _paragraphs(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the start and the end of each paragraph, with the blank lines before the paragraph."""
+    start = end = at = 0
+    for line in text.split("\n"):
+        at += len(line) + 1
+        if line and not line.isspace():
+            end = min(at, len(text))
+        elif start < end:
+            yield start, end
+            start = end
+    if start < end:
+        yield start, end
 
 
 def sentence_ends(text: str, start: int, end: int) -> list[int]:

@@ -117,7 +117,14 @@ def _turn(index: int, message: Any) -> Turn:
 
 def _instructs(content: list[Block]) -> bool:
     """Whether the message contains a user's text. Tool results and texts that a coding agent has added do not count."""
-    return any(block["type"] == "text" and _REMINDER.sub("", block["text"]).strip() for block in content)
+    return any(block["type"] == "text" and _without_reminders(block["text"]).strip() for block in content)
+
+
+def _without_reminders(text: str) -> str:
+    """`text` without reminders. The pattern does not search the text after the last end of a reminder, because it would
+    search up to the end of the text for each beginning."""
+    before, end, after = text.rpartition("</system-reminder>")
+    return _REMINDER.sub("", before + end) + after
 
 
 def _id(block: Block, name: str, where: str) -> str:

@@ -21,7 +21,7 @@ _PATH = re.compile(
 )
 """Matches the paths of the Gemini API and of Vertex AI."""
 _ANY = re.compile(
-    r"/v1(?:beta1?)?(?:/projects/.+)?/models/.+:"
+    r"/v1(?:beta1?)?(?>(?:/projects/.+?)?/models/).+:"
     r"(?:generateContent|streamGenerateContent|countTokens|embedContent|batchEmbedContents)"
 )
 """Matches the paths of all methods of the Gemini API and of Vertex AI. The name of a model may contain a colon."""

@@ -28,7 +28,7 @@ _WITHOUT_EQUIVALENT = frozenset(
 )
 """Names of optional fields that are dropped, as in Anthropic's own OpenAI endpoint. Unknown fields are sent to the
 backend."""
-_PERSONAL = re.compile(r"@.+\.|^\+?[\d\s()-]{7,}$")
+_PERSONAL = re.compile(r"(?m:^)[^@\n]*+@.+\.|^\+?[\d\s()-]{7,}$")
 """Matches e-mail addresses and telephone numbers. Anthropic rejects a user id that contains such data."""
 _ONLY_JSON = "Answer with one JSON object and nothing else: no code fence, no words before or after it."
 
