@@ -180,7 +180,8 @@ async def test_weak_answers_close_a_class_within_a_few_requests(shadowed: Shadow
     assert await ask(shadowed, 0, tenant) == "large"  # the trials are read at the first look-up
     shadowed.small.default = Reply(text="Lo siento, no puedo ayudar con eso.")
     assert await until_served(shadowed, "large", tenant, in_a_row=0) <= 6
-    assert "look weak" in shadowed.trials.find(KEY).why  # type: ignore[union-attr]
+    why = shadowed.trials.find(KEY).why  # type: ignore[union-attr]
+    assert "look weak" in why or (cap_usd and why.startswith("closed"))  # a comparison may come before the third one
 
 
 async def test_a_low_mean_token_probability_is_a_sign_of_weakness(shadowed: ShadowedGateway) -> None:
