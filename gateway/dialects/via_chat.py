@@ -118,9 +118,12 @@ class ViaChat:
 
     def plain(self, request: CompletionRequest, body: bytes) -> Plain:
         chat = self._inner.plain(self._as_chat(request), body)
-        choices = [{**choice, "message": flattened(choice["message"])} for choice in chat.choices]
-        completion = {**orjson.loads(chat.body), "choices": choices}
-        translated = self._translation.plain(request, completion, shown(chat.usage))
+        try:
+            choices = [{**choice, "message": flattened(choice["message"])} for choice in chat.choices]
+            completion = {**orjson.loads(chat.body), "choices": choices}
+            translated = self._translation.plain(request, completion, shown(chat.usage))
+        except _ODD as error:
+            raise BackendGarbage("The backend's answer has a part that is not one of a chat completion.") from error
         return Plain(translated, chat.usage, chat.finish, chat.confidence, choices)
 
     def refusal(self, status: int, body: bytes, backend: str) -> BackendRefused:
@@ -169,6 +172,8 @@ class ViaChat:
 Error = TypeVar("Error", BadRequest, BackendRefused)
 _FIELD = re.compile(r"\w+")
 _EFFORT = "reasoning_effort"
+_ODD = (ValueError, TypeError, LookupError, AttributeError)
+"""Errors that a part of an answer causes if it is not what chat completions have in its place."""
 _TRACES = frozenset({b"traceparent", b"tracestate", b"x-client-request-id"})
 """Names of headers that have the same meaning in every dialect."""
 
@@ -240,7 +245,7 @@ class Translated:
                     if chunk := self._chunks.read(events[at:end]):
                         written.append(self._writer.write(chunk))
                 at = end
-        except (ValueError, TypeError, LookupError, AttributeError):
+        except _ODD:
             self._failure = BackendGarbage("The backend sent an event that is not a chunk of its answer.")
         return b"".join(written)
 
@@ -271,8 +276,12 @@ class Translated:
     def completion(self) -> bytes | None:
         if (whole := self._writer.whole()) is not None:
             return whole
-        chat = self._inner.completion()
-        return None if chat is None else self._translation.plain(self._request, orjson.loads(chat), shown(self.usage))
+        if (chat := self._inner.completion()) is None:
+            return None
+        try:
+            return self._translation.plain(self._request, orjson.loads(chat), shown(self.usage))
+        except _ODD:
+            return None
 
     def delivered_text(self) -> str:
         return self._inner.delivered_text()

@@ -119,3 +119,13 @@ def test_a_stream_is_read_or_a_backend_error(way: tuple[DialectName, DialectName
         reader.eof()
         reader.completion()
     reader.delivered_text()
+
+
+@pytest.mark.parametrize("call", [{}, {"function": None}, {"function": "look"}, {"id": "c1", "function": {}}], ids=str)
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_call_without_a_function_is_read_or_garbage(client: DialectName, call: dict[str, Any]) -> None:
+    message = {"role": "assistant", "content": "hi", "tool_calls": [call]}
+    choice = {"index": 0, "message": message, "finish_reason": "stop"}
+    body = {"id": "c1", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
+    with suppress(BackendError):
+        wire(client, "openai_chat").plain(request_in(client), orjson.dumps(body))

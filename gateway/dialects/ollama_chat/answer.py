@@ -59,7 +59,9 @@ def _texts(message: dict[str, Any], request: CompletionRequest) -> dict[str, Any
 def _calls(calls: Any) -> dict[str, Any]:
     made = []
     for index, call in enumerate(calls):
-        function = call["function"]
+        function = call.get("function")
+        if type(function) is not dict:  # an answer of a faulty backend
+            function = {}
         try:
             given = orjson.loads(function.get("arguments") or "{}")
         except (orjson.JSONDecodeError, TypeError):
