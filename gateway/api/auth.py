@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gateway.api.response_headers import of_error, of_id
-from gateway.api.server.asgi import by_name, closing, parameter, secret
+from gateway.api.server.asgi import by_name, closing, secret
 from gateway.api.server.envelope import REQUEST_ID
 from gateway.dialects.client import ClientDialect
 from gateway.dialects.clients import PATHS, of_path
@@ -61,8 +61,7 @@ def _secret_of(request: Request) -> bytes:
         return secret(by_name(request.scope["headers"]))
     except InvalidKey:
         dialect = spoken(request)
-        name = dialect.key_parameter if isinstance(dialect, PathEndpoint) else b""
-        if name and (key := parameter(request.scope["query_string"], name)):
+        if isinstance(dialect, PathEndpoint) and (key := dialect.key_in(request.scope["query_string"])):
             return key
         raise
 

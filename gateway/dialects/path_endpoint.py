@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import ClassVar
+from urllib.parse import parse_qsl
 
 from gateway.dialects.requests.fields import read_model
 from gateway.domain.request import CompletionRequest, Controls
@@ -27,6 +28,10 @@ class PathEndpoint:
         """Parse a request. Raises BadRequest if the path names no valid model, or as the dialect's parser does."""
         model = read_model({"model": self._model})
         return self.parse_body(body, request_id, controls, headers, model=model, stream=self._stream)
+
+    def key_in(self, query: bytes) -> bytes:
+        """The API key in the query of an address; empty if there is none, or if clients may not send it there."""
+        return dict(reversed(parse_qsl(query))).get(self.key_parameter, b"") if self.key_parameter else b""
 
     def status(self, error: GatewayError, /) -> int:
         return error.status

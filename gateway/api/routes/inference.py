@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 from gateway.admission.load_shedding import LoadShedder
 from gateway.api.idempotency.idempotency import Idempotency
 from gateway.api.response_headers import of_error, of_id, of_record
-from gateway.api.server.asgi import Headers, Pace, by_name, check_json, check_length, decoded, parameter, secret
+from gateway.api.server.asgi import Headers, Pace, by_name, check_json, check_length, decoded, secret
 from gateway.api.server.caller import AsgiCaller, Caller, HangUp, unless_gone
 from gateway.api.server.envelope import Envelope
 from gateway.api.server.reframed import Reframed
@@ -104,8 +104,8 @@ class Inference:
             try:
                 tenant, controls, batch = self._admit(caller, headers)
             except InvalidKey:
-                if isinstance(dialect, PathEndpoint) and (name := dialect.key_parameter):
-                    headers.setdefault(b"authorization", b"Bearer " + parameter(caller.query, name))
+                if isinstance(dialect, PathEndpoint) and (given := dialect.key_in(caller.query)):
+                    headers.setdefault(b"authorization", b"Bearer " + given)
                 await self._tenants.find(secret(headers))  # reads the keys again
                 tenant, controls, batch = self._admit(caller, headers)
         except Exception as error:

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import parse_qsl
 
 import orjson
 from starlette.requests import Request
@@ -61,11 +60,6 @@ def secret(headers: Mapping[bytes, bytes]) -> bytes:
         "You didn't provide an API key. Send Authorization: Bearer tg-… (or x-api-key: tg-…); "
         "`thriftgate keys create --team NAME` makes one."
     )
-
-
-def parameter(query: bytes, name: bytes) -> bytes:
-    """The first value of the parameter `name` in the query of an address; empty if it is missing."""
-    return dict(reversed(parse_qsl(query))).get(name, b"")
 
 
 def check_json(headers: Mapping[bytes, bytes]) -> None:
