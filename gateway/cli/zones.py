@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime, tzinfo
 
+import click
+
 from gateway.domain.money.windows import zone_named
+from gateway.ledger.reports.period import parse_when
 from gateway.policy.load import load_policies
 from gateway.settings.files import ConfigError
 from gateway.settings.gateway import Settings
@@ -33,6 +37,14 @@ def moment(at: float, zone: tzinfo, form: str = "%Y-%m-%d %H:%M") -> str:
 def named_moment(at: float, zone: tzinfo) -> str:
     """Like `moment`, but UTC is named too."""
     return moment(at, zone) + (" UTC" if zone is UTC else "")
+
+
+def begin_of(since: str) -> float:
+    """Unix seconds of the option `--since`: a date, or an age such as 7d. Raises UsageError."""
+    try:
+        return parse_when(since, time.time())
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
 
 
 def span(seconds: float) -> str:

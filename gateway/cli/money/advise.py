@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,10 +13,10 @@ from gateway.cli.money.storage import open_database
 from gateway.cli.money.teams import known_team
 from gateway.cli.options import Context, common
 from gateway.cli.requests.lines import money
+from gateway.cli.zones import begin_of
 from gateway.ledger.reports import advice
 from gateway.ledger.reports.advice import Finding, Overview
 from gateway.ledger.reports.formats import dollars
-from gateway.ledger.reports.period import parse_when
 from gateway.responses import advice as stored_advice
 
 _SHOWN = 20
@@ -41,11 +40,7 @@ def advise(options: Context, team: str | None, since: str) -> None:
     \b
     thriftgate advise --team search --since 30d
     """
-    settings, now = options.of_running(), time.time()
-    try:
-        begin = parse_when(since, now)
-    except ValueError as error:
-        raise click.UsageError(str(error)) from error
+    settings, begin = options.of_running(), begin_of(since)
     with open_database(settings, existing=True) as database:
         if team is not None:
             known_team(database, settings, team)

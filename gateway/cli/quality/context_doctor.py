@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,10 +15,10 @@ from gateway.cli.money.teams import known_team
 from gateway.cli.options import Context, common
 from gateway.cli.quality.context_explain import read_request
 from gateway.cli.requests.lines import money
+from gateway.cli.zones import begin_of
 from gateway.context.differences import first_difference
 from gateway.domain.units import usd_text
 from gateway.ledger.reports.cache_misses import REMEDIES, Miss, misses, session_rows
-from gateway.ledger.reports.period import parse_when
 
 _SHOWN = 20
 
@@ -46,11 +45,7 @@ def doctor(options: Context, files: tuple[Path, ...], session: str | None, team:
     if files:
         _compare(options, files)
         return
-    settings, now = options.of_running(), time.time()
-    try:
-        begin = parse_when(since, now)
-    except ValueError as error:
-        raise click.UsageError(str(error)) from error
+    settings, begin = options.of_running(), begin_of(since)
     with open_database(settings, existing=True) as database:
         if team is not None:
             known_team(database, settings, team)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import click
@@ -11,8 +10,8 @@ from gateway.cli import tables
 from gateway.cli.money.storage import open_database
 from gateway.cli.money.teams import known_team
 from gateway.cli.options import Context, common
+from gateway.cli.zones import begin_of
 from gateway.ledger.reports import experiments as report
-from gateway.ledger.reports.period import parse_when
 
 
 @click.command(short_help="Compare variants of a team's system prompt.")
@@ -27,11 +26,7 @@ def experiments(options: Context, team: str, since: str) -> None:
     \b
     thriftgate experiments --team search
     """
-    settings, now = options.of_running(), time.time()
-    try:
-        begin = parse_when(since, now)
-    except ValueError as error:
-        raise click.UsageError(str(error)) from error
+    settings, begin = options.of_running(), begin_of(since)
     with open_database(settings, existing=True) as database:
         known_team(database, settings, team)
         with database.read() as connection:
