@@ -69,15 +69,16 @@ LONG = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Long files first, so that at the end nobody waits for one of them. A test that fails runs a second time.
+    """Long files first, so that at the end nobody waits for one of them. A test that fails runs again, at most twice.
 
-    Tests share two cores with a dozen processes of other tests. The summary lists each second run (RERUN): such a test,
-    or what it tests, depends on time and is to be mended.
+    Tests share two cores with a dozen processes of other tests; five seconds later, those that compete with the test
+    have often ended. The summary lists each repeated run (RERUN): such a test, or what it tests, depends on time and is
+    to be mended.
     """
     ranks = {Path(__file__).parent / name: rank for rank, name in enumerate(LONG)}
     items.sort(key=lambda item: ranks.get(item.path, len(LONG)))
     for item in items:
-        item.add_marker(pytest.mark.flaky(reruns=1))
+        item.add_marker(pytest.mark.flaky(reruns=2, reruns_delay=5))
 
 
 @pytest.fixture(autouse=True)

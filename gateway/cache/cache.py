@@ -306,7 +306,7 @@ class Cache:
             if ticket.near is not None and question is not None:
                 self._hit_checker.missed(ticket.near, entry.digest, completion, record.dialect)
             if question is not None and ticket.vector is None:
-                if self._semantic.ready:
+                if self._semantic.available:
                     self._meanings.spawn(self._mean(ticket, entry, question), "cache-meaning")
                 else:
                     self._pending.add(ticket, entry, question)

@@ -7,7 +7,10 @@ import numpy as np
 from gateway.cache.entry import Entry
 from gateway.cache.keys import Question
 from gateway.cache.packing import pack
+from gateway.cache.result import Ticket
+from gateway.cache.semantic.pending import PendingQuestions
 from gateway.cache.semantic.service import Semantic, SemanticResult
+from gateway.domain.policy import CachePolicy
 from tests.fakes.embedder import FakeEmbedder
 from tests.support.waiting import until
 
@@ -110,4 +113,26 @@ async def test_nobody_waits_for_an_embedder_that_was_late_three_times() -> None:
         await level.find(QUESTION, "who", 0.01)
     assert level.stats()["semantic_late"] == 3
     assert level.failed
+    await level.aclose()
+
+
+async def test_a_question_stored_while_the_embedder_rests_is_embedded_afterwards() -> None:
+    embedder = BrokenEmbedder()
+    level = Semantic(embedder, max_bytes=2**20, pause_s=0.3)
+    level.begin()
+    await until(lambda: level.ready)
+    for _ in range(embedder.fails):
+        await level.find(QUESTION, "who", 0.01)
+    assert not level.available
+    vectors: list[object] = []
+
+    async def mean(ticket: Ticket, entry: Entry, question: Question) -> None:
+        vectors.append(await level.vector(question, ticket.sharers, urgent=False))
+
+    pending = PendingQuestions(level, mean)
+    ticket = Ticket(b"d", "a", (), 0.0, CachePolicy(), QUESTION, "who")
+    pending.add(ticket, await entry(), QUESTION)
+    await until(lambda: vectors)
+    assert vectors[0] is not None
+    await pending.aclose()
     await level.aclose()

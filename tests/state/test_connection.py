@@ -129,7 +129,7 @@ async def test_an_idle_connection_to_a_frozen_server_is_noticed_too(server: Embe
 
 
 async def test_a_stalled_loop_does_not_count_against_the_server(own: State) -> None:
-    own.timeout_s = 1.0  # long enough for the server to get its turn meanwhile on a busy machine
+    own.timeout_s = 2.0  # long enough for the server to get its turn meanwhile on a busy machine
     call = asyncio.get_running_loop().create_task(own.call("PING"))
     await asyncio.sleep(0)
     time.sleep(own.timeout_s * 1.5)

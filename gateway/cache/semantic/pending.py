@@ -1,5 +1,5 @@
-"""Questions whose answers were stored while the embedder was loading. The questions are embedded when the embedder is
-loaded."""
+"""Questions whose answers were stored while the embedder was loading or paused after failures. The questions are
+embedded when the embedder works again."""
 
 from __future__ import annotations
 
@@ -32,9 +32,8 @@ class PendingQuestions:
 
     async def _work(self) -> None:
         try:
-            if await self._semantic.loaded():
-                while self._waiting:
-                    await self._mean(*self._waiting.popleft())
+            while self._waiting and await self._semantic.wait_available():
+                await self._mean(*self._waiting.popleft())
         finally:
             self._waiting.clear()
 

@@ -109,10 +109,15 @@ class Semantic:
     def ready(self) -> bool:
         return self._meanings is not None and self._embedder is not None and self._embedder.ready
 
-    async def loaded(self) -> bool:
-        """Start loading, and wait until vectors are available. Returns False if loading has failed permanently."""
+    @property
+    def available(self) -> bool:
+        """Whether vectors can be computed now: the embedder is loaded, and is not paused after failures."""
+        return self.ready and not self._resting
+
+    async def wait_available(self) -> bool:
+        """Start loading, and wait until vectors can be computed. Returns False if loading has failed permanently."""
         self.begin()
-        while not self.ready:
+        while not self.available:
             if self._embedder is None or self._failed or self._embedder.failed:
                 return False
             await asyncio.sleep(_LOADING_S)
