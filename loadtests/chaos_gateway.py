@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ import orjson
 from loadtests.chaos_database import LedgerDatabase
 from loadtests.chaos_mix import MODEL
 from loadtests.chaos_schedule import Blow
+from loadtests.ports import free_port
 
 TEAM = "chaos"
 PRICES = {"first": (1, 4), "second": (2, 10), "third": (3, 15)}
@@ -50,9 +50,7 @@ budget: {{limit_usd: 1000, window: day, on_state_loss: allow}}
 class ChaosGateway:
     def __init__(self, home: Path, database: LedgerDatabase, provider_port: int, workers: int) -> None:
         self.home, self.database, self._workers = home, database, workers
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port: int = probe.getsockname()[1]
+        self.port = free_port()
         (home / "policies").mkdir(parents=True)
         backends = "\n".join(BACKEND.format(name=name, port=provider_port, price=PRICES[name]) for name in PRICES)
         (home / "gateway.yaml").write_text(CONFIG.format(backends=backends, database=database.url))

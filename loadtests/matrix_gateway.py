@@ -19,7 +19,7 @@ from gateway.policy.keys import create
 from gateway.settings.environment import child_environment
 from gateway.state.sql.database import Database
 from loadtests.matrix_servers import end, launch
-from loadtests.processes import free_port
+from loadtests.ports import free_port
 
 MODEL, SHAKY, BROKEN = "pair", "shaky", "broken"
 """Served by two backends; the cheaper one always fails; the only one does."""

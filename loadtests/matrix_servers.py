@@ -17,7 +17,7 @@ import orjson
 
 from gateway.state.redis.embedded import find_binary
 from gateway.supervisor import parent_death
-from loadtests.processes import free_port
+from loadtests.ports import free_port
 
 REPOSITORY = Path(__file__).parents[1]
 START_S = 15.0

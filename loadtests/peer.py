@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from loadtests.processes import Cores, end, free_port, start, wait_for
+from loadtests.ports import free_port
+from loadtests.processes import Cores, end, start, wait_for
 from loadtests.targets import NotHere, Target, logged
 
 RELEASE = "litellm[proxy]==1.106.2"

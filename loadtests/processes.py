@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -70,13 +69,6 @@ def start(
     )
     os.sched_setaffinity(process.pid, {core})  # long before it can start a child of its own
     return process
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def wait_for(url: str, process: subprocess.Popen[bytes], log: Path, patience_s: float = START_S) -> None:

@@ -16,7 +16,8 @@ import orjson
 
 from loadtests import configs, nginx
 from loadtests.ledgers import Ledger
-from loadtests.processes import REPOSITORY, START_S, Cores, end, free_port, python_of, start, wait_for
+from loadtests.ports import free_port
+from loadtests.processes import REPOSITORY, START_S, Cores, end, python_of, start, wait_for
 
 NotHere = nginx.NotHere
 

@@ -81,6 +81,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         item.add_marker(pytest.mark.flaky(reruns=2, reruns_delay=5))
 
 
+@pytest.fixture
+def run(request: pytest.FixtureRequest) -> int:
+    """Which run of the test this is, from 1. A run that follows a failed one uses the same module's fixtures."""
+    number: int = getattr(request.node, "execution_count", 1)
+    return number
+
+
 @pytest.fixture(autouse=True)
 def no_blocking_calls() -> Iterator[BlockBuster]:
     """A blocking call made by `gateway` inside the loop fails the test."""

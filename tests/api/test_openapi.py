@@ -18,8 +18,9 @@ from gateway.api.openapi.document import document
 from gateway.api.openapi.operation import template
 from gateway.api.openapi.operations import INFERENCE, OPERATIONS
 from gateway.dialects.clients import PATHS
+from loadtests.ports import free_port
 from tests.docs.markdown import REFERENCE, first_column
-from tests.e2e.gateway_process import GatewayProcess, free_port
+from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Provider
 
 CONFIG = """\

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.e2e.gateway_process import free_port
+from loadtests.ports import free_port
 from tests.fakes.provider import Provider
 
 

@@ -10,7 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.e2e.gateway_process import GatewayProcess, free_port
+from loadtests.ports import free_port
+from tests.e2e.gateway_process import GatewayProcess
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]

@@ -13,6 +13,7 @@ from gateway.domain.request import DialectName
 from tests.e2e.conftest import CONFIG, Providers, ports, providers
 from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Fail, Reply
+from tests.support.naming import unique
 from tests.support.requests import post, post_chat
 from tests.support.waiting import until
 
@@ -89,10 +90,11 @@ async def test_a_key_is_held_to_less_than_its_policy_and_gets_no_cached_answer_o
     gateway: GatewayProcess, providers: Providers, http: httpx.AsyncClient
 ) -> None:
     free, held = await gateway.key("free"), await gateway.key("free", "--allowed-model", "small")
+    question = unique("what does the large one say?")
     providers.large.script(Reply("of the large one"))
-    assert "of the large one" in (await ask(http, free, "large")).text
-    assert (await ask(http, free, "large")).headers["x-thriftgate-cache"] == "exact"
-    refused = await ask(http, held, "large")
+    assert "of the large one" in (await ask(http, free, "large", question)).text
+    assert (await ask(http, free, "large", question)).headers["x-thriftgate-cache"] == "exact"
+    refused = await ask(http, held, "large", question)
     assert refused.status_code == 403
     assert "allowed_models of this key" in refused.json()["error"]["message"]
     assert (await ask(http, held, "small")).status_code == 200
@@ -104,7 +106,7 @@ async def test_a_cached_answer_to_an_open_name_is_not_one_of_a_model_that_the_ke
     gateway: GatewayProcess, providers: Providers, http: httpx.AsyncClient
 ) -> None:
     free, held = await gateway.key("free"), await gateway.key("free", "--allowed-model", "small")
-    question = "what is the answer that both may give?"
+    question = unique("what is the answer that both may give?")
     providers.small.script(Fail(500), Fail(500), Fail(500))
     providers.large.script(Reply("of the large one"))
     assert "of the large one" in (await ask(http, free, "both", question)).text
@@ -139,9 +141,10 @@ async def test_a_backend_with_teams_serves_no_other_team_by_any_name_nor_from_a_
     gateway: GatewayProcess, providers: Providers, http: httpx.AsyncClient
 ) -> None:
     owner, other = await gateway.key("owners"), await gateway.key("other")
-    assert (await ask(http, owner, "claude")).status_code == 200
+    asked = unique("hello there")
+    assert (await ask(http, owner, "claude", asked)).status_code == 200
     for model in ("claude", "scripted-claude"):
-        reply = await ask(http, other, model)
+        reply = await ask(http, other, model, asked)
         assert reply.status_code == 403
         assert "`teams` of the backend claude" in reply.json()["error"]["message"]
     counted = await http.post(
@@ -158,14 +161,15 @@ async def test_a_backend_with_teams_serves_no_other_team_by_any_name_nor_from_a_
 async def test_what_is_allowed_takes_effect_with_the_policys_next_edit(
     gateway: GatewayProcess, providers: Providers, http: httpx.AsyncClient
 ) -> None:
-    key = await gateway.key("moving")
+    team = unique("moving")
+    key = await gateway.key(team)
     assert (await ask(http, key, "large")).status_code == 200
-    gateway.write_policy("moving", "allowed_models: [small]\n")
+    gateway.write_policy(team, "allowed_models: [small]\n")
 
     async def refused() -> bool:
         return (await ask(http, key, "large")).status_code == 403
 
-    await until(refused, 15)
+    await until(refused)
 
 
 def test_check_names_what_no_backend_is_called(gateway: GatewayProcess) -> None:

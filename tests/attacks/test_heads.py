@@ -225,7 +225,7 @@ async def test_a_model_s_name_may_be_escaped(gateway: GatewayProcess, key: str) 
 async def test_health_names_backends_to_keys_alone_and_only_their_own(gateway: GatewayProcess, key: str) -> None:
     async def health_parts(key: str) -> dict[str, Any]:
         headers = {"authorization": f"Bearer {key}"} if key else {}
-        async with httpx.AsyncClient(base_url=gateway.base, headers=headers) as http:
+        async with httpx.AsyncClient(timeout=30, base_url=gateway.base, headers=headers) as http:
             answer = await http.get("/health")
             assert answer.status_code == 200
             parts: dict[str, Any] = answer.json()["parts"]

@@ -105,7 +105,7 @@ async def test_an_admin_ends_lineages_and_teams_over_http(gateway: GatewayProces
     old = made(gateway, "create", "--team", "rogue")
     new = made(gateway, "rotate", old.id, "--grace", "1d")
     third = made(gateway, "create", "--team", "rogue")
-    async with httpx.AsyncClient(base_url=gateway.base, headers={"x-api-key": admin.key}) as http:
+    async with httpx.AsyncClient(timeout=30, base_url=gateway.base, headers={"x-api-key": admin.key}) as http:
         await everywhere(gateway, third, 200)
         ended = await http.delete(f"/admin/keys/{new.id}")
         assert set(ended.json()["ended"]) == {old.id, new.id}

@@ -82,7 +82,7 @@ async def test_a_private_address_and_a_name_that_the_operator_calls_local_are_op
 
 async def test_only_what_is_open_is_listed(gateway: GatewayProcess) -> None:
     key = await gateway.key("closed")
-    async with httpx.AsyncClient(base_url=gateway.base) as http:
+    async with httpx.AsyncClient(timeout=30, base_url=gateway.base) as http:
         found = (await http.get("/v1/models", headers={"authorization": f"Bearer {key}"})).json()["data"]
     assert {each["id"] for each in found} == {"auto", "mine", "m", "ours", "o"}
 

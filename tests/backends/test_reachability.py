@@ -7,7 +7,7 @@ from pydantic import SecretStr
 
 from gateway.backends.reachability import Reached, reach, reach_all
 from gateway.domain.backend import Backend
-from tests.e2e.gateway_process import free_port
+from loadtests.ports import free_port
 from tests.fakes.provider import Provider
 
 

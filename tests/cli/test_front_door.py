@@ -17,7 +17,8 @@ import pytest
 
 from gateway.cli.teams.client_settings import CLIENTS, Connection, write
 from gateway.settings.running import register, running, running_on
-from tests.e2e.gateway_process import GatewayProcess, free_port
+from loadtests.ports import free_port
+from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Provider
 from tests.support.waiting import until
 
@@ -150,7 +151,7 @@ async def test_connect_makes_a_key_and_tries_it(
     assert gateway.base in made["settings"]
     path = "/v1/messages" if client == "claude-code" else "/v1/chat/completions"
     asked = {"model": "auto", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]}
-    async with httpx.AsyncClient() as http:
+    async with httpx.AsyncClient(timeout=30) as http:
         answer = await http.post(gateway.base + path, json=asked, headers={"x-api-key": made["key"]})
     assert answer.status_code == 200
 
@@ -236,7 +237,7 @@ def test_every_clients_lines_have_address_and_key(name: str) -> None:
 
 async def _spend(gateway: GatewayProcess) -> str:
     key = await gateway.key("search")
-    async with httpx.AsyncClient(headers={"authorization": f"Bearer {key}"}) as http:
+    async with httpx.AsyncClient(timeout=30, headers={"authorization": f"Bearer {key}"}) as http:
         asked = {"model": "auto", "messages": [{"role": "user", "content": "hi"}]}
         for _ in range(3):
             answer = await http.post(f"{gateway.base}/v1/chat/completions", json=asked)
@@ -259,7 +260,7 @@ async def test_a_copy_of_a_running_gateway_restores_keys_and_spend(
     assert orjson.loads(done.stdout)["ok"] is True
     second = GatewayProcess(tmp_path / "new", CONFIG.format(port=free_port()), {}, gateway.environment)
     with second:
-        async with httpx.AsyncClient(headers={"authorization": f"Bearer {key}"}) as http:
+        async with httpx.AsyncClient(timeout=30, headers={"authorization": f"Bearer {key}"}) as http:
             assert (await http.get(f"{second.base}/v1/models")).status_code == 200
         for _ in range(100):
             if second.usage("search")["total"] == spent:
@@ -328,7 +329,7 @@ async def test_up_shows_people_what_they_need_and_keeps_the_logs_in_files(
         text = (tmp_path / "shown").read_text()
         assert f"Listening on http://127.0.0.1:{address}/v1" in text
         assert "✓ only: answers" in text or "! only: its list of models" in text
-        async with httpx.AsyncClient() as http:
+        async with httpx.AsyncClient(timeout=30) as http:
             await http.get(f"http://127.0.0.1:{address}/v1/models", headers={"authorization": "Bearer tg-unknown"})
             refused = await http.post(f"http://127.0.0.1:{address}/v1/chat/completions", json={})
             assert refused.status_code == 401

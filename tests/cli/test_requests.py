@@ -23,7 +23,7 @@ from gateway.ledger.reports.explanation import sentences
 from gateway.ledger.reports.requests import Filter
 from gateway.settings.gateway import Paths, load_settings
 from gateway.state.sql.database import Database
-from tests.e2e.gateway_process import free_port
+from loadtests.ports import free_port
 from tests.ledger.booked import book, row
 
 CONFIG = """\

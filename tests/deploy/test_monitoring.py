@@ -37,7 +37,7 @@ def test_a_query_reads_metrics_and_labels_that_there_are(name: str) -> None:
 
 async def test_every_metric_that_is_read_is_in_a_real_scrape(gateway: GatewayProcess) -> None:  # noqa: F811
     key = await gateway.key("ops", "--scope", "admin")
-    async with httpx.AsyncClient() as http:
+    async with httpx.AsyncClient(timeout=30) as http:
         scraped = (await http.get(f"{gateway.base}/metrics", headers={"authorization": f"Bearer {key}"})).text
     there: set[str] = set()
     for family in text_string_to_metric_families(scraped):

@@ -17,9 +17,10 @@ import httpx
 import pytest
 import yaml
 
+from loadtests.ports import free_port
 from tests.deploy.queries import DEPLOY, plain, rules, shown
 from tests.e2e.conftest import ports  # noqa: F401 - a fixture
-from tests.e2e.gateway_process import GatewayProcess, free_port
+from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Provider
 from tests.fakes.provider_script import Fail, Reply
 
@@ -83,7 +84,7 @@ class Prometheus:
     base: str
 
     async def get(self, path: str, **query: str) -> Any:
-        async with httpx.AsyncClient() as http:
+        async with httpx.AsyncClient(timeout=30) as http:
             answer = await http.get(f"{self.base}/api/v1/{path}", params=query)
         assert answer.status_code == 200, answer.text
         return answer.json()["data"]

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from loadtests.ports import free_port
 from tests.docs.markdown import EXECUTED, REFERENCE, fences, yaml_block
-from tests.e2e.gateway_process import GatewayProcess, free_port
+from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Provider
 
 

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 import pytest
 from openai import AsyncOpenAI
 
-from tests.e2e.gateway_process import GatewayProcess, free_port
+from loadtests.ports import free_port
+from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Provider
+from tests.support.naming import for_each_run
 
 CONFIG = """\
 backends:
@@ -28,12 +30,15 @@ trials: {{cache_checks: 0}}
 POLICIES = {
     "plain": "cache: {enabled: false}\n",
     "cached": "models: {mine: large}\n",
-    "frugal": "cache: {enabled: false}\nbudget: {limit_usd: 0.0001, window: day}\n",
-    "poor": "cache: {enabled: false}\nbudget: {limit_usd: 0.0001, window: day}\n",
-    "rpm3": "limits: {requests_per_minute: 3}\ncache: {enabled: false}\n",
-    "slow": "limits: {requests_per_minute: 3}\ncache: {enabled: false}\n",
-    "thrifty": "cache: {enabled: false}\nbudget: {limit_usd: 0.0001, window: day}\n",
     "short": "context: {max_input_tokens: 200}\ncache: {enabled: false}\n",
+    **for_each_run(
+        {
+            **dict.fromkeys(
+                ("frugal", "poor", "thrifty"), "cache: {enabled: false}\nbudget: {limit_usd: 0.0001, window: day}\n"
+            ),
+            **dict.fromkeys(("rpm3", "slow"), "limits: {requests_per_minute: 3}\ncache: {enabled: false}\n"),
+        }
+    ),
 }
 
 

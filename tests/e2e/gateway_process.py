@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -22,17 +21,11 @@ from click.testing import CliRunner, Result
 
 from gateway.cli.main import cli
 from gateway.settings.files import ConfigError
+from loadtests.ports import free_port
 
 REPOSITORY = Path(__file__).parents[2]
 PATIENCE_S = 45
 """For a start, an end or a command, on a machine that is busy."""
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def command(*arguments: str) -> list[str]:

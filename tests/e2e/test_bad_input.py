@@ -23,7 +23,9 @@ ASK: dict[str, Any] = {"model": "small", "messages": [{"role": "user", "content"
 @pytest.fixture
 async def http(gateway: GatewayProcess) -> AsyncIterator[httpx.AsyncClient]:
     key = await gateway.key("plain")
-    async with httpx.AsyncClient(base_url=gateway.base, headers={"authorization": f"Bearer {key}"}) as open_client:
+    async with httpx.AsyncClient(
+        timeout=30, base_url=gateway.base, headers={"authorization": f"Bearer {key}"}
+    ) as open_client:
         yield open_client
 
 
@@ -79,7 +81,7 @@ async def test_an_unknown_model_is_a_404_that_lists_what_exists(http: httpx.Asyn
 
 @pytest.mark.parametrize("headers", [{}, {"authorization": "Bearer tg-wrong"}, {"x-api-key": "sk-openai"}])
 async def test_no_key_or_a_bad_one_is_a_401(gateway: GatewayProcess, headers: dict[str, str]) -> None:
-    async with httpx.AsyncClient(base_url=gateway.base, headers=headers) as nobody:
+    async with httpx.AsyncClient(timeout=30, base_url=gateway.base, headers=headers) as nobody:
         reply = await nobody.post("/v1/chat/completions", json=ASK)
     assert (reply.status_code, error_of(reply)["code"]) == (401, "invalid_api_key")
 
@@ -89,7 +91,9 @@ async def test_an_expired_and_a_revoked_key_end(gateway: GatewayProcess, provide
     long = await asyncio.to_thread(gateway.json, "keys", "create", "--team", "plain")
 
     async def answer(key: str) -> str:
-        async with httpx.AsyncClient(base_url=gateway.base, headers={"authorization": f"Bearer {key}"}) as http:
+        async with httpx.AsyncClient(
+            timeout=30, base_url=gateway.base, headers={"authorization": f"Bearer {key}"}
+        ) as http:
             reply = await http.post("/v1/chat/completions", json=ASK)
         return "ok" if reply.status_code == 200 else str(error_of(reply)["message"])
 
@@ -159,7 +163,7 @@ async def test_a_cut_stream_ends_in_an_error_never_in_done(
 
 
 async def test_a_bad_policy_keeps_the_last_good_one_and_health_says_so(gateway: GatewayProcess) -> None:
-    async with httpx.AsyncClient(base_url=gateway.base) as nobody:
+    async with httpx.AsyncClient(timeout=30, base_url=gateway.base) as nobody:
 
         async def policies() -> str:
             return str((await nobody.get("/health")).json()["parts"]["policies"])

@@ -14,8 +14,9 @@ import orjson
 import pytest
 from anthropic import AsyncAnthropic
 
+from loadtests.ports import free_port
 from tests.e2e.conftest import client
-from tests.e2e.gateway_process import GatewayProcess, free_port
+from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Provider
 from tests.support.gateway import eventually
 

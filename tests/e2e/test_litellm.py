@@ -14,8 +14,9 @@ from typing import Any
 import openai
 import pytest
 
+from loadtests.ports import free_port
 from tests.e2e.conftest import client
-from tests.e2e.gateway_process import GatewayProcess, free_port
+from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.gemini import Gemini
 from tests.fakes.provider import Provider
 from tests.support.gateway import eventually

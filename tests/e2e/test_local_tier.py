@@ -10,7 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.e2e.gateway_process import GatewayProcess, free_port
+from loadtests.ports import free_port
+from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.llama import llama
 from tests.fakes.provider import Provider, Reply
 from tests.support.gateway import eventually

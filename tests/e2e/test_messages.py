@@ -12,10 +12,12 @@ import orjson
 import pytest
 from anthropic import AsyncAnthropic
 
+from loadtests.ports import free_port
 from tests.dialects.messages_samples import PNG, TOOL, well_formed
 from tests.e2e.conftest import POLICIES, Providers
-from tests.e2e.gateway_process import GatewayProcess, free_port
+from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Fail, Provider, Raw, Reply
+from tests.support.naming import RUNS, unique
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]  # processes start, on a machine that is busy
@@ -25,7 +27,7 @@ ADAPTIVE: Any = {"type": "adaptive"}
 BOTH = pytest.mark.parametrize("model", ["claude", "small"])
 """A backend of the same dialect, and one of another."""
 FRAGILE = 9
-"""More names for each of the two, for tests after which a backend is left alone for a while."""
+"""More names for each of the two in every run, for tests after which a backend is left alone for a while."""
 
 BACKEND = """\
   - {{name: {name}, kind: {kind}, base_url: "http://127.0.0.1:{port}/v1", model: scripted-{model}, tier: small,
@@ -44,7 +46,12 @@ def ports() -> dict[str, int]:
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory, ports: dict[str, int]) -> Iterator[GatewayProcess]:
     """One of its own, since what happens to its backends here would be felt elsewhere."""
-    names = ["small", "large", "claude", *(f"{model}-{n}" for model in ("small", "claude") for n in range(FRAGILE))]
+    names = [
+        "small",
+        "large",
+        "claude",
+        *(f"{model}-{n}" for model in ("small", "claude") for n in range(FRAGILE * RUNS)),
+    ]
     config = "local_model: {enabled: false}\nbackends:\n"
     for name in names:
         model = name.partition("-")[0]
@@ -74,6 +81,10 @@ async def connect(gateway: GatewayProcess) -> AsyncIterator[Connect]:
 def behind(providers: Providers, model: str) -> Provider:
     found: Provider = getattr(providers, model.partition("-")[0])
     return found
+
+
+def fragile(model: str, case: int, run: int) -> str:
+    return f"{model}-{case + FRAGILE * (run - 1)}"
 
 
 async def ask(client: AsyncAnthropic, model: str, **more: Any) -> Any:
@@ -115,7 +126,7 @@ async def test_what_the_client_says_reaches_anthropic_as_it_is(
           b' "messages": [{"role": "user", "content": [{"type": "text", "text": "\\u0068i"}]}]}'  # fmt: skip
     key = await gateway.key("plain")
     headers = {"x-api-key": key, "content-type": "application/json", "anthropic-version": "2023-06-01"}
-    async with httpx.AsyncClient() as http:
+    async with httpx.AsyncClient(timeout=30) as http:
         url, beta = f"{gateway.base}/v1/messages?beta=true", {"anthropic-beta": "one-1,two-2"}
         reply = await http.post(url, content=raw, headers={**headers, **beta})
     assert reply.status_code == 200
@@ -200,7 +211,10 @@ async def test_an_answer_from_the_cache_is_told_like_a_new_one(
     connect: Connect, providers: Providers, model: str
 ) -> None:
     client, provider = await connect("cached"), behind(providers, model)
-    asked: Any = {"temperature": 0, "messages": [{"role": "user", "content": f"What does {model} know of caches?"}]}
+    asked: Any = {
+        "temperature": 0,
+        "messages": [{"role": "user", "content": unique(f"What does {model} know of caches?")}],
+    }
     new = await streamed(client, model, extra_body=asked)
     raw = await client.messages.with_raw_response.create(
         model=model, max_tokens=500, messages=asked["messages"], extra_body=asked
@@ -251,9 +265,9 @@ async def test_streams_are_well_formed(gateway: GatewayProcess, providers: Provi
     ],
 )
 async def test_a_stream_that_breaks_ends_with_an_error_and_nothing_else(
-    gateway: GatewayProcess, connect: Connect, providers: Providers, model: str, case: int, odd: Reply
+    gateway: GatewayProcess, connect: Connect, providers: Providers, model: str, case: int, odd: Reply, run: int
 ) -> None:
-    provider, model = behind(providers, model), f"{model}-{case}"
+    provider, model = behind(providers, model), fragile(model, case, run)
     provider.script(odd, odd)
     reply = await events(gateway, model)
     last = reply.text.rstrip().rpartition("\n\n")[2]
@@ -291,7 +305,7 @@ async def test_every_event_comes_as_soon_as_it_is_there(
     behind(providers, model).script(Raw((head + b"\n\n".join(pieces[:middle]) + b"\n\n",), then="hang"))
     client = await connect()
     async with client.messages.stream(model=model, max_tokens=500, messages=HELLO) as stream:
-        assert await asyncio.wait_for(anext(aiter(stream.text_stream)), 10)
+        assert await asyncio.wait_for(anext(aiter(stream.text_stream)), 30)
 
 
 async def raw_stream(gateway: GatewayProcess, providers: Providers, model: str) -> bytes:
@@ -299,7 +313,7 @@ async def raw_stream(gateway: GatewayProcess, providers: Providers, model: str) 
     provider = behind(providers, model)
     path = "/messages" if model == "claude" else "/chat/completions"
     headers = {"authorization": "Bearer sk-upstream-secret"}
-    async with httpx.AsyncClient(headers=headers) as http:
+    async with httpx.AsyncClient(timeout=30, headers=headers) as http:
         reply = await http.post(provider.url + path, json={"model": "m", "messages": HELLO, "stream": True})
         return reply.content
 
@@ -357,10 +371,10 @@ async def test_the_key_is_taken_in_both_forms(gateway: GatewayProcess, connect: 
     ],
 )
 async def test_what_backends_refuse_is_told_in_anthropics_shape(
-    connect: Connect, providers: Providers, model: str, case: int, fail: Fail, error: Any, kind: str
+    connect: Connect, providers: Providers, model: str, case: int, fail: Fail, error: Any, kind: str, run: int
 ) -> None:
     behind(providers, model).default = fail
-    caught = await refused(await connect(), error, model=f"{model}-{case}", stream=bool(case % 2))
+    caught = await refused(await connect(), error, model=fragile(model, case, run), stream=bool(case % 2))
     message = message_of(caught, kind)
     assert "<" not in message
     if fail.status == 400:

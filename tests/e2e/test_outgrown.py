@@ -18,13 +18,14 @@ from redis.crc import key_slot
 
 from gateway.runtime.tasks import Tasks
 from gateway.state.redis.embedded import EmbeddedServer
+from loadtests.ports import free_port
 from tests.e2e.conftest import CONFIG, POLICIES, client
-from tests.e2e.gateway_process import GatewayProcess, free_port
+from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Provider
 from tests.fakes.redis_servers import BINARIES, SLOTS, RedisServers
 from tests.support.gateway import usage_total
 
-pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(240)]
 
 
 @pytest.fixture
@@ -46,7 +47,7 @@ async def test_the_whole_path_runs_on_servers_of_others(tmp_path: Path, redis_ur
     try:
         async with Provider(port=own["large"]) as provider:
             cached = client(gateway, await gateway.key("cached"))
-            poor = client(gateway, await gateway.key("poor"))
+            poor = client(gateway, await gateway.key("poor-1"))
             for _ in range(2):
                 await cached.chat.completions.create(
                     model="large", temperature=0, messages=[{"role": "user", "content": "Name three rivers"}]
@@ -83,14 +84,14 @@ class Asking:
 
     async def __aenter__(self) -> Asking:
         keys = {team: await self._gateway.key(team) for team in self._teams}
-        self._http = httpx.AsyncClient(timeout=3.0, limits=httpx.Limits(max_connections=None))
+        self._http = httpx.AsyncClient(timeout=30, limits=httpx.Limits(max_connections=None))
         for team in self._teams * 2:
             self._tasks.spawn(self._ask_on(team, keys[team]), team)
         return self
 
     async def __aexit__(self, *error: object) -> None:
         self._stopping = True  # what was asked is answered first: the ledger has it in any case
-        await self._tasks.drain(5.0)
+        await self._tasks.drain(30.0)
         await self._tasks.aclose()
         await self._http.aclose()
 
@@ -102,7 +103,7 @@ class Asking:
             self.replies.append((team, reply.status_code, reply.headers.get("x-thriftgate-degraded", "")))
             await asyncio.sleep(0.03)
 
-    async def until(self, true: Callable[[list[tuple[str, int, str]]], bool], within_s: float = 30.0) -> None:
+    async def until(self, true: Callable[[list[tuple[str, int, str]]], bool], within_s: float = 60.0) -> None:
         """Until `true` of the replies since now."""
         start = len(self.replies)
         async with asyncio.timeout(within_s):

@@ -12,6 +12,7 @@ from openai import APIStatusError, AsyncOpenAI
 from tests.e2e.conftest import Providers, client
 from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Fail, Reply
+from tests.support.naming import unique
 from tests.support.waiting import until
 
 HELLO: list[Any] = [{"role": "user", "content": "Say hello to the whole team"}]
@@ -124,7 +125,7 @@ async def test_an_unsure_answer_is_escalated_before_the_client_sees_it(
     assert headers["x-thriftgate-backend"] != "small"
     assert providers.small.last.json["logprobs"] is True
     assert answer.choices[0].logprobs is None
-    async with httpx.AsyncClient(headers={"authorization": f"Bearer {key}"}) as http:
+    async with httpx.AsyncClient(timeout=30, headers={"authorization": f"Bearer {key}"}) as http:
         found = (await http.get(f"{gateway.base}/v1/requests/{headers['x-request-id']}")).json()
     assert [attempt["outcome"] for attempt in found["attempts"]] == ["escalated", "ok"]
 
@@ -149,8 +150,9 @@ async def test_the_same_question_is_answered_from_the_cache_streamed_or_not(
 
 async def test_another_team_never_sees_a_cached_answer(gateway: GatewayProcess, providers: Providers) -> None:
     mine, theirs = client(gateway, await gateway.key("cached")), client(gateway, await gateway.key("strangers"))
-    await ask(mine, "What is our secret codename?", temperature=0)
-    _, headers = await ask(theirs, "What is our secret codename?", temperature=0)
+    asked = unique("What is our secret codename?")
+    await ask(mine, asked, temperature=0)
+    _, headers = await ask(theirs, asked, temperature=0)
     assert headers["x-thriftgate-cache"] == "miss"
 
 
@@ -199,7 +201,7 @@ async def test_the_flight_record_is_for_the_keys_owner(gateway: GatewayProcess, 
     mine, theirs = await gateway.key("plain"), await gateway.key("plain", "--name", "a colleague")
     _, headers = await ask(client(gateway, mine), "Say hello")
     url = f"{gateway.base}/v1/requests/{headers['x-request-id']}"
-    async with httpx.AsyncClient() as http:
+    async with httpx.AsyncClient(timeout=30) as http:
         own = await http.get(url, headers={"authorization": f"Bearer {mine}"})
         other = await http.get(url, headers={"authorization": f"Bearer {theirs}"})
     assert (own.status_code, other.status_code) == (200, 404)
@@ -209,7 +211,7 @@ async def test_the_flight_record_is_for_the_keys_owner(gateway: GatewayProcess, 
 
 async def test_metrics_need_an_admin_key_and_health_needs_none(gateway: GatewayProcess, providers: Providers) -> None:
     plain, admin = await gateway.key("plain"), await gateway.key("plain", "--scope", "admin")
-    async with httpx.AsyncClient() as http:
+    async with httpx.AsyncClient(timeout=30) as http:
         assert (await http.get(f"{gateway.base}/metrics")).status_code == 401
         refused = await http.get(f"{gateway.base}/metrics", headers={"authorization": f"Bearer {plain}"})
         shown = await http.get(f"{gateway.base}/metrics", headers={"authorization": f"Bearer {admin}"})

@@ -12,6 +12,7 @@ from openai import AsyncOpenAI
 from tests.e2e.conftest import Providers, client
 from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Reply
+from tests.support.naming import unique
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]  # processes start, on a machine that is busy
@@ -28,12 +29,12 @@ async def ask(openai: AsyncOpenAI, text: str, *, model: str = "small", **headers
 
 
 async def flight(gateway: GatewayProcess, key: str, headers: httpx.Headers) -> Any:
-    async with httpx.AsyncClient(headers={"authorization": f"Bearer {key}"}) as http:
+    async with httpx.AsyncClient(timeout=30, headers={"authorization": f"Bearer {key}"}) as http:
         return (await http.get(f"{gateway.base}/v1/requests/{headers['x-request-id']}")).json()
 
 
 async def test_cache_bypass_refresh_and_only(gateway: GatewayProcess, providers: Providers) -> None:
-    openai, asked = client(gateway, await gateway.key("cached")), "Which header passes the cache by?"
+    openai, asked = client(gateway, await gateway.key("cached")), unique("Which header passes the cache by?")
     for wanted, result, calls in [
         ("", "miss", 1), ("", "exact", 1), ("bypass", "bypass", 2), ("refresh", "miss", 3), ("only", "exact", 3),
     ]:  # fmt: skip

@@ -12,9 +12,11 @@ import pytest
 from openai.types.responses import Response
 from openai.types.responses.response_item_list import ResponseItemList
 
+from loadtests.ports import free_port
 from tests.e2e.conftest import client
-from tests.e2e.gateway_process import GatewayProcess, free_port
+from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Exchange, Fail, Provider, Reply
+from tests.support.naming import unique
 
 pytestmark = pytest.mark.timeout(120)  # processes start, on a machine that is busy
 
@@ -267,7 +269,7 @@ async def test_a_cached_answer_is_a_response_of_its_own(
     gateway: GatewayProcess, providers: dict[str, Provider]
 ) -> None:
     sdk = client(gateway, await gateway.key("cached"))
-    asked: dict[str, Any] = {"model": "chatty", "input": "Name three rivers", "temperature": 0}
+    asked: dict[str, Any] = {"model": "chatty", "input": unique("Name three rivers"), "temperature": 0}
     first = await sdk.responses.create(**asked)
     raw = await sdk.responses.with_raw_response.create(**asked, metadata={"a": "b"})
     again = raw.parse()
@@ -288,7 +290,7 @@ async def test_a_stream_that_breaks_ends_in_an_error_and_never_completes(
     key = await gateway.key("storing")
     providers[model].script(Reply(tokens=50, cut="rst", after=5))
     body = {"model": model, "input": "go on", "stream": True}
-    async with httpx.AsyncClient(headers={"authorization": f"Bearer {key}"}) as http:
+    async with httpx.AsyncClient(timeout=30, headers={"authorization": f"Bearer {key}"}) as http:
         raw = await http.post(f"{gateway.base}/v1/responses", json=body)
     names = [line.removeprefix("event: ") for line in raw.text.splitlines() if line.startswith("event: ")]
     assert names[0] == "response.created"

@@ -16,10 +16,12 @@ import openai
 import pytest
 from openai import AsyncOpenAI
 
+from loadtests.ports import free_port
 from tests.e2e.conftest import client
-from tests.e2e.gateway_process import GatewayProcess, free_port
+from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Exchange, Fail, Provider, Raw, Reply
 from tests.fakes.provider_rest import PNG, SOUND, vector
+from tests.support.naming import unique
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]  # processes start, on a machine that is busy
@@ -174,7 +176,7 @@ async def test_a_completion_asked_again_comes_from_the_cache_also_as_a_stream(
     gateway: GatewayProcess, behind: Behind
 ) -> None:
     sdk = await opened(gateway, "cached")
-    asked: dict[str, Any] = {"model": "all", "prompt": "what is it?", "temperature": 0}
+    asked: dict[str, Any] = {"model": "all", "prompt": unique("what is it?"), "temperature": 0}
     first = await sdk.completions.create(**asked)
     raw = await sdk.completions.with_raw_response.create(**asked)
     assert raw.headers["x-thriftgate-cache"] == "exact"
@@ -200,7 +202,7 @@ async def test_vectors_come_in_order_as_numbers_and_as_base64(gateway: GatewayPr
     floats = await sdk.embeddings.create(model="all", input=inputs[0], encoding_format="float", dimensions=3)
     assert floats.data[0].embedding == vector("one", 3)
     key = await gateway.key("open")
-    async with httpx.AsyncClient(headers={"authorization": f"Bearer {key}"}) as http:
+    async with httpx.AsyncClient(timeout=30, headers={"authorization": f"Bearer {key}"}) as http:
         body = {"model": "all", "input": "one", "encoding_format": "base64"}
         answer = await http.post(f"{gateway.base}/v1/embeddings", json=body)
     packed = answer.json()["data"][0]["embedding"]
@@ -214,7 +216,7 @@ async def test_geminis_clients_get_vectors_in_googles_form(gateway: GatewayProce
     place, headers = f"{gateway.base}/v1beta/models/all", {"x-goog-api-key": await gateway.key("open")}
     contents = [{"parts": [{"text": "one"}]}, {"parts": [{"text": "two"}, {"text": "lines"}]}]
     batch = {"requests": [{"model": "models/all", "content": each, "outputDimensionality": 3} for each in contents]}
-    async with httpx.AsyncClient(headers=headers) as http:
+    async with httpx.AsyncClient(timeout=30, headers=headers) as http:
         one = await http.post(f"{place}:embedContent", json={"content": contents[0], "taskType": "RETRIEVAL_QUERY"})
         assert one.json() == {"embedding": {"values": vector("one")}}
         several = await http.post(f"{place}:batchEmbedContents", json=batch)
@@ -250,7 +252,7 @@ async def test_a_key_in_the_address_opens_googles_paths_alone(gateway: GatewayPr
         (f"{place}:generateContent?key=", google, 401),
         (f"/v1/chat/completions?key={key}", chat, 401),
     ]
-    async with httpx.AsyncClient(base_url=gateway.base) as http:
+    async with httpx.AsyncClient(timeout=30, base_url=gateway.base) as http:
         for path, body, status in asked:
             answer = await http.post(path, json=body)
             assert answer.status_code == status, answer.text
@@ -292,11 +294,12 @@ async def test_no_choice_is_made_among_models_whose_vectors_do_not_mix(gateway: 
 
 async def test_the_same_text_is_embedded_once(gateway: GatewayProcess, behind: Behind) -> None:
     sdk = await opened(gateway, "cached")
-    first = await sdk.embeddings.create(model="all", input="the same")
-    raw = await sdk.embeddings.with_raw_response.create(model="all", input="the same")
+    text = unique("the same")
+    first = await sdk.embeddings.create(model="all", input=text)
+    raw = await sdk.embeddings.with_raw_response.create(model="all", input=text)
     assert raw.headers["x-thriftgate-cache"] == "exact"
     assert raw.parse().data[0].embedding == first.data[0].embedding
-    other = await sdk.embeddings.create(model="all", input="the same", dimensions=4)
+    other = await sdk.embeddings.create(model="all", input=text, dimensions=4)
     assert len(other.data[0].embedding) == 4
     assert len(behind.all.exchanges) == 2
 
@@ -372,7 +375,7 @@ async def test_who_asked_for_a_stream_and_got_none_is_told_so_by_the_content_typ
     gateway: GatewayProcess, behind: Behind
 ) -> None:
     key = await gateway.key("open")
-    async with httpx.AsyncClient(headers={"authorization": f"Bearer {key}"}) as http:
+    async with httpx.AsyncClient(timeout=30, headers={"authorization": f"Bearer {key}"}) as http:
         answer = await http.post(
             f"{gateway.base}/v1/audio/transcriptions",
             data={"model": "all", "stream": "true"},
@@ -432,7 +435,7 @@ async def test_a_refusal_is_the_backends_own_and_a_missing_endpoint_does_not_res
 async def test_bad_input_is_a_400_in_shape(gateway: GatewayProcess, behind: Behind, path: str, body: bytes) -> None:
     key = await gateway.key("open")
     headers = {"authorization": f"Bearer {key}", "content-type": "application/json"}
-    async with httpx.AsyncClient(headers=headers) as http:
+    async with httpx.AsyncClient(timeout=30, headers=headers) as http:
         for form in (path, path.removeprefix("/v1")):
             answer = await http.post(f"{gateway.base}{form}", content=body)
             assert answer.status_code == 400, answer.text

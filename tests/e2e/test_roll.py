@@ -14,7 +14,8 @@ import httpx
 import pytest
 
 from gateway.runtime.tasks import Tasks
-from tests.e2e.gateway_process import GatewayProcess, free_port
+from loadtests.ports import free_port
+from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Provider, Reply
 from tests.support.waiting import until
 
@@ -37,8 +38,8 @@ def port() -> int:
 
 
 @pytest.fixture
-async def gateway(tmp_path: Path, port: int) -> AsyncIterator[GatewayProcess]:
-    config = CONFIG.format(port=port, delay="1s")
+async def gateway(request: pytest.FixtureRequest, tmp_path: Path, port: int) -> AsyncIterator[GatewayProcess]:
+    config = CONFIG.format(port=port, delay=getattr(request, "param", "1s"))
     gateway = GatewayProcess(tmp_path / "home", config, {"plain": "cache: {enabled: false}\n"}, workers=2)
     await asyncio.to_thread(gateway.start)
     await until(lambda: len(gateway.facts["workers"]) == 2)
@@ -66,7 +67,7 @@ class Load:
             self._tasks.spawn(self._client(number), f"client {number}")
 
     async def _client(self, number: int) -> None:
-        async with httpx.AsyncClient(headers=self._headers, timeout=10) as client:
+        async with httpx.AsyncClient(headers=self._headers, timeout=30) as client:
             turn = number
             while not self._over:
                 turn += 1
@@ -89,7 +90,7 @@ class Load:
     async def end(self) -> None:
         """After their last answers."""
         self._over = True
-        await self._tasks.drain(10)
+        await self._tasks.drain(30)
 
 
 async def test_two_rolls_under_load_fail_no_request(gateway: GatewayProcess, port: int) -> None:
@@ -126,18 +127,19 @@ async def test_a_killed_worker_breaks_only_what_it_was_answering(gateway: Gatewa
         assert all("200" not in each for each in load.failed)
 
 
+@pytest.mark.parametrize("gateway", ["4s"], indirect=True)  # time for two requests on a busy machine
 async def test_between_the_signal_and_the_end_of_the_delay_nobody_is_turned_away(
     gateway: GatewayProcess, port: int
 ) -> None:
     key = await gateway.key("plain")
     body = {"model": "large", "messages": [{"role": "user", "content": "hi"}]}
     assert gateway.process
-    async with Provider(port=port), httpx.AsyncClient(headers={"authorization": f"Bearer {key}"}) as client:
+    async with Provider(port=port), httpx.AsyncClient(timeout=30, headers={"authorization": f"Bearer {key}"}) as client:
         assert (await client.get(f"{gateway.base}/health/ready")).status_code == 200
         gateway.process.terminate()
         while (await client.get(f"{gateway.base}/health/ready")).status_code != 503:
             await asyncio.sleep(0.02)
-        async with httpx.AsyncClient() as other:  # a new connection
+        async with httpx.AsyncClient(timeout=30) as other:  # a new connection
             reply = await other.post(f"{gateway.base}/v1/chat/completions", json=body, headers=client.headers)
         assert reply.status_code == 200
         assert (await client.post(f"{gateway.base}/v1/chat/completions", json=body)).status_code == 200

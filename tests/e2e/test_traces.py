@@ -8,7 +8,8 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from tests.e2e.gateway_process import GatewayProcess, free_port
+from loadtests.ports import free_port
+from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Provider
 from tests.support.waiting import until
 from tests.telemetry.conftest import Receiver, attributes
@@ -75,12 +76,16 @@ async def test_spans_and_histograms_reach_the_collector(
     gateway: GatewayProcess, provider: Provider, collector: Receiver
 ) -> None:
     told = {await ask(gateway, model=model, stream=True): model for model in ("near", "far")}
-    await until(lambda: len(collector.spans) == 4, within_s=30)
+
+    def served() -> set[object]:
+        """Requests whose span has the client's span as its parent."""
+        spans = [span for span in collector.spans if span.parent_span_id.hex() == SPAN]
+        return {attributes(span.attributes)["thriftgate.request_id"] for span in spans}
+
+    await until(lambda: served() >= set(told) and len(collector.spans) >= 2 * len(served()))
     assert {span.trace_id.hex() for span in collector.spans} == {TRACE}
-    served = [span for span in collector.spans if span.parent_span_id.hex() == SPAN]
-    assert {attributes(span.attributes)["thriftgate.request_id"] for span in served} == set(told)
     name = "gen_ai.server.time_to_first_token"
-    await until(lambda: len(collector.histograms(name)) == 2, within_s=30)
+    await until(lambda: len(collector.histograms(name)) == 2)
     assert {dict(key)["gen_ai.request.model"] for key in collector.histograms(name)} == {"near", "far"}
 
 

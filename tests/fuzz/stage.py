@@ -13,7 +13,8 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.e2e.gateway_process import GatewayProcess, free_port
+from loadtests.ports import free_port
+from tests.e2e.gateway_process import GatewayProcess
 from tests.fuzz.answers import FuzzedProvider, Running
 from tests.fuzz.mutate import written
 from tests.fuzz.seeds import HELLO

@@ -13,7 +13,8 @@ import httpx
 import orjson
 import pytest
 
-from tests.e2e.gateway_process import GatewayProcess, free_port
+from loadtests.ports import free_port
+from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Provider, Reply
 from tests.support.gateway import eventually
 

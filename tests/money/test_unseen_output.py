@@ -109,9 +109,9 @@ async def answered(gateway: InProcessGateway, after_s: float) -> None:
 
 async def test_a_plain_answer_whose_client_leaves_is_billed_for_the_time_it_took(gateway: InProcessGateway) -> None:
     await answered(gateway, 0.2)
-    row = await left(gateway, 0.4)
+    row = await left(gateway, 0.8)
     assert (row["outcome"], row["estimated"], row["cost_pico"]) == ("interrupted", True, cost_of(row))
-    assert 1000 <= row["output_tokens"] <= 5000  # some 2,000 at the pace that was seen, however busy the machine is
+    assert 1000 <= row["output_tokens"] <= 5000  # some 4,000 at the pace that was seen; fewer if the machine was busy
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ async def test_a_plain_answer_whose_client_leaves_is_billed_for_no_more_than_it_
     gateway: InProcessGateway, fields: dict[str, Any], most: int
 ) -> None:
     await answered(gateway, 0.005)
-    row = await left(gateway, 1.0, **fields)
+    row = await left(gateway, 2.0, **fields)
     assert (row["output_tokens"], row["estimated"], row["cost_pico"]) == (most, True, cost_of(row))
 
 

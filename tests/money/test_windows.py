@@ -78,7 +78,7 @@ async def reported(state: State, expected: Mapping[float, int]) -> None:
     wanted = {(int(began), level): pico // NANO for began, pico in expected.items() for level in ("team", "key", "end")}
     found: dict[tuple[int, str], int] = {}
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while found != wanted:
                 hourly = {name: units for name, units in (await settled(state)).items() if ":hour:" in name}
                 found = {

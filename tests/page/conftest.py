@@ -15,7 +15,8 @@ import pytest
 
 from gateway.policy import keys
 from gateway.state.sql.database import Database
-from tests.e2e.gateway_process import REPOSITORY, GatewayProcess, free_port
+from loadtests.ports import free_port
+from tests.e2e.gateway_process import REPOSITORY, GatewayProcess
 from tests.page import traffic
 
 if TYPE_CHECKING:  # installed by `make test-page` alone

