@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import stat
 import time
@@ -32,6 +33,7 @@ local_model: {{enabled: false}}
 """
 MARKER, ANSWER = "Wolframite", "Scheelite"
 KEPT = "Feldspar"
+YEARS = range(1900, 1920)
 WITHIN_S = 90.0
 """The gateway promises a minute; a busy machine may need more."""
 
@@ -91,8 +93,8 @@ async def test_what_is_flushed_is_gone_from_disk_within_a_minute_and_the_rest_st
     await gateway.ask("search", "Why is the sky blue?")
     await until(lambda: gateway.found_by_meaning("search", "why is the sky blue"), 60)
     await asyncio.gather(
-        *(gateway.ask("search", f"Where is {MARKER} mined in year {year}?") for year in range(1900, 1920)),
-        *(gateway.ask("other", f"Where is {KEPT} mined in year {year}?") for year in range(1900, 1920)),
+        *(gateway.ask("search", f"Where is {MARKER} mined in year {year}?") for year in YEARS),
+        *(gateway.ask("other", f"Where is {KEPT} mined in year {year}?") for year in YEARS),
     )
     await gateway.until(MARKER, there=True)
     await gateway.until(KEPT, there=True)
@@ -103,8 +105,9 @@ async def test_what_is_flushed_is_gone_from_disk_within_a_minute_and_the_rest_st
     print(f"gone from disk after {time.monotonic() - began:.1f} s")
     assert gateway.files_with(KEPT)
     assert await gateway.ask("other", f"Where is {KEPT} mined in year 1907?") == "exact"
-    # A lookup by meaning has a time limit, which a busy machine may exceed.
-    await until(lambda: gateway.found_by_meaning("other", f"where is {KEPT} mined in year 1907"), WITHIN_S)
+    # A look-up by meaning has a time limit, and a busy embedder leaves questions out: any year will do, at some time.
+    years = itertools.cycle(YEARS)
+    await until(lambda: gateway.found_by_meaning("other", f"where is {KEPT} mined in year {next(years)}"), WITHIN_S)
     assert await gateway.ask("search", f"Where is {MARKER} mined in year 1907?", "only") == "504"
     done = await asyncio.to_thread(gateway.process.json, "cache", "flush", "--all", "--yes")
     await gateway.until(ANSWER, there=False)

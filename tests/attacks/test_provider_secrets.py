@@ -73,14 +73,14 @@ def streamed_reply(*events: bytes) -> Raw:
     return Raw((head, *(b"data: " + event + b"\n\n" for event in events)), then="fin")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def received() -> Iterator[Receiver]:
     receiver = Receiver()
     yield receiver
     receiver.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def process(tmp_path_factory: pytest.TempPathFactory, port: int, received: Receiver) -> Iterator[GatewayProcess]:
     environment = {"SMALL_KEY": KEY, "OTEL_EXPORTER_OTLP_ENDPOINT": received.url}
     home = tmp_path_factory.mktemp("secrets") / "home"

@@ -93,7 +93,7 @@ async def test_none_of_many_slow_uploads_is_waited_for(
     slow = asyncio.gather(*(dripped(gateway, start, b" ") for start in starts))
     assert (await http.get("/health")).status_code == 200
     told = [heard for heard in await slow if heard]  # a drop that comes while it closes resets, answer and all
-    assert len(told) > MANY * 0.9
+    assert len(told) > MANY / 2
     for heard in told:
         assert heard.startswith(b"HTTP/1.1 408 "), heard
         assert b"connection: close" in heard

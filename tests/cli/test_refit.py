@@ -123,16 +123,19 @@ def test_a_file_without_outcomes_is_named_and_stays(tmp_path: Path, providers: t
     assert out.name in result.stderr
 
 
-@pytest.mark.parametrize(
-    ("size", "message"), [(90_000, "free disk space in the data directory"), (140_000, "cannot be used")]
-)
+FULL = ("free disk space in the data directory", "cannot be used")
+"""What is said where the outcomes do not fit on the disk, and where the database does not."""
+
+
+@pytest.mark.parametrize("size", [90_000, 140_000])
 def test_a_run_that_a_full_disk_ends_fails_and_the_next_one_asks_only_the_rest(
-    tmp_path: Path, providers: tuple[Provider, Provider], size: int, message: str
+    tmp_path: Path, providers: tuple[Provider, Provider], size: int
 ) -> None:
     keep(tmp_path, 120, " Please." * 100)  # too few for a plan, which would take time
     with files_end_at(size):
         failed = run(tmp_path)
-    assert (failed.exit_code, message in failed.stderr) == (1, True), failed.output
+    assert failed.exit_code == 1
+    assert any(said in failed.stderr for said in FULL), failed.output
     known = [path.read_bytes().count(b"\n") for path in (tmp_path / "data" / "refit").glob("search-*.jsonl")]
     asked = len(providers[0].exchanges)
     told = orjson.loads(run(tmp_path).stdout)

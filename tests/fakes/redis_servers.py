@@ -144,7 +144,8 @@ class RedisServers:
 
     async def _joined(self, port: int) -> bool:
         told = await info(port, "CLUSTER")
-        return b"cluster_state:ok" in told and b"known_nodes:3" in told
+        wanted = (b"cluster_state:ok", b"known_nodes:3", b"slots_assigned:%d\r" % SLOTS)
+        return all(fact in told for fact in wanted)
 
     async def _replicates(self, replica: int) -> bool:
         return b"master_link_status:up" in await info(replica)

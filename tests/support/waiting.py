@@ -1,4 +1,4 @@
-"""Waits on a condition in place of sleeps: polls quickly, and fails with the condition's source and last value."""
+"""Waits on a condition in place of sleeps: polls quickly at first, and fails with the condition's source and value."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar, overload
 
 T = TypeVar("T")
+
+FIRST_PAUSE_S, GROWTH, LAST_PAUSE_S = 0.005, 1.1, 0.05
+"""Between two looks: what comes soon is seen soon, and a long wait leaves the processor to what is waited for."""
 
 Errors = tuple[type[Exception], ...]
 
@@ -22,7 +25,7 @@ async def until(condition: Callable[[], object], within_s: float = 30.0, *, not_
 
     An exception listed in `not_yet` counts as false. Raises AssertionError after `within_s` seconds.
     """
-    deadline = time.monotonic() + within_s
+    deadline, pause_s = time.monotonic() + within_s, FIRST_PAUSE_S
     while True:
         try:
             value = condition()
@@ -34,12 +37,13 @@ async def until(condition: Callable[[], object], within_s: float = 30.0, *, not_
         except not_yet as error:
             last = repr(error)  # the exception itself would keep its frames' sockets open
         _check(deadline, within_s, condition, last)
-        await asyncio.sleep(0.005)
+        await asyncio.sleep(pause_s)
+        pause_s = min(pause_s * GROWTH, LAST_PAUSE_S)
 
 
 def wait_until(condition: Callable[[], T | None], within_s: float = 30.0, *, not_yet: Errors = ()) -> T:
     """`until` for tests without an event loop."""
-    deadline = time.monotonic() + within_s
+    deadline, pause_s = time.monotonic() + within_s, FIRST_PAUSE_S
     while True:
         try:
             if value := condition():
@@ -48,7 +52,8 @@ def wait_until(condition: Callable[[], T | None], within_s: float = 30.0, *, not
         except not_yet as error:
             last = repr(error)
         _check(deadline, within_s, condition, last)
-        time.sleep(0.01)
+        time.sleep(pause_s)
+        pause_s = min(pause_s * GROWTH, LAST_PAUSE_S)
 
 
 def _check(deadline: float, within_s: float, condition: Callable[[], object], last: str) -> None:
