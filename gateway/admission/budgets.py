@@ -20,7 +20,8 @@ from gateway.admission.money_source import MoneySource
 from gateway.admission.no_hold import NO_HOLD, RequestHold
 from gateway.admission.output_forecast import OutputForecasts
 from gateway.admission.request_limit import RequestLimit
-from gateway.domain.policy import Budget, Policy
+from gateway.domain.money.budget import Budget
+from gateway.domain.policy import Policy
 from gateway.domain.protocols import PriceList, Spending, Subject
 from gateway.domain.record import Record
 from gateway.domain.request import CompletionRequest

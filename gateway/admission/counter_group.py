@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from gateway.admission import messages
 from gateway.admission.meter import Meter
 from gateway.domain.backend import Backend
-from gateway.domain.policy import Budget, Policy
+from gateway.domain.money.budget import Budget
+from gateway.domain.policy import Policy
 from gateway.domain.record import Record
 from gateway.errors import BudgetExhausted, StateUnavailable
 from gateway.state.leases.counter import Lease, NotEnough

@@ -10,8 +10,8 @@ from hashlib import blake2b
 
 from gateway.admission.counter_group import BudgetWindow, CounterGroup, Settled
 from gateway.admission.meter import Dollars, Meter, Tokens
+from gateway.domain.money.budget import Budget
 from gateway.domain.money.windows import window_bounds
-from gateway.domain.policy import Budget
 from gateway.domain.protocols import BudgetChecker, PriceList, Spending, SpentReader, Subject
 from gateway.domain.tenant import Tenant
 from gateway.state.leases.counter import MOST

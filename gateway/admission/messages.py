@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from decimal import ROUND_UP, Decimal
 
 from gateway.domain.backend import Backend
+from gateway.domain.money.budget import Budget
 from gateway.domain.money.windows import iso
-from gateway.domain.policy import Budget
 from gateway.domain.units import NANO_PER_USD
 from gateway.errors import BudgetExhausted
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Protocol
 
 from gateway.domain.backend import Backend
+from gateway.domain.money.budget import Budget
 from gateway.domain.money.price import Price
-from gateway.domain.policy import Budget
 from gateway.domain.protocols import PriceList, SpentReader
 from gateway.domain.record import Attempt, Record
 from gateway.domain.units import NANO_PER_USD, PICO_PER_NANO, pico_to_nano_up

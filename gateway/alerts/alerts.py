@@ -19,7 +19,8 @@ from gateway.alerts.delivery.receivers import TIMEOUT_S, Answer, Receivers
 from gateway.alerts.detect.samples import sample
 from gateway.alerts.detect.watch import Watch
 from gateway.alerts.detect.weekly_report import References
-from gateway.domain.policy import AlertsPolicy, Budget, Policy
+from gateway.domain.money.budget import Budget
+from gateway.domain.policy import AlertsPolicy, Policy
 from gateway.domain.protocols import Clock
 from gateway.ledger.reports.objectives import Objective
 from gateway.ledger.rows import Row

@@ -12,8 +12,9 @@ from sqlalchemy import Connection, func, select
 from gateway.alerts.detect import measure
 from gateway.alerts.detect.standing import standings
 from gateway.alerts.detect.thresholds import BudgetWindow
+from gateway.domain.money.budget import Budget
 from gateway.domain.money.windows import iso, window_bounds
-from gateway.domain.policy import Budget, Policy
+from gateway.domain.policy import Policy
 from gateway.ledger.reports.forecast import Point
 from gateway.ledger.reports.formats import dollars
 from gateway.ledger.store.entries import entries

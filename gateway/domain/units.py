@@ -17,6 +17,9 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 60
 
 LONGEST_S = 10 * 366 * 86400.0
 """Maximum duration in seconds that clocks and the state server's expiry accept."""
+MOST_COUNT = 10**15
+"""The highest limit that a policy may set. The state server's counters are doubles, which are exact up to nine times
+this number."""
 MOST_USD = 10**9
 """Maximum amount in dollars. Counters are nano-dollars in 64 bits, so their limit is nine billion dollars."""
 

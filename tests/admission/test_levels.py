@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from gateway.admission.budgets import Budgets
-from gateway.domain.policy import Budget
+from gateway.domain.money.budget import Budget
 from gateway.domain.protocols import BudgetChecker, SpentReader
 from gateway.domain.tenant import Tenant
 from gateway.domain.units import PICO_PER_USD

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.admission import messages
-from gateway.domain.policy import Budget
+from gateway.domain.money.budget import Budget
 
 ENDS = 1_767_222_000.0  # 2026-01-01 00:00 in Madrid
 MONTH = Budget(limit_usd="500", window="month", timezone="Europe/Madrid")

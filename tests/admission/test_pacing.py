@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.admission.pacing import Pacer
-from gateway.domain.policy import Budget
+from gateway.domain.money.budget import Budget
 from gateway.state.redis.connection import State
 from tests.admission.conftest import JANUARY, Clock, Ledger, budgets_on, spend, tenant
 

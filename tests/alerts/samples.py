@@ -16,7 +16,8 @@ from sqlalchemy import insert
 from gateway.alerts.alerts import Alerts
 from gateway.alerts.delivery.posting import Poster
 from gateway.alerts.delivery.receivers import Receivers
-from gateway.domain.policy import Budget, Notify, Policy
+from gateway.domain.money.budget import Budget
+from gateway.domain.policy import Notify, Policy
 from gateway.ledger.rows import Row
 from gateway.state.sql.database import Database
 from gateway.state.sql.tables import ledger

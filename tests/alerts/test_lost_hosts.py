@@ -6,7 +6,8 @@ from decimal import Decimal
 
 import pytest
 
-from gateway.domain.policy import Budget, Policy
+from gateway.domain.money.budget import Budget
+from gateway.domain.policy import Policy
 from gateway.state.leases import orphaned_holds
 from gateway.state.leases.orphaned_holds import OrphanedHold
 from gateway.state.sql.database import Database

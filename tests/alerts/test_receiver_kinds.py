@@ -21,8 +21,9 @@ from gateway.alerts.delivery.posting import Poster
 from gateway.alerts.delivery.receivers import Receivers
 from gateway.alerts.detect.samples import sample
 from gateway.cli.main import cli
+from gateway.domain.money.budget import Budget
 from gateway.domain.notify import Notify
-from gateway.domain.policy import Budget, Policy
+from gateway.domain.policy import Policy
 from gateway.domain.receiver_kinds import IN_POLICIES, KINDS
 from gateway.policy.load import load_policies
 from gateway.settings.files import ConfigError

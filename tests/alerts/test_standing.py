@@ -6,7 +6,8 @@ from decimal import Decimal
 from typing import Any
 
 from gateway.alerts.detect.standing import MOST_SUBJECTS, standings
-from gateway.domain.policy import Budget, Policy
+from gateway.domain.money.budget import Budget
+from gateway.domain.policy import Policy
 from gateway.state.sql.database import Database
 from tests.ledger.booked import DAY, JANUARY, USD, book, row
 

@@ -9,8 +9,8 @@ import pytest
 
 from gateway.alerts.alert import Alert
 from gateway.alerts.detect.thresholds import BudgetWindow, due, due_ahead
+from gateway.domain.money.budget import Budget
 from gateway.domain.money.windows import window_bounds
-from gateway.domain.policy import Budget
 from gateway.ledger.reports.forecast import Forecast
 
 NOW = datetime(2026, 1, 16, 12, tzinfo=UTC).timestamp()  # half of January

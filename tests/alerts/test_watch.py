@@ -6,7 +6,8 @@ from decimal import Decimal
 from typing import Any
 
 from gateway.alerts.delivery.deliveries import DeliveryResult
-from gateway.domain.policy import AlertsPolicy, Budget, Policy
+from gateway.domain.money.budget import Budget
+from gateway.domain.policy import AlertsPolicy, Policy
 from gateway.state.sql.database import Database
 from tests.alerts.samples import book, make_alerts, row
 from tests.fakes.clock import StoppedClock

@@ -9,9 +9,10 @@ import pytest
 from gateway.alerts.alerts import Alerts
 from gateway.alerts.detect.weekly_report import DELAY_S, References, references
 from gateway.domain.backend import Backend
+from gateway.domain.money.budget import Budget
 from gateway.domain.money.price import Price
 from gateway.domain.notify import Notify
-from gateway.domain.policy import AlertsPolicy, Budget, Policy
+from gateway.domain.policy import AlertsPolicy, Policy
 from gateway.settings.gateway import load_settings
 from gateway.state.sql.database import Database
 from tests.alerts.samples import Receiver, book, make_receivers, row

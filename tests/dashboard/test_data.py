@@ -18,8 +18,8 @@ from gateway.api.routes.usage import UsageFigures, UsageQuery
 from gateway.cache.quality.error_bound import Measured
 from gateway.dashboard.data import Figures
 from gateway.domain.backend import Backend, PriceEntry
+from gateway.domain.money.budget import Budget
 from gateway.domain.money.windows import iso
-from gateway.domain.policy import Budget
 from gateway.errors import LedgerUnavailable
 from gateway.learning.feedback import Feedback
 from gateway.ledger.prices.price_book import PriceBook

@@ -8,7 +8,8 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, and_, case, literal, select
 
 from gateway.alerts.detect.thresholds import BudgetWindow
-from gateway.domain.policy import Budget, Policy
+from gateway.domain.money.budget import Budget
+from gateway.domain.policy import Policy
 from gateway.ledger.reports.forecast import Forecast, Point, forecast
 from gateway.ledger.reports.points import spend_points
 from gateway.ledger.rows import TOKENS

@@ -16,8 +16,8 @@ from gateway.alerts.detect.slo import slo_alert
 from gateway.alerts.detect.thresholds import BudgetWindow, due, due_ahead
 from gateway.alerts.detect.tool_loops import tool_loop_alert
 from gateway.alerts.detect.weekly_report import Week, weekly_report
+from gateway.domain.money.budget import Budget
 from gateway.domain.money.windows import iso, window_bounds
-from gateway.domain.policy import Budget
 from gateway.domain.routing.standing import Judged, standing
 from gateway.domain.units import PICO_PER_USD
 from gateway.ledger.reports.forecast import DAY_S, Forecast

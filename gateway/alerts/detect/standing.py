@@ -10,8 +10,9 @@ from sqlalchemy import Connection
 
 from gateway.alerts.detect import measure
 from gateway.alerts.detect.thresholds import BudgetWindow, forecast_values
+from gateway.domain.money.budget import Budget
 from gateway.domain.money.windows import iso, window_bounds
-from gateway.domain.policy import Budget, Policy
+from gateway.domain.policy import Policy
 from gateway.ledger.reports.formats import dollars
 
 MOST_SUBJECTS = 20

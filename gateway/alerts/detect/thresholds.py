@@ -11,9 +11,9 @@ from decimal import Decimal
 from typing import Any
 
 from gateway.alerts.alert import Alert, Kind, alert, digest
+from gateway.domain.money.budget import Budget
 from gateway.domain.money.windows import iso, zone_named
 from gateway.domain.notify import Severity
-from gateway.domain.policy import Budget
 from gateway.domain.units import cents, pico_to_usd, usd_to_pico
 from gateway.ledger.reports.forecast import Forecast
 

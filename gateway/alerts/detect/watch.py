@@ -14,8 +14,9 @@ from gateway.alerts.alert import Alert
 from gateway.alerts.delivery import deliveries
 from gateway.alerts.detect import anomalies, cuts, hours, lost_hosts, measure, quality, slo, weekly_report
 from gateway.alerts.detect.thresholds import BudgetWindow, due, due_ahead, least
+from gateway.domain.money.budget import Budget
 from gateway.domain.money.windows import window_bounds
-from gateway.domain.policy import AlertsPolicy, Budget, Policy
+from gateway.domain.policy import AlertsPolicy, Policy
 from gateway.domain.protocols import Clock
 from gateway.ledger.reports import objectives
 from gateway.ledger.reports.objectives import Objective

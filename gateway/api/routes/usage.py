@@ -16,8 +16,9 @@ from starlette.responses import Response
 from gateway.alerts.detect.standing import standings
 from gateway.cache.quality import counters
 from gateway.domain.backend import Backend
+from gateway.domain.money.budget import Budget
 from gateway.domain.money.price import Price
-from gateway.domain.policy import Budget, Policy
+from gateway.domain.policy import Policy
 from gateway.domain.protocols import Clock
 from gateway.errors import BadRequest
 from gateway.ledger.prices.discounts import CreditUse, drawn

@@ -10,8 +10,9 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from gateway.cli.teams.redecide import Redecider, Request, Verdict, grouped
+from gateway.domain.money.budget import Budget
 from gateway.domain.money.windows import iso, window_bounds
-from gateway.domain.policy import Budget, Policy
+from gateway.domain.policy import Policy
 from gateway.domain.units import usd_text, usd_to_pico
 from gateway.ledger.rows import Row
 from gateway.ledger.store.entries import CHECK, IDLE, newest, within

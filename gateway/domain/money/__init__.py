@@ -1,1 +1,1 @@
-"""Prices, usage, unpriced units, and the calendar windows of budgets."""
+"""Prices, usage, unpriced units, budgets, and their calendar windows."""
