@@ -95,7 +95,7 @@ async def test_an_error_whose_body_never_ends_is_hung_up_on(small: Provider, pai
         await pair.call(chat_request(), within_s=0.4)
     assert caught.value.status == 400
     await read(await pair.call(chat_request()))
-    await until(lambda: [one.hung_up for one in small.exchanges] == [True, True, False], within_s=1.0)
+    await until(lambda: [one.hung_up for one in small.exchanges] == [True, True, False])
 
 
 async def test_a_refused_connection_gives_way_to_the_next(small: Provider, pair: Caller) -> None:

@@ -152,7 +152,7 @@ async def test_a_server_that_says_nothing_is_not_waited_for_long() -> None:
     async with Provider() as server:
         server.answer = lambda exchange: iter(())  # type: ignore[method-assign]
         ports = {server.port: "vllm"}
-        async with asyncio.timeout(3):
+        async with asyncio.timeout(20):
             assert await discover(GatewayConfig(), None, simulate=False, ports=ports) == []
 
 

@@ -85,7 +85,7 @@ def test_what_cannot_be_written_again_has_no_beginning_to_share(tmp_path: Path) 
 
 
 async def taken(queue: Queue) -> tuple[bytes, str]:
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(20):
         found = await queue.take()
     assert found is not None
     return found[0], found[1].custom_id

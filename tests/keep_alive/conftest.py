@@ -121,6 +121,13 @@ async def kept(state: State, database: Database, tmp_path: Path) -> AsyncIterato
 
 
 @pytest_asyncio.fixture
+async def soon(state: State, database: Database, tmp_path: Path) -> AsyncIterator[Kept]:
+    """Sessions are idle after two seconds, which is time for what comes first on a busy machine."""
+    async for each in kept_gateway(state, database, tmp_path, 2.0):
+        yield each
+
+
+@pytest_asyncio.fixture
 async def patient(state: State, database: Database, tmp_path: Path) -> AsyncIterator[Kept]:
     """Sessions are never idle within the test."""
     async for each in kept_gateway(state, database, tmp_path, 3600.0):

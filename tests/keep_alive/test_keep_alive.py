@@ -86,12 +86,12 @@ async def test_a_session_that_continues_cancels_its_call(patient: Kept) -> None:
     assert await patient.kinds() == [("", "ok")] * 2
 
 
-async def test_a_session_that_continued_on_another_worker_gets_no_call(kept: Kept) -> None:
-    await kept.ask(keeping())
-    await kept.noted(session_of(kept))
-    await Returns(kept.state).asked(session_of(kept), "req_other", "search", agent=True)
-    await kept.counted("continued")
-    assert len(kept.claude.exchanges) == 1
+async def test_a_session_that_continued_on_another_worker_gets_no_call(soon: Kept) -> None:
+    await soon.ask(keeping())
+    await soon.noted(session_of(soon))
+    await Returns(soon.state).asked(session_of(soon), "req_other", "search", agent=True)
+    await soon.counted("continued")
+    assert len(soon.claude.exchanges) == 1
 
 
 @pytest.mark.parametrize(
@@ -193,14 +193,14 @@ async def test_after_a_call_that_did_not_find_the_prompt_no_more_are_sent(kept: 
     assert len(kept.claude.exchanges) == 3
 
 
-async def test_few_calls_are_in_flight(kept: Kept) -> None:
-    kept.claude.script(*[WRITTEN] * (AT_A_TIME + 2))
-    kept.claude.default = Reply(delay_s=60)
+async def test_few_calls_are_in_flight(soon: Kept) -> None:
+    soon.claude.script(*[WRITTEN] * (AT_A_TIME + 2))
+    soon.claude.default = Reply(delay_s=60)
     for number in range(AT_A_TIME + 2):
-        await kept.ask(keeping(), session=f"s{number}")
-    await until(lambda: len(kept.claude.exchanges) == 2 * AT_A_TIME + 2)
+        await soon.ask(keeping(), session=f"s{number}")
+    await until(lambda: len(soon.claude.exchanges) == 2 * AT_A_TIME + 2)
     await asyncio.sleep(0.1)
-    assert len(kept.claude.exchanges) == 2 * AT_A_TIME + 2
+    assert len(soon.claude.exchanges) == 2 * AT_A_TIME + 2
 
 
 async def test_the_share_of_returns_is_learned_from_idle_sessions(state: State) -> None:

@@ -51,8 +51,8 @@ def server(request: pytest.FixtureRequest, directory: Path) -> Iterator[Embedded
 
 @pytest_asyncio.fixture
 async def own(server: EmbeddedServer) -> AsyncIterator[State]:
-    """An opened State on `server` with the production deadline."""
-    state = State(server.url)
+    """An opened State on `server`. Its deadline is generous: test machines are busy."""
+    state = State(server.url, timeout_s=2.0)
     await state.open()
     yield state
     await state.aclose()

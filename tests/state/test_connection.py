@@ -85,7 +85,7 @@ async def test_without_a_server_open_returns_and_calls_fail_at_once(directory: P
     for _ in range(100):
         with pytest.raises(StateUnavailable):
             await state.call("PING")
-    assert time.monotonic() - began < 1.0
+    assert time.monotonic() - began < 50 * state.timeout_s, "no call waited for its deadline"
     assert (state.healthy, state.epoch) == (False, "")
     await state.aclose()
 
@@ -105,23 +105,26 @@ async def test_a_server_that_comes_later_is_found(directory: Path) -> None:
 
 async def test_a_frozen_server_counts_as_down_within_the_deadline(server: EmbeddedServer, own: State) -> None:
     assert server.pid
+    own.timeout_s = 0.5
     os.kill(server.pid, signal.SIGSTOP)
     began = time.monotonic()
     replies = await asyncio.gather(*(own.call("PING") for _ in range(50)), return_exceptions=True)
     assert all(isinstance(reply, StateUnavailable) for reply in replies)
-    assert time.monotonic() - began < 5 * own.timeout_s
+    assert time.monotonic() - began < 20 * own.timeout_s, "the fifty waited side by side"
     assert not own.healthy
     failed = own.stats()["failed"]
     with pytest.raises(StateUnavailable):
         await own.call("PING")
     assert own.stats()["failed"] == failed, "the breaker refuses without asking the server"
     os.kill(server.pid, signal.SIGCONT)
+    own.timeout_s = 2.0
     await until(lambda: own.healthy)
     assert await own.call("PING") == b"PONG"
 
 
 async def test_an_idle_connection_to_a_frozen_server_is_noticed_too(server: EmbeddedServer, own: State) -> None:
     assert server.pid
+    own.timeout_s = 0.5
     os.kill(server.pid, signal.SIGSTOP)
     await until(lambda: not own.healthy)
     os.kill(server.pid, signal.SIGCONT)
@@ -129,7 +132,6 @@ async def test_an_idle_connection_to_a_frozen_server_is_noticed_too(server: Embe
 
 
 async def test_a_stalled_loop_does_not_count_against_the_server(own: State) -> None:
-    own.timeout_s = 2.0  # long enough for the server to get its turn meanwhile on a busy machine
     call = asyncio.get_running_loop().create_task(own.call("PING"))
     await asyncio.sleep(0)
     time.sleep(own.timeout_s * 1.5)
