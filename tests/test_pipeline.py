@@ -140,7 +140,7 @@ async def test_an_answer_from_the_cache_costs_nothing_and_takes_no_tokens(gatewa
     record = gateway.record
     assert (record.cache, record.attempts, record.status) == ("exact", [], 200)
     assert len(gateway.provider.exchanges) == count
-    assert record.ratelimit["x-ratelimit-remaining-tokens"]
+    assert record.ratelimit[b"x-ratelimit-remaining-tokens"]
     paid, saved = await gateway.rows()
     assert (saved["attempt"], saved["cost_pico"], saved["saved_pico"]) == (0, 0, paid["cost_pico"])
     assert "hit journalled" in gateway.notes

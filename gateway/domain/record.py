@@ -261,7 +261,7 @@ class Record:
     """Pseudonym of the end user that the client named."""
     over_budget: tuple[str, ...] = ()
     """Soft budgets that are exhausted."""
-    ratelimit: dict[str, str] = field(default_factory=dict, init=False)
+    ratelimit: dict[bytes, bytes] = field(default_factory=dict, init=False)
     """`x-ratelimit-*` headers of the response. The rate limits set them."""
     kind: str = ""
     """Kind of all attempts of the request: `shadow` or `keep_alive` if the answer is sent to no client."""
