@@ -117,16 +117,14 @@ class Application:
             path = _without_slash(path)
             scope = {**scope, "path": path}
         if kind == "http" and self._inference is not None and scope["method"] != "OPTIONS" and at(path):
-            await self._inference(scope, receive, self._booked(send))
+            await self._inference(scope, receive, send if self.outgoing is None else self._booked(send))
         elif kind == "websocket" and self.sockets is not None and path in SOCKET_PATHS:
-            await self.sockets(scope, receive, self._booked(send))
+            await self.sockets(scope, receive, send if self.outgoing is None else self._booked(send))
         else:
             await self._others(scope, receive, send)
 
     def _booked(self, send: Send) -> Send:
         """`send` for an answer that the batcher does not send: the journal is written before each message."""
-        if self.outgoing is None:
-            return send
 
         async def booked(message: Message) -> None:
             self.wiring.journal.flush()

@@ -42,8 +42,8 @@ def of_record(record: Record) -> list[tuple[bytes, bytes]]:
     if (served := record.served_by) is not None:
         backend = served.backend
         found += _of_backend(backend.name, backend.model)
-        theirs = [pair for pair in served.headers if pair[0].startswith(_OF_BACKENDS)]
-        if theirs:
+        if served.headers:
+            theirs = [pair for pair in served.headers if pair[0].startswith(_OF_BACKENDS)]
             found += islice((pair for pair in theirs if _may_pass(pair, record, backend)), MOST_RELAYED)
         if (usage := served.reported) is not None and usage.cached_tokens:
             found.append((b"x-thriftgate-cached-tokens", b"%d" % usage.cached_tokens))

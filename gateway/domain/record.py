@@ -100,7 +100,7 @@ class Attempt:
     confidence: float | None = None
     """Mean token probability of the answer, if the backend sent log-probabilities."""
     headers: Sequence[tuple[bytes, bytes]] = ()
-    """Headers of the backend's response. Names are in lower case."""
+    """Headers of the backend's response that are used later, such as rate limits. Names are in lower case."""
     service_tier: str = ""
     """The service tier that was requested (named as in `Usage.service_tier`). An answer without reported usage is
     billed at this tier."""
@@ -308,10 +308,8 @@ class Record:
         """The attempt whose answer the client gets. If no attempt succeeded, returns the last attempt."""
         attempts = self.attempts
         if len(attempts) > 1:
-            for outcomes in (
-                ("ok", "open"),
-                ("interrupted",),
-            ):  # if the stronger backend was interrupted, the weak answer serves
+            # if the stronger backend was interrupted, the weak answer serves
+            for outcomes in (("ok", "open"), ("interrupted",)):
                 for attempt in reversed(attempts):
                     if attempt.outcome in outcomes:
                         return attempt

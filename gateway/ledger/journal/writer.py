@@ -222,13 +222,16 @@ class Journal:
     def _keep(self, values: rows.Values, record: Record, slot: int | None) -> None:
         """Write a *closed* line, at the latest at the end of this turn of the event loop. When the line has been
         written, `slot` can be used again."""
+        line = segments.encode({"close": values, "class": record.traffic_class})
         self._closed += 1
-        self._waiting.append(segments.encode({"close": values, "class": record.traffic_class}))
         if slot is not None:
             self._ended_slots.append(slot)
         if self._loop is None:
-            self.flush()
-        elif len(self._waiting) == 1:
+            if not self._append(line):
+                self._waiting.append(line)
+            return
+        self._waiting.append(line)
+        if len(self._waiting) == 1:
             self._loop.call_soon(self.flush)
 
     def _append(self, line: bytes) -> bool:
@@ -246,7 +249,7 @@ class Journal:
             self._torn = True
             return self._refuse("the disk took only a part")
         self._unflushed.append(line)
-        if self._refused or self._waiting:
+        if self._refused or self._waiting or self._ended_slots:
             self._recovered()
         return True
 
