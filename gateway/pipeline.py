@@ -218,8 +218,9 @@ class Reply:
             error = late = DeadlineExceeded(
                 "The request's deadline passed before its answer was whole; allow more with x-thriftgate-deadline."
             )
+        answer = self.outcome.given
         self.outcome.close(partial(self._pipeline.telemetry.end, self.record, error))
-        if (answer := self.outcome.given) is not None:
+        if answer is not None:
             await close_quietly(answer)
         if late is not None:
             raise late from None

@@ -220,6 +220,7 @@ class PaidAnswer:
             await shared.publish(self)
 
     def close(self, end: Callable[[], None]) -> None:
+        self.subscriber = None  # subscriber, call and this answer would keep each other in memory
         if self._closed:
             _run(self._permit.release, end)
             return

@@ -150,8 +150,9 @@ class AsgiLine:
         react()
 
     def close(self) -> None:
-        if self._watcher is not None:
-            self._watcher.cancel()
+        watcher, self._watcher = self._watcher, None  # kept, the task and its cancellation would refer to each other
+        if watcher is not None:
+            watcher.cancel()
 
 
 class AsgiCaller(AsgiLine):
