@@ -91,7 +91,6 @@ class Application:
             self._service.router.routes.extend(_routes(wiring))
             yield
             await self.sockets.aclose()
-            await self._inference.aclose()
         finally:
             await wiring.aclose()
 

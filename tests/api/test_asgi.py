@@ -16,7 +16,6 @@ from gateway.api.server.asgi import Pace, by_name, check_json, check_length, rea
 from gateway.api.server.caller import AsgiCaller, HangUp
 from gateway.errors import BadRequest, BodyTooLarge, InvalidKey, UnsupportedMediaType
 from gateway.runtime.deadlines import Deadlines
-from gateway.runtime.tasks import Tasks
 from tests.support.waiting import until
 
 
@@ -187,7 +186,7 @@ async def test_a_client_that_has_its_answer_may_leave() -> None:
 
 async def test_a_caller_is_freed_at_its_end_without_the_garbage_collector() -> None:
     asked = {**scope(), "path": "/", "query_string": b""}
-    caller = AsgiCaller(asked, Sender([]), lambda _: asyncio.sleep(0), Tasks(), Deadlines())
+    caller = AsgiCaller(asked, Sender([]), lambda _: asyncio.sleep(0), Deadlines())
     freed = weakref.ref(caller)
     gc.disable()
     try:
