@@ -55,8 +55,7 @@ class Application:
         self.sockets: ResponsesSockets | None = None
         """The endpoint for responses on WebSockets; None until the wiring is open."""
         self.outgoing: WriteBatcher | None = None
-        """The batcher through which the server sends answers; None for a server without one. Set it before the start.
-        """
+        """The batcher through which the server sends answers, if it has one. Set it before the start."""
         config = worker.settings.config
         self._envelope = Envelope(Cors(config.cors.origins), config.compression)
         self._service = Starlette(lifespan=self._lifespan, exception_handlers={404: not_found, 405: not_allowed})

@@ -86,9 +86,8 @@ class Pipeline:
             record.traffic_class = traffic_class(request, estimate.tokens)
             permit = await self.limits.admit(tenant, estimate.tokens, record)
             reply.outcome = Unpaid(permit)
-            if (
-                tenant.access is not None
-            ):  # checked before the cache is read, because cached answers need the same permission
+            # checked before the cache is read, because cached answers need the same permission
+            if tenant.access is not None:
                 self.router.check(request.model, tenant)
             self.loops.check(request, record)
             groups = await self.budgets.refuse_exhausted(tenant, record.end_user, record.started_at, record.session)

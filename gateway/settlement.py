@@ -171,13 +171,8 @@ class PaidAnswer:
     def __init__(
         self, settlement: Settlement, request: CompletionRequest, record: Record, permit: Permit, miss: Miss
     ) -> None:
-        self._settlement, self._request, self._record, self._permit, self._miss = (
-            settlement,
-            request,
-            record,
-            permit,
-            miss,
-        )
+        self._settlement, self._request, self._record = settlement, request, record
+        self._permit, self._miss = permit, miss
         self._settled = self._closed = False
         self._after: list[Callable[[], None]] = []
 

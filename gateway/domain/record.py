@@ -215,9 +215,8 @@ class Attempt:
             self.spoke_at = now = time.time()
             if self.progress is not None:
                 self.progress[1] = int(now * 1000)
-        if (
-            self.progress is not None
-        ):  # stored as one word: after the process is killed, the word has either the old or the new value
+        # stored as one word: after the process is killed, the word has either the old or the new value
+        if self.progress is not None:
             self.progress[0] = self.output_bytes << CHUNK_BITS | chunks
 
 

@@ -226,12 +226,10 @@ class Journal:
         self._closed += 1
         if slot is not None:
             self._ended_slots.append(slot)
-        if self._loop is None:
-            if not self._append(line):
-                self._waiting.append(line)
+        if self._loop is None and self._append(line):
             return
         self._waiting.append(line)
-        if len(self._waiting) == 1:
+        if self._loop is not None and len(self._waiting) == 1:
             self._loop.call_soon(self.flush)
 
     def _append(self, line: bytes) -> bool:
