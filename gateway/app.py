@@ -13,7 +13,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from gateway.api.auth import error_response
 from gateway.api.routes.admin import Admin
@@ -36,6 +36,7 @@ from gateway.api.socket.endpoint import PATHS as SOCKET_PATHS
 from gateway.api.socket.endpoint import ResponsesSockets
 from gateway.dialects.clients import at
 from gateway.errors import MethodNotAllowed, NotFound
+from gateway.runtime.write_batcher import WriteBatcher
 from gateway.settings.environment import variable
 from gateway.settings.gateway import load_settings
 from gateway.state.redis import own_socket
@@ -53,6 +54,8 @@ class Application:
         self._inference: Inference | None = None
         self.sockets: ResponsesSockets | None = None
         """The endpoint for responses on WebSockets; None until the wiring is open."""
+        self.outgoing: WriteBatcher | None = None
+        """The batcher through which the server sends answers, if it has one. Set it before the start."""
         config = worker.settings.config
         self._envelope = Envelope(Cors(config.cors.origins), config.compression)
         self._service = Starlette(lifespan=self._lifespan, exception_handlers={404: not_found, 405: not_allowed})
@@ -67,6 +70,8 @@ class Application:
         except Exception as error:
             self.failure = error
             raise
+        if self.outgoing is not None:
+            wiring.journal.write_before(self.outgoing)
         try:
             self._inference = Inference(
                 tenants=wiring.tenants,
@@ -85,7 +90,6 @@ class Application:
             self._service.router.routes.extend(_routes(wiring))
             yield
             await self.sockets.aclose()
-            await self._inference.aclose()
         finally:
             await wiring.aclose()
 
@@ -111,11 +115,20 @@ class Application:
             path = _without_slash(path)
             scope = {**scope, "path": path}
         if kind == "http" and self._inference is not None and scope["method"] != "OPTIONS" and at(path):
-            await self._inference(scope, receive, send)
+            await self._inference(scope, receive, send if self.outgoing is None else self._booked(send))
         elif kind == "websocket" and self.sockets is not None and path in SOCKET_PATHS:
-            await self.sockets(scope, receive, send)
+            await self.sockets(scope, receive, send if self.outgoing is None else self._booked(send))
         else:
             await self._others(scope, receive, send)
+
+    def _booked(self, send: Send) -> Send:
+        """`send` for an answer that the batcher does not send: the journal is written before each message."""
+
+        async def booked(message: Message) -> None:
+            self.wiring.journal.flush()
+            await send(message)
+
+        return booked
 
 
 _OPERATORS = ("/admin", "/dashboard", "/metrics")

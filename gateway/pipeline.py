@@ -9,7 +9,7 @@ from typing import Self
 
 from gateway.admission.budgets import Budgets
 from gateway.admission.counter_group import Groups
-from gateway.admission.rate_limits import Permit, RateLimits
+from gateway.admission.rate_limits import RateLimits
 from gateway.admission.tool_loops import ToolLoops
 from gateway.backends.fleet import Fleet
 from gateway.cache.cache import Cache
@@ -37,7 +37,6 @@ from gateway.settlement import (
     StoredAnswer,
     Unpaid,
     close_quietly,
-    log_errors,
 )
 from gateway.telemetry.observe import Telemetry
 
@@ -85,11 +84,10 @@ class Pipeline:
             else:
                 estimate = self.contexts.estimate(request)
             record.traffic_class = traffic_class(request, estimate.tokens)
-            reply.permit = permit = await self.limits.admit(tenant, estimate.tokens, record)
+            permit = await self.limits.admit(tenant, estimate.tokens, record)
             reply.outcome = Unpaid(permit)
-            if (
-                tenant.access is not None
-            ):  # checked before the cache is read, because cached answers need the same permission
+            # checked before the cache is read, because cached answers need the same permission
+            if tenant.access is not None:
                 self.router.check(request.model, tenant)
             self.loops.check(request, record)
             groups = await self.budgets.refuse_exhausted(tenant, record.end_user, record.started_at, record.session)
@@ -185,7 +183,6 @@ class Reply:
     that is never read is settled too."""
 
     outcome: Outcome = NOTHING
-    permit: Permit | None = None
     last = b""
     """The latest piece that was passed on."""
     ending = b""
@@ -220,16 +217,12 @@ class Reply:
             error = late = DeadlineExceeded(
                 "The request's deadline passed before its answer was whole; allow more with x-thriftgate-deadline."
             )
-        self.outcome.close(partial(self._leave, error))
-        if (answer := self.outcome.given) is not None:
+        answer = self.outcome.given
+        self.outcome.close(partial(self._pipeline.telemetry.end, self.record, error))
+        if answer is not None:
             await close_quietly(answer)
         if late is not None:
             raise late from None
-
-    def _leave(self, error: BaseException | None) -> None:
-        if self.permit is not None:
-            log_errors(self.permit.release)
-        self._pipeline.telemetry.end(self.record, error)
 
     async def pipe_to(self, take: Sink) -> bool:
         """Pass the pieces of the answer to `take` as they arrive. Returns True if `take` wants no more now, False if

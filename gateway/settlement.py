@@ -11,8 +11,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Protocol, Self
 
 from gateway.admission.hold_gate import HoldGate
 from gateway.admission.no_hold import NO_HOLD, RequestHold
@@ -89,9 +90,9 @@ class Outcome(Protocol):
         """Settle the cost of the answer. Called before the end of the answer is sent, or at the latest when the request
         ends."""
 
-    def close(self, leave: Callable[[], None]) -> None:
-        """Settle the cost, if not done. Then call `leave`, which gives back the request's part of the rate limits.
-        While a background task works for the request, `leave` waits. Does not await."""
+    def close(self, end: Callable[[], None]) -> None:
+        """Settle the cost, if not done. Then release the request's part of the rate limits, and call `end`. While a
+        background task works for the request, both wait. Does not await."""
 
 
 class Unpaid:
@@ -110,11 +111,13 @@ class Unpaid:
     def settle(self) -> None:
         if not self.settled and self._permit is not None:
             self.settled = True
-            log_errors(self._permit.settle, 0)
+            _run(partial(self._permit.settle, 0))
 
-    def close(self, leave: Callable[[], None]) -> None:
+    def close(self, end: Callable[[], None]) -> None:
         self.settle()
-        leave()
+        if self._permit is not None:
+            _run(self._permit.release)
+        end()
 
 
 NOTHING = Unpaid()
@@ -141,7 +144,7 @@ class JoinedAnswer(Unpaid):
     def settle(self) -> None:
         if not self.settled:
             super().settle()
-            log_errors(self._book)
+            _run(self._book)
 
     def _book(self) -> None:
         record, paid, answer = self._record, self._join.call.paid, self._join.answer
@@ -168,13 +171,8 @@ class PaidAnswer:
     def __init__(
         self, settlement: Settlement, request: CompletionRequest, record: Record, permit: Permit, miss: Miss
     ) -> None:
-        self._settlement, self._request, self._record, self._permit, self._miss = (
-            settlement,
-            request,
-            record,
-            permit,
-            miss,
-        )
+        self._settlement, self._request, self._record = settlement, request, record
+        self._permit, self._miss = permit, miss
         self._settled = self._closed = False
         self._after: list[Callable[[], None]] = []
 
@@ -216,13 +214,14 @@ class PaidAnswer:
             await buy()
             await shared.publish(self)
 
-    def close(self, leave: Callable[[], None]) -> None:
+    def close(self, end: Callable[[], None]) -> None:
+        self.subscriber = None  # subscriber, call and this answer would keep each other in memory
+        if self._closed:
+            _run(self._permit.release, end)
+            return
+        self._after += (self._permit.release, end)
         if not self.published:
             self._close()
-        if self._closed:
-            leave()
-        else:
-            self._after.append(leave)
 
     def _close(self) -> None:
         """Settle, store the answer and release the hold. The method does not await, so no cancellation can interrupt
@@ -230,12 +229,8 @@ class PaidAnswer:
         if not self._settled:
             self._settle_once()
         self._closed, self._record.others = True, None
-        steps, self._after = (self._keep, self.hold.release, *self._after), []
-        for step in steps:
-            try:
-                step()
-            except Exception:
-                log.exception(NOT_CLOSED)
+        steps, self._after = self._after, []
+        _run(self._keep, self.hold.release, *steps)
 
     def _keep(self) -> None:
         """Store the answer in the cache and offer it for comparisons. An answer that a budget has cut short is not
@@ -291,12 +286,13 @@ class PaidAnswer:
         return False
 
 
-def log_errors(step: Callable[..., object], *what: Any) -> None:
-    """Run `step` and log its error. The error must not break a complete answer or the following steps."""
-    try:
-        step(*what)
-    except Exception:
-        log.exception(NOT_CLOSED)
+def _run(*steps: Callable[[], object]) -> None:
+    """Run `steps` and log their errors. An error must not break a complete answer or the following steps."""
+    for step in steps:
+        try:
+            step()
+        except Exception:
+            log.exception(NOT_CLOSED)
 
 
 async def close_quietly(answer: Answer) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 import uuid
+import weakref
 from collections.abc import AsyncIterator, Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -63,6 +65,20 @@ async def nothing_is_left(gateway: InProcessGateway) -> None:
 
 
 # -- whole ---------------------------------------------------------------------------------------------------------
+
+
+async def test_a_stream_is_freed_at_its_end_without_the_garbage_collector(gateway: InProcessGateway) -> None:
+    gateway.provider.script(Reply(tokens=3))
+    gc.disable()
+    try:
+        async with await gateway.serve(small_request(stream=True)) as reply:
+            outcome = weakref.ref(reply.outcome)
+            async for _ in reply:
+                pass
+        del reply
+        await until(lambda: outcome() is None)
+    finally:
+        gc.enable()
 
 
 async def test_a_stream_read_to_its_end_is_billed_and_stored(gateway: InProcessGateway) -> None:
@@ -140,7 +156,7 @@ async def test_an_answer_from_the_cache_costs_nothing_and_takes_no_tokens(gatewa
     record = gateway.record
     assert (record.cache, record.attempts, record.status) == ("exact", [], 200)
     assert len(gateway.provider.exchanges) == count
-    assert record.ratelimit["x-ratelimit-remaining-tokens"]
+    assert record.ratelimit[b"x-ratelimit-remaining-tokens"]
     paid, saved = await gateway.rows()
     assert (saved["attempt"], saved["cost_pico"], saved["saved_pico"]) == (0, 0, paid["cost_pico"])
     assert "hit journalled" in gateway.notes

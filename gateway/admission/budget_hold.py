@@ -60,24 +60,15 @@ class BudgetHold:
     `output_limit`: maximum output tokens that the gateway may ask a backend for; None: no limit.
     """
 
-    __slots__ = (
-        "_answers",
-        "_call",
-        "_calls",
-        "_expectations",
-        "_group",
-        "_known",
-        "_limits",
-        "_over",
-        "_parts",
-        "_patience_s",
-        "_place",
-        "_record",
-        "_request",
-        "covers",
-        "held",
-        "output_limit",
-    )
+    output_limit: int | None = None
+    covers = EVER
+    held = 0
+    """Units of the group's meter that are held."""
+    _call: CallCost | None = None
+    _known = _over = False
+    """`_known`: whether `_call` belongs to the last entry of `_parts`. `_over`: whether the hold has ended."""
+    _place: int | None = None
+    """Index of the attempt whose answer is served; None if that is the last attempt."""
 
     def __init__(
         self,
@@ -87,10 +78,6 @@ class BudgetHold:
         request: CompletionRequest | None,
         patience_s: float,
     ) -> None:
-        self.covers = EVER
-        self.output_limit: int | None = None
-        self.held = 0
-        """Units of the group's meter that are held."""
         self._group, self._expectations = group, expectations
         self._record, self._request, self._patience_s = record, request, patience_s
         self._parts: dict[int, int] = {}
@@ -100,12 +87,6 @@ class BudgetHold:
         self._limits: dict[int, tuple[float, int | None]] = {}
         """Index of an attempt → its (`covers`, `output_limit`). Only for attempts that were followed by another
         attempt."""
-        self._call: CallCost | None = None
-        self._known = False
-        """Whether `_call` belongs to the last entry of `_parts`."""
-        self._place: int | None = None
-        """Index of the attempt whose answer is served; None if that is the last attempt."""
-        self._over = False
         self._answers = request.parallel if request else 1
 
     def left_nano(self) -> int | None:
@@ -199,7 +180,6 @@ class BudgetHold:
             self._pays(call, tokens)
             return
         if not self._parts and not self._record.attempts and not self._over:  # usual
-            # This needs 151 bytecodes fewer than the general way below, of about 11,750 of a plain miss.
             worst = call.cost(call.most)
             if group.try_take(worst, self._record):
                 self.held += worst

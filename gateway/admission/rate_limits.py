@@ -23,7 +23,7 @@ What = Literal["requests", "tokens", "concurrent"]
 
 _MOST_ACCOUNTS = 10_000
 _WINDOW_S = 60
-_WHOLE_AGAIN = "1m0s"
+_WHOLE_AGAIN = b"1m0s"
 _SETTING: dict[What, str] = {
     "requests": "requests_per_minute",
     "tokens": "tokens_per_minute",
@@ -47,9 +47,9 @@ class _Shown:
     """Names of three response headers (limit, rest, reset time), and the rules behind their values. Of the team's and
     the key's rule, the headers show one."""
 
-    limit: str
-    remaining: str
-    reset: str
+    limit: bytes
+    remaining: bytes
+    reset: bytes
     rules: tuple[_Rule, ...]
     only: _Rule | None
     """The rule, if there is only one rule; then no comparison is needed."""
@@ -67,7 +67,7 @@ class _Account:
     gauges: tuple[Lease, ...]
     shown: tuple[_Shown, ...]
     """The groups of response headers, with their rules."""
-    headers: dict[str, str]
+    headers: dict[bytes, bytes]
     """The values of the headers while nothing is used."""
 
 
@@ -204,18 +204,18 @@ class Permit:
 def _shown(what: What, rules: Sequence[_Rule]) -> _Shown:
     """The names of three response headers for one kind of limit. `what`: this kind, as OpenAI writes it. `rules`: rules
     whose values the headers show."""
-    names = (f"x-ratelimit-limit-{what}", f"x-ratelimit-remaining-{what}", f"x-ratelimit-reset-{what}")
-    return _Shown(*names, tuple(rules), rules[0] if len(rules) == 1 else None)
+    limit, remaining, reset = (f"x-ratelimit-{name}-{what}".encode() for name in ("limit", "remaining", "reset"))
+    return _Shown(limit, remaining, reset, tuple(rules), rules[0] if len(rules) == 1 else None)
 
 
-def _unused(shown: _Shown) -> dict[str, str]:
+def _unused(shown: _Shown) -> dict[bytes, bytes]:
     """Values of the headers while nothing is used. The reset time is a minute, because both requests and tokens are
     counted over the last minute."""
-    limit = str(shown.rules[0].limit)
+    limit = b"%d" % shown.rules[0].limit
     return {shown.limit: limit, shown.remaining: limit, shown.reset: _WHOLE_AGAIN}
 
 
-def _headers(account: _Account, short: NotEnough | None = None) -> dict[str, str]:
+def _headers(account: _Account, short: NotEnough | None = None) -> dict[bytes, bytes]:
     """The values of the response headers. Each kind of limit shows the team's or the key's rule, whichever has less
     left."""
     headers = account.headers.copy()
@@ -224,12 +224,12 @@ def _headers(account: _Account, short: NotEnough | None = None) -> dict[str, str
         if rule is None:
             remainders = [rule.lease.rest + rule.lease.free for rule in shown.rules]
             rule = shown.rules[remainders.index(min(remainders))]
-            headers[shown.limit] = str(rule.limit)
+            headers[shown.limit] = b"%d" % rule.limit
         lease = rule.lease
         left = lease.rest + lease.free
-        headers[shown.remaining] = str(left) if left > 0 else "0"
+        headers[shown.remaining] = b"%d" % left if left > 0 else b"0"
         if short is not None and short.lease is rule.lease and short.retry_after_s:
-            headers[shown.reset] = duration(short.retry_after_s)
+            headers[shown.reset] = duration(short.retry_after_s).encode()
     return headers
 
 

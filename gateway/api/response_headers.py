@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import islice
@@ -41,8 +42,8 @@ def of_record(record: Record) -> list[tuple[bytes, bytes]]:
     if (served := record.served_by) is not None:
         backend = served.backend
         found += _of_backend(backend.name, backend.model)
-        theirs = [pair for pair in served.headers if pair[0].startswith(_OF_BACKENDS)]
-        if theirs:
+        if served.headers:
+            theirs = [pair for pair in served.headers if pair[0].startswith(_OF_BACKENDS)]
             found += islice((pair for pair in theirs if _may_pass(pair, record, backend)), MOST_RELAYED)
         if (usage := served.reported) is not None and usage.cached_tokens:
             found.append((b"x-thriftgate-cached-tokens", b"%d" % usage.cached_tokens))
@@ -63,7 +64,7 @@ def of_record(record: Record) -> list[tuple[bytes, bytes]]:
     if record.over_budget:
         found.append((b"x-thriftgate-over-budget", ",".join(record.over_budget).encode("latin-1", "replace")))
     if ratelimit := record.ratelimit:
-        found += zip(map(str.encode, ratelimit), map(str.encode, ratelimit.values()), strict=True)
+        found += ratelimit.items()
         if FACTS[record.dialect].anthropic_limits:
             found += _as_anthropic(ratelimit)
     return found
@@ -89,15 +90,16 @@ def _tells_key(value: bytes, backend: Backend) -> bool:
 _concealer = lru_cache(maxsize=256)(Concealer)
 
 
-def _as_anthropic(ratelimit: dict[str, str]) -> list[tuple[bytes, bytes]]:
+def _as_anthropic(ratelimit: Mapping[bytes, bytes]) -> list[tuple[bytes, bytes]]:
     """OpenAI's headers with Anthropic's names and values: `x-ratelimit-limit-requests` becomes
     `anthropic-ratelimit-requests-limit`, and durations become times."""
     found = []
     for name, value in ratelimit.items():
-        what, _, of = name.removeprefix("x-ratelimit-").partition("-")
-        if what == "reset":
-            value = datetime.fromtimestamp(ceil(time.time() + seconds(value)), UTC).strftime(_RFC_3339)
-        found.append((f"anthropic-ratelimit-{of}-{what}".encode(), value.encode()))
+        what, _, of = name.removeprefix(_LIMITS[0]).partition(b"-")
+        if what == b"reset":
+            reset = datetime.fromtimestamp(ceil(time.time() + seconds(value.decode())), UTC)
+            value = reset.strftime(_RFC_3339).encode()
+        found.append((b"anthropic-ratelimit-%b-%b" % (of, what), value))
     return found
 
 

@@ -382,9 +382,8 @@ class Attempts:
             attempt.ended_at = self._clock.time()
         try:
             call_context.books.close(attempt, call_context.record)
-        except (
-            LedgerUnavailable
-        ):  # the next `open` raises this error to the client; the journal's replay closes this entry
+        # the next `open` raises this error to the client; the journal's replay closes this entry
+        except LedgerUnavailable:
             log.exception("attempt %s could not be closed in the ledger", attempt.id)
 
 

@@ -48,6 +48,10 @@ from gateway.runtime.off_loop import LARGE_BYTES
 _MOST_PLAIN_BYTES = 64 * 2**20
 _CAP = re.compile(rb"\d{1,9}")
 """Matches the number of output tokens to which an upper gateway has capped an answer, because of its own budgets."""
+_OUTPUT_CAP = b"x-thriftgate-output-cap"
+KEPT_HEADERS = (b"openai-", b"x-ratelimit-", b"x-tokenlimit-", b"anthropic-ratelimit-")
+KEPT_OF_GATEWAYS = (b"x-thriftgate-", b"x-litellm-")
+"""Prefixes of the response headers that are kept for later: of all backends, and of backends that are gateways."""
 _CONTENT_TYPE = re.compile(rb"[\x20-\x7e]{1,256}")
 """Matches the content types of a backend's answer that may be relayed to the client."""
 OPERATOR_ERRORS = {
@@ -93,6 +97,7 @@ class BackendCall:
         self._clock, self._drains = clock, drains
         self._embeds, self._wants_limit = kind.fetches, backend.facts.requires_max_tokens
         self._model = backend.sent_model
+        self._kept = KEPT_HEADERS + KEPT_OF_GATEWAYS if backend.facts.tells_cost else KEPT_HEADERS
         self._chosen: dict[DialectName, Translator] = {}
         self._unspoken: set[DialectName] = set()
         """The dialects for which the backend's server has no endpoint. The set is valid until `_relearn_at` (loop
@@ -242,12 +247,12 @@ class BackendCall:
         and raise BackendError."""
         try:
             upstream = await self.kind.send(call)
-            attempt.status, attempt.headers = upstream.status, upstream.headers
-            if self.backend.facts.tells_cost and _CAP.fullmatch(
-                cap := upstream.header(b"x-thriftgate-output-cap") or b""
-            ):
-                attempt.output_cap = min(int(cap), attempt.output_cap or int(cap))
-            self.health.headroom.see(upstream.headers, self._clock.monotonic(), self._clock.time())
+            attempt.status = upstream.status
+            attempt.headers = told = [pair for pair in upstream.headers if pair[0].startswith(self._kept)]
+            if told:
+                self.health.headroom.see(told, self._clock.monotonic(), self._clock.time())
+                if _CAP.fullmatch(cap := dict(told).get(_OUTPUT_CAP, b"")):
+                    attempt.output_cap = min(int(cap), attempt.output_cap or int(cap))
             try:
                 if not 200 <= upstream.status < 300:
                     raise await self._failure(call, upstream)

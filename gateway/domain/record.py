@@ -100,7 +100,7 @@ class Attempt:
     confidence: float | None = None
     """Mean token probability of the answer, if the backend sent log-probabilities."""
     headers: Sequence[tuple[bytes, bytes]] = ()
-    """Headers of the backend's response. Names are in lower case."""
+    """Headers of the backend's response that are used later, such as rate limits. Names are in lower case."""
     service_tier: str = ""
     """The service tier that was requested (named as in `Usage.service_tier`). An answer without reported usage is
     billed at this tier."""
@@ -215,9 +215,8 @@ class Attempt:
             self.spoke_at = now = time.time()
             if self.progress is not None:
                 self.progress[1] = int(now * 1000)
-        if (
-            self.progress is not None
-        ):  # stored as one word: after the process is killed, the word has either the old or the new value
+        # stored as one word: after the process is killed, the word has either the old or the new value
+        if self.progress is not None:
             self.progress[0] = self.output_bytes << CHUNK_BITS | chunks
 
 
@@ -261,7 +260,7 @@ class Record:
     """Pseudonym of the end user that the client named."""
     over_budget: tuple[str, ...] = ()
     """Soft budgets that are exhausted."""
-    ratelimit: dict[str, str] = field(default_factory=dict, init=False)
+    ratelimit: dict[bytes, bytes] = field(default_factory=dict, init=False)
     """`x-ratelimit-*` headers of the response. The rate limits set them."""
     kind: str = ""
     """Kind of all attempts of the request: `shadow` or `keep_alive` if the answer is sent to no client."""
@@ -308,10 +307,8 @@ class Record:
         """The attempt whose answer the client gets. If no attempt succeeded, returns the last attempt."""
         attempts = self.attempts
         if len(attempts) > 1:
-            for outcomes in (
-                ("ok", "open"),
-                ("interrupted",),
-            ):  # if the stronger backend was interrupted, the weak answer serves
+            # if the stronger backend was interrupted, the weak answer serves
+            for outcomes in (("ok", "open"), ("interrupted",)):
                 for attempt in reversed(attempts):
                     if attempt.outcome in outcomes:
                         return attempt

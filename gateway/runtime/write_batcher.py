@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 MOST_BYTES = 65536
 """Maximum bytes that wait for the end of the loop's turn. More bytes are written at once, so that the transport's own
@@ -20,6 +21,9 @@ log = logging.getLogger(__name__)
 class WriteBatcher:
     """Collects writes for one event loop. Call `flush` before a transport is closed, half-closed, or written to
     directly."""
+
+    before: Callable[[], object] | None = None
+    """Called before data are sent, to store what must be stored first."""
 
     def __init__(self) -> None:
         self._pending: list[tuple[asyncio.WriteTransport, bytes]] = []
@@ -38,6 +42,8 @@ class WriteBatcher:
     def flush(self) -> None:
         """Send all waiting data now. Data for a closed transport are lost."""
         pending, self._pending, self._bytes = self._pending, [], 0
+        if self.before is not None and pending:
+            self.before()
         for transport, data in pending:
             if transport.is_closing():
                 continue

@@ -83,10 +83,12 @@ def serve(worker: Worker, report: Callable[[str], None]) -> None:
     """
     application = Application(worker)
     requests = worker.settings.config.requests
+    protocol = guarded(head_timeout_s=requests.head_timeout, stall_s=requests.stall)
+    application.outgoing = protocol.outgoing
     config = uvicorn.Config(
         application,
         loop="uvloop",
-        http=guarded(head_timeout_s=requests.head_timeout, stall_s=requests.stall),
+        http=protocol,
         ws="none",  # imported when the first socket is opened
         ws_max_size=requests.max_body_bytes,
         ws_per_message_deflate=False,

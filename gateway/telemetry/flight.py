@@ -97,9 +97,8 @@ class FlightRecords:
         for record in batch if self._state.healthy else ():
             field = _field(record.request_id, record.tenant.team)
             values = flight(record, what_if=len(batch) <= FEW)
-            compressed = zlib.compress(
-                orjson.dumps(values, default=str)
-            )  # about half the size, and the record is kept for an hour
+            # about half the size, and the record is kept for an hour
+            compressed = zlib.compress(orjson.dumps(values, default=str))
             slots.setdefault(self._key(record.request_id), []).append((field, compressed))
         try:
             for key, fields in slots.items():

@@ -113,9 +113,8 @@ class Telemetry:
         self.totals.in_flight -= 1
         if error is not None:
             _failed(record, error)
-        record.duration_ms = (
-            round((time.perf_counter() - record.started) * 1e6) / 1000
-        )  # faster than `round(…, 3)`, which converts to text
+        # faster than `round(…, 3)`, which converts to text
+        record.duration_ms = round((time.perf_counter() - record.started) * 1e6) / 1000
         try:
             self.totals.add(record)
             self._access.request(record)

@@ -28,9 +28,8 @@ class MetricsFile:
         self._edition = 0
         self._reserved = [0, 0]
         self._fds: list[int] = []
-        new = (
-            folder / f"{name}.new"
-        )  # not visible to readers before it is locked, since they take an unlocked file for that of a dead process
+        # not visible to readers before it is locked, since they take an unlocked file for that of a dead process
+        new = folder / f"{name}.new"
         try:
             for place in (new, folder / f"{name}{SIDES[1]}"):
                 self._fds.append(os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))

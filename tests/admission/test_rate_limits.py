@@ -79,12 +79,12 @@ async def test_headers_tell_limit_rest_and_reset(state: State) -> None:
         seen = record(who)
         await limits.admit(who, 300, seen)
         assert seen.ratelimit == {
-            "x-ratelimit-limit-requests": "5",
-            "x-ratelimit-remaining-requests": "4",
-            "x-ratelimit-reset-requests": "1m0s",
-            "x-ratelimit-limit-tokens": "1000",
-            "x-ratelimit-remaining-tokens": "700",
-            "x-ratelimit-reset-tokens": "1m0s",
+            b"x-ratelimit-limit-requests": b"5",
+            b"x-ratelimit-remaining-requests": b"4",
+            b"x-ratelimit-reset-requests": b"1m0s",
+            b"x-ratelimit-limit-tokens": b"1000",
+            b"x-ratelimit-remaining-tokens": b"700",
+            b"x-ratelimit-reset-tokens": b"1m0s",
         }
 
 
@@ -93,7 +93,7 @@ async def test_of_team_and_key_the_tighter_limit_is_shown_and_named(state: State
     async with limits_on(state) as limits:
         seen = record(who)
         await limits.admit(who, 10, seen)
-        assert seen.ratelimit["x-ratelimit-limit-requests"] == "2"
+        assert seen.ratelimit[b"x-ratelimit-limit-requests"] == b"2"
         await limits.admit(who, 10, seen)
         error = await refused(limits, who)
         assert "Key k1" in error.message

@@ -143,7 +143,6 @@ async def api(state: State, database: Database, tmp_path: Path) -> AsyncIterator
         opened = Api(gateway, inference, make_inference, routes, ring, policies, drain, overload, folder, {})
         await opened.key("search")
         yield opened
-        await inference.aclose()
         await idempotency.aclose()
 
 

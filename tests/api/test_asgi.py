@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,8 +13,10 @@ from starlette.requests import Request
 from starlette.types import Message
 
 from gateway.api.server.asgi import Pace, by_name, check_json, check_length, read_body, read_object, secret, send_whole
-from gateway.api.server.caller import HangUp
+from gateway.api.server.caller import AsgiCaller, HangUp
 from gateway.errors import BadRequest, BodyTooLarge, InvalidKey, UnsupportedMediaType
+from gateway.runtime.deadlines import Deadlines
+from tests.support.waiting import until
 
 
 def scope(**headers: str) -> dict[str, Any]:
@@ -178,3 +182,18 @@ async def test_a_client_that_has_its_answer_may_leave() -> None:
     hang_up, cancelled = await serve_with(answered=True)
     assert not hang_up.happened
     assert not cancelled
+
+
+async def test_a_caller_is_freed_at_its_end_without_the_garbage_collector() -> None:
+    asked = {**scope(), "path": "/", "query_string": b""}
+    caller = AsgiCaller(asked, Sender([]), lambda _: asyncio.sleep(0), Deadlines())
+    freed = weakref.ref(caller)
+    gc.disable()
+    try:
+        caller.listen(lambda: None)
+        await asyncio.sleep(0)
+        caller.close()
+        del caller
+        await until(lambda: freed() is None)
+    finally:
+        gc.enable()

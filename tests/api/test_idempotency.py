@@ -344,5 +344,4 @@ async def test_the_endpoint_takes_what_another_worker_stored(api: Api, state: St
     assert again.headers["content-type"].startswith("text/event-stream")
     assert again.headers["idempotency-replayed"] == "true"
     assert len(api.gateway.provider.exchanges) == 1
-    await inference.aclose()
     await other.aclose()

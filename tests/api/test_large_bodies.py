@@ -39,7 +39,6 @@ async def inference(api: Api, state: State) -> AsyncIterator[Inference]:
     idempotency = Idempotency(state, patience_s=5)
     inference = api.make_inference(idempotency=idempotency, limits=RequestLimits())
     yield inference
-    await inference.aclose()
     await idempotency.aclose()
 
 

@@ -16,7 +16,6 @@ from gateway.api.server.asgi import Pace
 from gateway.api.server.caller import AsgiCaller, Caller
 from gateway.api.server.timeouts import MAX_HEAD_BYTES, guarded
 from gateway.runtime.deadlines import Deadlines
-from gateway.runtime.tasks import Tasks
 from tests.support.waiting import until
 
 HEAD_S, STALL_S = 0.4, 0.8
@@ -37,7 +36,6 @@ class Application:
         self.answering: Answer = short
         self.deadlines = Deadlines()
         self.ended = asyncio.Event()
-        self._watchers = Tasks()
 
     def socket_at(self, path: bytes) -> bool:
         return False
@@ -52,10 +50,7 @@ class Application:
             self.ended.set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self.answer(AsgiCaller(scope, receive, send, self._watchers, self.deadlines))
-
-    async def aclose(self) -> None:
-        await self._watchers.aclose()
+        await self.answer(AsgiCaller(scope, receive, send, self.deadlines))
 
 
 class Line:
@@ -94,10 +89,8 @@ class Line:
 
 
 @pytest.fixture
-async def application() -> AsyncIterator[Application]:
-    made = Application()
-    yield made
-    await made.aclose()
+async def application() -> Application:
+    return Application()
 
 
 @pytest.fixture(params=["/short", "/asgi"])

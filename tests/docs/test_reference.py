@@ -139,7 +139,7 @@ def test_every_response_header_has_a_line_and_every_line_a_header() -> None:
     record.degraded.add("state")
     record.over_budget = ("day",)
     record.of_gateway, attempt.price_text = True, "input=1 output=2"
-    record.ratelimit["x-ratelimit-limit-requests"] = "1"
+    record.ratelimit[b"x-ratelimit-limit-requests"] = b"1"
     assert set(first_column("response-headers", REFERENCE / "headers.md")) == {
         name.decode() for name, _ in of_record(record)
     }

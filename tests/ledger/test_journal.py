@@ -22,6 +22,7 @@ from gateway.ledger.journal import segments
 from gateway.ledger.journal.reader import JournalReader
 from gateway.ledger.journal.writer import Journal
 from gateway.ledger.rows import Row
+from gateway.runtime.write_batcher import WriteBatcher
 from tests.ledger.samples import COST, LARGE, SIMULATED, UNPRICED, USAGE, begin, finish, journal, record, spend
 from tests.support.waiting import until
 
@@ -429,3 +430,54 @@ def test_a_request_costs_two_writes(directory: Path, monkeypatch: pytest.MonkeyP
         return writes
 
     assert asyncio.run(scenario()) == 2
+
+
+class Client(asyncio.WriteTransport):
+    """Reads the journal whenever something is sent to it."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__()
+        self.directory, self.closed_rows = directory, list[int]()
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.closed_rows.append(len(read(self.directory)[0]))
+
+    def is_closing(self) -> bool:
+        return False
+
+
+async def test_the_answers_of_one_turn_are_journalled_together_before_any_of_them_is_sent(
+    books: Journal, directory: Path
+) -> None:
+    outgoing, client, loop = WriteBatcher(), Client(directory), asyncio.get_running_loop()
+    books.write_before(outgoing)
+    outgoing.add(client, b"earlier in this turn", loop)
+    for _ in range(3):
+        spend(books)
+        outgoing.add(client, b"answer", loop)
+    assert len(read(directory)[0]) < 3  # no line is written by itself
+    await asyncio.sleep(0)
+    assert client.closed_rows == [3, 3, 3, 3]
+
+
+async def test_what_is_sent_nowhere_is_journalled_at_the_end_of_the_turn(books: Journal, directory: Path) -> None:
+    books.write_before(WriteBatcher())
+    spend(books)
+    await asyncio.sleep(0)
+    assert len(read(directory)[0]) == 1
+    assert read(directory)[1] == []
+
+
+async def test_lines_of_a_turn_that_a_full_disk_refuses_are_written_later(books: Journal, directory: Path) -> None:
+    outgoing = WriteBatcher()
+    books.write_before(outgoing)
+    entry = record()
+    attempt = begin(entry)
+    books.open(attempt, entry)
+    with full_disk(0, directory):
+        books.close(finish(attempt), entry)
+        await asyncio.sleep(0)
+        assert books.stats()["waiting"] == 1
+    outgoing.add(Client(directory), b"next", asyncio.get_running_loop())
+    await asyncio.sleep(0)
+    assert len(read(directory)[0]) == 1

@@ -28,7 +28,6 @@ from gateway.domain.tenant import Tenant
 from gateway.routing.aliases import permitted
 from gateway.routing.candidates import may_go_to
 from gateway.runtime.off_loop import OffLoop
-from gateway.runtime.tasks import Tasks
 from gateway.settings.gateway import RequestLimits
 
 
@@ -47,7 +46,7 @@ class CountRoutes:
     ) -> None:
         self._counter, self._fleet, self._limits = counter, fleet, limits
         self._off_loop, self._decoding = off_loop or OffLoop(), decoding or OffLoop()
-        self._pace, self._watchers = Pace.of(limits), Tasks()
+        self._pace = Pace.of(limits)
         opened = authenticator.needs("inference")
         self.routes = [
             Route(path, opened(partial(self._answer, count)), methods=["POST"])
@@ -76,7 +75,7 @@ class CountRoutes:
         check_length(headers, limit)
         body = await read_body(request.receive, limit, self._pace)
         if coding := headers.get(b"content-encoding"):
-            line = AsgiLine(request.receive, self._watchers)
+            line = AsgiLine(request.receive)
             body = await unless_gone(line, decoded(body, coding, limit, self._decoding))
         model = request.path_params.get("model", "")
         asked = await self._off_loop.run(self._parse, count, body, headers, tenant.policy, model)

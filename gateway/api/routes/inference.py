@@ -38,7 +38,6 @@ from gateway.pipeline import Pipeline, Reply
 from gateway.policy.tenants import Tenants
 from gateway.responses.memory import StoredContext
 from gateway.runtime.off_loop import LARGE_BYTES, OffLoop
-from gateway.runtime.tasks import Tasks
 from gateway.settings.gateway import RequestLimits
 from gateway.telemetry.observe import Telemetry
 
@@ -81,12 +80,11 @@ class Inference:
         self._bodies, self._ids = KnownBodies(), RequestIds()
         self._pace = Pace.of(limits)
         self._decoding = decoding or OffLoop()
-        self._watchers = Tasks()
         self.deadlines = pipeline.deadlines
         self.dialect_at = at
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        return self.answer(AsgiCaller(scope, receive, send, self._watchers, self.deadlines))
+        return self.answer(AsgiCaller(scope, receive, send, self.deadlines))
 
     async def answer(self, caller: Caller) -> None:
         """Answer one request completely. Raises only CancelledError, when the server ends."""
@@ -320,9 +318,6 @@ class Inference:
             headers.append((b"allow", b"POST"))
         body = dialect.error_body(error, request_id)
         await caller.whole(dialect.status(error), headers, body, pause_s=self._overload.pause_s(error))
-
-    async def aclose(self) -> None:
-        await self._watchers.aclose()
 
 
 @lru_cache(maxsize=256)

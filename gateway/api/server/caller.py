@@ -12,7 +12,6 @@ from starlette.types import Message, Receive, Scope, Send
 from gateway.api.server.asgi import Headers, Pace, closing, read_body, send_whole
 from gateway.domain.record import Record
 from gateway.runtime.deadlines import Deadlines
-from gateway.runtime.tasks import Tasks
 
 T = TypeVar("T")
 
@@ -137,12 +136,12 @@ class AsgiLine:
     """A client connection behind any ASGI server, after the whole request was received. A task waits for the
     disconnection."""
 
-    def __init__(self, receive: Receive, watchers: Tasks) -> None:
-        self._receive, self._watchers = receive, watchers
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
         self._watcher: asyncio.Task[None] | None = None
 
     def listen(self, react: Callable[[], None]) -> None:
-        self._watcher = self._watchers.spawn(self._watch(react), "hang-up")
+        self._watcher = asyncio.get_running_loop().create_task(self._watch(react))
 
     async def _watch(self, react: Callable[[], None]) -> None:
         while (await self._receive())["type"] != "http.disconnect":
@@ -150,15 +149,16 @@ class AsgiLine:
         react()
 
     def close(self) -> None:
-        if self._watcher is not None:
-            self._watcher.cancel()
+        watcher, self._watcher = self._watcher, None  # kept, the task and its cancellation would refer to each other
+        if watcher is not None:
+            watcher.cancel()
 
 
 class AsgiCaller(AsgiLine):
     """A caller behind any ASGI server."""
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, watchers: Tasks, deadlines: Deadlines) -> None:
-        super().__init__(receive, watchers)
+    def __init__(self, scope: Scope, receive: Receive, send: Send, deadlines: Deadlines) -> None:
+        super().__init__(receive)
         self.method: str = scope["method"]
         self.path: str = scope["path"]
         self.query: bytes = scope["query_string"]

@@ -12,7 +12,6 @@ from gateway.api.server.caller import AsgiLine, unless_gone
 from gateway.errors import BodyTooLarge
 from gateway.runtime.codings import Decoder
 from gateway.runtime.off_loop import OffLoop
-from gateway.runtime.tasks import Tasks
 
 STALL_S = 30.0
 """Maximum seconds between two pieces."""
@@ -28,7 +27,6 @@ class Uploads:
     def __init__(self, pace: Pace, decoding: OffLoop | None = None) -> None:
         """`decoding`: threads for decoding bodies."""
         self._pace, self._decoding = pace, decoding or OffLoop()
-        self._watchers = Tasks()
 
     async def receive(self, request: Request, take: Sink, limit: int, frame: int = 0) -> None:
         """Pass the decoded body to `take`, off the event loop. `frame`: bytes that do not count towards `limit`. Raises
@@ -54,7 +52,7 @@ class Uploads:
         if coding is None:
             await rest
         else:  # the rest may take long
-            await unless_gone(AsgiLine(request.receive, self._watchers), rest)
+            await unless_gone(AsgiLine(request.receive), rest)
         reading.close()
 
 

@@ -27,6 +27,7 @@ from gateway.ledger.journal.reader import MARK_S
 from gateway.ledger.prices import upstream
 from gateway.ledger.prices.applied import Terms
 from gateway.runtime.tasks import Tasks
+from gateway.runtime.write_batcher import WriteBatcher
 
 log = logging.getLogger(__name__)
 
@@ -73,6 +74,9 @@ class Journal:
         self._size = self._flushed = 0
         self._torn = self._troubled = self._lost = False
         self._waiting: list[bytes] = []
+        """Closed lines that are not written yet."""
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """The event loop, if the closed lines of one turn are written together."""
         self._unflushed: list[bytes] = []
         """Lines that were written but may not be on disk yet. They are written again if the disk is lost."""
         self._slots: slots.Slots | None = None
@@ -115,6 +119,16 @@ class Journal:
         fd, self._fd = self._fd, -1
         with contextlib.suppress(OSError):  # these lines are already in the log
             await asyncio.to_thread(segments.retire, fd)
+
+    def write_before(self, outgoing: WriteBatcher) -> None:
+        """From now on, write the closed lines of one turn of the event loop together, before `outgoing` sends. Call
+        `flush` before an answer is sent in any other way."""
+        self._loop, outgoing.before = asyncio.get_running_loop(), self.flush
+
+    def flush(self) -> None:
+        """Write the closed lines that wait. Disk errors do not raise."""
+        if self._waiting:
+            self._append(b"")
 
     def open(self, attempt: Attempt, record: Record) -> None:
         """Record in the journal that `attempt` will be called. Raises LedgerUnavailable. After this error, the backend
@@ -206,16 +220,17 @@ class Journal:
         self._keep(rows.from_cache(record, usage, saved_pico, outcome), record, None)
 
     def _keep(self, values: rows.Values, record: Record, slot: int | None) -> None:
-        """Write a *closed* line. When the line has been written, `slot` can be used again."""
+        """Write a *closed* line, at the latest at the end of this turn of the event loop. When the line has been
+        written, `slot` can be used again."""
         line = segments.encode({"close": values, "class": record.traffic_class})
         self._closed += 1
-        if self._append(line):
-            if slot is not None and self._slots is not None:
-                self._slots.give_back(slot)
-        else:
-            self._waiting.append(line)
-            if slot is not None:
-                self._ended_slots.append(slot)
+        if slot is not None:
+            self._ended_slots.append(slot)
+        if self._loop is None and self._append(line):
+            return
+        self._waiting.append(line)
+        if self._loop is not None and len(self._waiting) == 1:
+            self._loop.call_soon(self.flush)
 
     def _append(self, line: bytes) -> bool:
         """Write waiting lines and `line` in one call. Returns False if not everything was written."""
@@ -232,7 +247,7 @@ class Journal:
             self._torn = True
             return self._refuse("the disk took only a part")
         self._unflushed.append(line)
-        if self._refused or self._waiting:
+        if self._refused or self._waiting or self._ended_slots:
             self._recovered()
         return True
 
@@ -277,8 +292,7 @@ class Journal:
     def _mark(self) -> None:
         """Write the progress of open attempts that received something, and their backends' speeds."""
         if not self._open:
-            if self._waiting:
-                self._append(b"")
+            self.flush()
             return
         grown = [opened for opened in self._open.values() if opened.attempt.output_bytes != opened.seen_bytes]
         marks = [(o.attempt.id, o.attempt.chunks, o.attempt.output_bytes) for o in grown]
