@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import secrets
 import threading
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import orjson
@@ -46,6 +48,7 @@ MOST_ALIKE = 32
 """Maximum number of remembered bodies with which a new body is compared."""
 MOST_LOCATED = 4
 """Maximum number of remembered bodies whose items are located for one request."""
+_index = attrgetter("index")
 _WIDER, _BLANKS = 8, 1000
 """An item of a body takes at most `_WIDER` times the bytes that orjson writes for the item, and `_BLANKS` more bytes;
 otherwise the items are not located. White space and escapes make an item longer."""
@@ -239,7 +242,7 @@ class Known(NamedTuple):
             fields = earlier.fields
         body = {name if key == _KEY else key: value for key, value in fields.items()}
         body[name] = earlier.items[: self.shared] + items
-        turns = [turn for turn in earlier.turns if turn.index < self.shared]
+        turns = earlier.turns[: bisect_left(earlier.turns, self.shared, key=_index)]
         scan = facts._replace(values=facts.values + more).scan(raw)
         return Continued(body, rest, scan, self.shared, turns, earlier.notes)
 
@@ -307,7 +310,7 @@ class KnownBodies:
             return
         if turns[-1].index < len(items) - 1:  # items that are no turns count as a part of the turn before, if any
             turns = turns[:-1]
-        turns = [turn for turn in turns if turn.index >= 0]
+        turns = turns[bisect_left(turns, 0, key=_index) :]
         body = _Body((owner, name), raw, list(items), turns, notes, fields, scan.words)
         if known is not None:
             body.follow(known)
