@@ -21,7 +21,7 @@ import orjson
 
 from gateway.dialects.json_splice import skip_blanks, value_end
 from gateway.dialects.openai_chat.request import load_object
-from gateway.dialects.requests.body_facts import Facts, memory_of
+from gateway.dialects.requests.body_facts import Facts, memory_of, memory_of_item
 from gateway.domain.body_scan import BodyScan
 from gateway.domain.continued import Continued, Notes
 from gateway.domain.request import Turn
@@ -104,13 +104,18 @@ class _Body:
         """Set `ends`, and find the facts about the items that have none yet."""
         facts = self.facts[-1] if self.facts else Facts()
         at = ends[len(self.facts) - 1] if self.facts else self.start
-        for end in ends[len(self.facts) :]:
-            facts = facts.plus(Facts.of(self.raw[at:end], self.words))
+        known = len(self.facts)
+        turns = {turn.index: turn for turn in self.turns[bisect_left(self.turns, known, key=_index) :]}
+        for index, end in enumerate(ends[known:], known):
+            part = self.raw[at:end]
+            memory = memory_of_item(part, self.items[index], turns.get(index))
+            facts = facts.plus(Facts.of(part, self.words)._replace(memory=memory))
             self.facts.append(facts)
             at = end
         if self.around is None or self.raw[at:] != self.tail:
             self.tail = self.raw[at:]
-            self.around = Facts.of(self.head + self.tail)
+            around = Facts.of(self.head + self.tail)
+            self.around = around._replace(memory=memory_of(self.head + self.tail, around.items, around.values))
         self.ends = ends
 
     def follow(self, known: Known) -> None:
