@@ -130,7 +130,7 @@ def _agents() -> Iterator[Cell]:
         long = Shape("calls", bytes=AGENT_BYTES, turns=AGENT_TURNS, dialect=dialect)
         yield Cell(
             f"agent{name}", 0, long, entries, most=64,
-            about="32 or 64 sessions of a coding agent at a time, 20 to 600 KB a request with tools, streamed tool calls",
+            about="32 or 64 sessions of a coding agent at a time, 20 to 600 KB a request, tools, streamed tool calls",
         )  # fmt: skip
         short = replace(long, bytes=SHORT_BYTES, turns=SHORT_TURNS, at_a_time=1)
         yield Cell(
