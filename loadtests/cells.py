@@ -45,7 +45,11 @@ class Cell:
     """Highest concurrency that makes sense; 0: any."""
 
     def at(self, concurrency: int) -> Cell:
-        return replace(self, concurrency=min(concurrency, self.most or concurrency))
+        concurrency = min(concurrency, self.most or concurrency)
+        shape = self.shape
+        if shape.turns and concurrency > shape.at_a_time:  # each session has one request at a time
+            shape = replace(shape, at_a_time=concurrency)
+        return replace(self, concurrency=concurrency, shape=shape)
 
     @property
     def name(self) -> str:
@@ -125,8 +129,8 @@ def _agents() -> Iterator[Cell]:
         entries = (*_PLAIN, _PEER) if dialect == "chat" else _PLAIN
         long = Shape("calls", bytes=AGENT_BYTES, turns=AGENT_TURNS, dialect=dialect)
         yield Cell(
-            f"agent{name}", 0, long, entries, most=16,
-            about="32 sessions of a coding agent at a time, 20 to 600 KB a request with tools, streamed tool calls",
+            f"agent{name}", 0, long, entries, most=64,
+            about="32 or 64 sessions of a coding agent at a time, 20 to 600 KB a request, tools, streamed tool calls",
         )  # fmt: skip
         short = replace(long, bytes=SHORT_BYTES, turns=SHORT_TURNS, at_a_time=1)
         yield Cell(

@@ -3,7 +3,7 @@ same bytes there."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,8 @@ class Notes:
     """Whether it was checked that no object in the items has a duplicate key."""
     no_references: bool = False
     """Whether it was checked that the items contain no reference that a policy must permit."""
+    checked: Mapping[str, Any] = field(default_factory=dict)
+    """The fields of the body that were checked for references. None were found if `no_references`."""
     start: int = 0
     """The position of the first item in the body."""
     ends: Sequence[int] = ()

@@ -72,7 +72,8 @@ class StoredContext:
         """The request's input `given`, with each reference to an item replaced by the stored item."""
         if type(given) is not list:
             return given
-        references = {place: item.get("id") for place, item in enumerate(given) if kind_of(item) == "item_reference"}
+        odd = [(place, item) for place, item in enumerate(given) if item.get("type") in (None, "item_reference")]
+        references = {place: item.get("id") for place, item in odd if kind_of(item) == "item_reference"}
         if not references:
             return given
         for place, item_id in references.items():

@@ -19,15 +19,16 @@ from gateway.dialects.clients import CONVERSATIONS
 from gateway.dialects.openai_chat.native import ChatToChat
 from gateway.dialects.openai_responses.native import ResponsesToResponses
 from gateway.dialects.registry import translators
+from gateway.dialects.requests.body_facts import scanned
 from gateway.dialects.requests.forwarding import check_forwarding
-from gateway.dialects.requests.known_bodies import LEAST_BYTES, KnownBodies, scanned
+from gateway.dialects.requests.known_bodies import LEAST_BYTES, KnownBodies
 from gateway.domain.body_scan import MODEL, WORDS, BodyScan, has_escaped_letter
 from gateway.domain.continued import Notes
 from gateway.domain.policy import Policy
 from gateway.domain.request import CompletionRequest, Controls
 from gateway.domain.routing.route import ContextPlan
 from gateway.domain.tenant import Key, Tenant
-from gateway.errors import GatewayError
+from gateway.errors import Forbidden, GatewayError
 
 KEYS, TENANT = Keys(""), Tenant(Key("k1", "any"), Policy(team="any"), "e1")
 NATIVE = {"openai_chat": ChatToChat(), "openai_responses": ResponsesToResponses()}
@@ -226,6 +227,24 @@ def test_a_changed_early_byte_makes_the_whole_body_new() -> None:
     assert shared == 1
     assert "Total" in request.turns[1].text
     assert read(PATHS[0], raw.replace(b'"m"', b'"n"', 1), POLICIES[0], bodies)[1] == 0
+
+
+@pytest.mark.parametrize("more", [{"server_url": "https://other"}, {"environment": {"container_id": "c1"}}])
+def test_a_reference_that_a_later_request_adds_to_its_tools_is_refused(more: dict[str, Any]) -> None:
+    bodies, path = KnownBodies(), PATHS[2]
+    tools: list[dict[str, Any]] = [{"type": "function", "name": "read", "parameters": {}}]
+
+    def raw(turns: int, tools: list[dict[str, Any]]) -> bytes:
+        items = [item for number in range(turns) for item in turn(path, number, LINES)]
+        return orjson.dumps({"model": "m", "store": False, "input": items, "tools": tools})
+
+    for number in (30, 31, 32):
+        request, _ = read(path, raw(number, tools), POLICIES[0], bodies)
+        assert request.notes is not None
+        assert request.notes.no_references
+    with pytest.raises(Forbidden):
+        read(path, raw(33, [{**tools[0], **more}]), POLICIES[0], bodies)
+    assert read(path, raw(33, tools), POLICIES[0], bodies)[1] == 96
 
 
 def test_each_key_has_its_own_bodies() -> None:

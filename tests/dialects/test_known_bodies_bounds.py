@@ -8,7 +8,8 @@ import orjson
 import pytest
 
 from gateway.dialects.clients import CONVERSATIONS
-from gateway.dialects.requests.known_bodies import MOST_ALIKE, MOST_LOCATED, KnownBodies, scanned
+from gateway.dialects.requests.body_facts import scanned
+from gateway.dialects.requests.known_bodies import MOST_ALIKE, MOST_IDLE_S, MOST_LOCATED, KnownBodies
 from gateway.domain.continued import Notes
 from gateway.domain.request import Controls
 from tests.dialects.test_known_bodies import LINES, PATHS, POLICIES, read, result, session
@@ -95,3 +96,35 @@ def test_the_memory_of_bodies_is_bounded(kind: str) -> None:
         tracemalloc.stop()
     assert len(bodies) > 0
     assert used < most
+
+
+@pytest.mark.parametrize("sign", ["", "│", "\U0001f600"])
+def test_the_memory_of_continued_sessions_is_at_least_half_of_the_limit_and_within_it(sign: str) -> None:
+    most = 12 * 2**20
+    bodies = KnownBodies(most)
+    tracemalloc.start()
+    try:
+        for number in range(12 if sign else 24):
+            for turns in (100, 101, 102):
+                read(PATHS[0], session(turns, f"{number} {sign}"), POLICIES[0], bodies)
+        used, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert 2 < len(bodies) < 12
+    assert most / 2 < used < most
+
+
+def test_a_body_that_no_request_has_continued_for_long_is_forgotten() -> None:
+    now = [0.0]
+    bodies = KnownBodies(clock=lambda: now[0])
+    for number in (30, 31, 32):
+        read(PATHS[0], session(number), POLICIES[0], bodies)
+    read(PATHS[0], session(30, "single"), POLICIES[0], bodies)
+    now[0] = MOST_IDLE_S
+    read(PATHS[0], session(30, "later"), POLICIES[0], bodies)
+    assert len(bodies) == 3
+    assert read(PATHS[0], session(33), POLICIES[0], bodies)[1] == 64
+    now[0] = 2 * MOST_IDLE_S
+    read(PATHS[0], session(30, "last"), POLICIES[0], bodies)
+    assert len(bodies) == 3  # the one that was continued, and the later ones
+    assert read(PATHS[0], session(34), POLICIES[0], bodies)[1] == 66

@@ -33,6 +33,27 @@ def test_however_the_bytes_are_cut_none_is_lost_and_only_whole_events_come_out(s
         assert b"".join(sse.events(block)) == block
 
 
+@steady
+@given(STREAMS, st.sampled_from([(b"x",), (b"ping", b"a"), (b"absent",)]))
+def test_parts_are_the_events_in_order_and_an_event_with_a_mark_is_a_part_of_its_own(
+    stream: bytes, marks: tuple[bytes, ...]
+) -> None:
+    block = stream[: sse.boundary(stream)]
+    found = list(sse.parts(block, marks))
+    assert b"".join(found) == block
+    for part in found:
+        if sse.has_any(part, marks):
+            assert len([event for event in sse.events(part) if event.strip()]) == 1
+
+
+def test_events_without_a_mark_are_one_part() -> None:
+    plain, marked = b'data: {"a":1}\n\n', b'data: {"mark":1}\n\n'
+    block = plain * 3 + marked * 2 + plain * 2 + marked
+    assert list(sse.parts(block, (b"mark", b"absent"))) == [plain * 3, marked, marked, plain * 2, marked]
+    block = block.replace(b"\n", b"\r\n")
+    assert list(sse.parts(block, (b"mark",))) == list(sse.events(block))
+
+
 def test_whole_events_are_handed_out_at_once_and_the_beginning_of_the_next_is_held() -> None:
     assert frame([b"data: 1\n\nda", b"ta: 2\n", b"\ndata: 3"]) == ([b"data: 1\n\n", b"", b"data: 2\n\n"], b"data: 3")
 

@@ -40,7 +40,8 @@ def test_an_agent_is_measured_in_each_dialect_in_many_sessions_and_in_one() -> N
     cells = chosen("agent*,session*", (1, 64))
     assert names(chosen("session*", (64,))) == ["session-c1", "session-messages-c1", "session-responses-c1"]
     assert {cell.shape.dialect for cell in cells} == {"chat", "messages", "responses"}
-    assert {(cell.shape.at_a_time, cell.shape.turns) for cell in cells} == {(32, 100), (1, 30)}
+    assert {(cell.shape.at_a_time, cell.shape.turns) for cell in cells} == {(32, 100), (64, 100), (1, 30)}
+    assert all(cell.shape.at_a_time >= cell.concurrency for cell in cells)
 
 
 def test_what_is_embedded_is_asked_for_gently_and_once() -> None:

@@ -27,8 +27,9 @@ from gateway.dialects.framing import FramedEndpoint
 from gateway.dialects.passthrough.form import is_form
 from gateway.dialects.path_endpoint import PathEndpoint
 from gateway.dialects.requests.body_extent import check_extent
+from gateway.dialects.requests.body_facts import scanned
 from gateway.dialects.requests.forwarding import check_forwarding
-from gateway.dialects.requests.known_bodies import LEAST_BYTES, KnownBodies, scanned
+from gateway.dialects.requests.known_bodies import LEAST_BYTES, KnownBodies
 from gateway.domain.continued import Continued, Notes
 from gateway.domain.record import Record, RequestIds
 from gateway.domain.request import CompletionRequest, Controls

@@ -59,13 +59,13 @@ class MessagesRelay(EventReader):
 
     def _take(self, block: bytes, at: int) -> int:
         """Store the deltas that begin at position `at`. Returns the position of the first event of another kind."""
-        begin = at
+        begin, pieces = at, list[tuple[bytes, ...]]()
         while found := _DELTA(block, at):
-            groups = found.groups()
-            if groups[2]:
-                self.chunks += 1
-                self._pieces.append(groups)
+            pieces.append(found.groups())
             at = found.end()
+        if pieces:
+            self.chunks += sum(map(bool, map(_text, pieces)))
+            self._pieces += pieces
         self._held += at - begin
         if self._held > _FOLD_BYTES:
             self._fold()
@@ -75,9 +75,7 @@ class MessagesRelay(EventReader):
         """Add the stored deltas to the assembly."""
         pieces, self._pieces, self._held = self._pieces, [], 0
         for (index, field), deltas in groupby(pieces, key=_place):
-            self._assembly.add_text(
-                int(index), field.rpartition(b'"')[2].decode(), b"".join([text for _, _, text in deltas])
-            )
+            self._assembly.add_text(int(index), field.rpartition(b'"')[2].decode(), b"".join(map(_text, deltas)))
 
     def _relay(self, block: bytes) -> bytes:
         relayed, begin, at, returns = [], 0, 0, b"\r" in block
@@ -149,7 +147,7 @@ class MessagesRelay(EventReader):
         return self._assembly
 
 
-_place = itemgetter(0, 1)
+_place, _text = itemgetter(0, 1), itemgetter(2)
 
 
 def _field(parsed: dict[str, Any], group: str, name: str) -> Any:

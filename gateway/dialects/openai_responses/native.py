@@ -115,7 +115,10 @@ def _context(request: CompletionRequest, plan: ContextPlan | None) -> dict[str, 
     if type(value) is str and 0 in replace:
         changes["input"] = orjson.dumps(replace[0])
     elif type(value) is list:
-        stay = [place for place in kept(value, drop) if not _forgotten(value[place])]
+        if drop or any(map(_forgotten, [item for item in value if item.get("type") == "reasoning"])):
+            stay = [place for place in kept(value, drop) if not _forgotten(value[place])]
+        else:
+            stay = list(range(len(value)))
         if replace.keys() - {INSTRUCTIONS} or len(stay) < len(value):
             changes["input"] = _items(request, stay, replace)
     return changes

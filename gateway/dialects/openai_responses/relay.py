@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import orjson
@@ -26,7 +27,8 @@ _MARKS = (
 )
 """Texts that occur in events that must be parsed. In most streams, few other events contain these texts."""
 _WORK = (*_MARKS, b"response.output_item.done")
-"""The texts that are searched for while a tool of the provider runs."""
+"""The texts that are searched for while a tool of the provider runs. Events without these texts are never parsed one by
+one."""
 
 
 class ResponsesRelay(EventReader):
@@ -57,19 +59,27 @@ class ResponsesRelay(EventReader):
         return self._feed(data)
 
     def _relay(self, block: bytes) -> bytes:
-        if not sse.has_any(block, self._marks) and sse.sound(block):
-            self._transcript.add(block)
-            return block
         relayed = []
-        for event in sse.events(block):
+        for part in sse.parts(block, _WORK):
+            if self.ended or self._failure:
+                break
+            if not sse.has_any(part, self._marks) and sse.sound(part):
+                self._transcript.add(part)
+                relayed.append(part)
+            else:
+                relayed += self._relayed(part)
+        return b"".join(relayed)
+
+    def _relayed(self, part: bytes) -> Iterator[bytes]:
+        """Process each event of `part`, and yield the events that are sent to the client now."""
+        for event in sse.events(part):
             if self.ended or self._failure:
                 break
             if not sse.has_any(event, self._marks) and sse.sound(event):
                 self._transcript.add(event)
             elif not self._read(event):
                 continue
-            relayed.append(event)
-        return b"".join(relayed)
+            yield event
 
     def _read(self, event: bytes) -> bool:
         """Process an event. Returns whether the event is passed on to the client now."""

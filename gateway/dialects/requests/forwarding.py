@@ -129,14 +129,21 @@ def _check_references(request: CompletionRequest, data: DataPolicy) -> None:
     none = False
     if continued is not None and continued.earlier.no_references:
         name = request.input_field
-        none = next(_named({**field, name: field[name][continued.shared :]}), None) is None
+        checked = continued.earlier.checked
+        new = {key: value for key, value in field.items() if not _same(checked.get(key), value)}
+        none = next(_named({**new, name: field[name][continued.shared :]}), None) is None
     if not none:
         found = list(_named(field))
         for where, what in found:
             _check_one(where, what, data)
         none = not found
     if request.notes is not None:
-        request.notes.no_references = none
+        request.notes.no_references, request.notes.checked = none, field
+
+
+def _same(checked: Any, value: Any) -> bool:
+    """Whether `value` is the object or array `checked` itself."""
+    return checked is value and type(value) in (dict, list)
 
 
 def _check_once(request: CompletionRequest) -> None:

@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Iterator
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import orjson
 
 from gateway.dialects.json_splice import skip_blanks, value_end
 from gateway.dialects.openai_chat.request import load_object
-from gateway.domain.body_scan import MODEL, WORDS, BodyScan, has_escaped_letter
+from gateway.dialects.requests.body_facts import Facts, memory_of, memory_of_item
+from gateway.domain.body_scan import BodyScan
 from gateway.domain.continued import Continued, Notes
 from gateway.domain.request import Turn
 from gateway.errors import BadRequest
@@ -26,15 +30,11 @@ from gateway.errors import BadRequest
 LEAST_BYTES = 32 * 2**10
 """Minimum bytes of a body that is remembered."""
 MOST_BYTES = 64 * 2**20
-_PER_BYTE = (3, 6, 10)
-"""Maximum bytes of memory for each byte of JSON: the JSON, its strings as Python objects, and copies of the strings in
-turns. For JSON whose strings take 1 byte for each character, 2 bytes, and 4 bytes. One character determines how many
-bytes each character of a string takes."""
-_PER_OBJECT, _PER_VALUE, _PER_ITEM = 140, 84, 900
-"""Bytes of memory for each object or array, for each further value, and for the turn and the facts of each item of the
-conversation."""
-_WIDE = (*(bytes([first]) for first in range(0xF0, 0xF5)), b"\\ud", b"\\uD")
-"""The first bytes of characters above U+FFFF, and the beginnings of their JSON escapes."""
+MOST_IDLE_S = 3600.0
+"""Seconds after which a body that no request has continued is forgotten: the longest lifetime of a provider's prompt
+cache, after which a session rarely goes on."""
+_PER_ITEM = 900
+"""Bytes of memory for the turn and the facts of each item of the conversation."""
 _PROBE = 64
 _KEY = secrets.token_hex(16)
 """The name that the key of the conversation has while the rest of a body is parsed. No client can know this name, so a
@@ -46,56 +46,10 @@ MOST_ALIKE = 32
 """Maximum number of remembered bodies with which a new body is compared."""
 MOST_LOCATED = 4
 """Maximum number of remembered bodies whose items are located for one request."""
+_index = attrgetter("index")
 _WIDER, _BLANKS = 8, 1000
 """An item of a body takes at most `_WIDER` times the bytes that orjson writes for the item, and `_BLANKS` more bytes;
 otherwise the items are not located. White space and escapes make an item longer."""
-
-
-class Facts(NamedTuple):
-    """The facts of `BodyScan` about a part of a body that begins and ends between two values."""
-
-    items: int = 0
-    keys: int = 0
-    values: int = 0
-    words: frozenset[bytes] = frozenset()
-    escaped_letter: bool = False
-    models: int = 0
-    memory: int = 0
-    """Maximum bytes of memory of the part and of its Python objects."""
-
-    @classmethod
-    def of(cls, part: bytes, words: frozenset[bytes] = WORDS) -> Facts:
-        """`words`: the words that may occur in `part`."""
-        items, values = part.count(b"{") + part.count(b"["), part.count(b",")
-        return cls(
-            items,
-            part.count(b":"),
-            values,
-            frozenset([word for word in words if part.rfind(word) >= 0]),
-            has_escaped_letter(part),
-            part.count(MODEL),
-            _memory(part, items, values),
-        )
-
-    def plus(self, other: Facts) -> Facts:
-        return Facts(
-            self.items + other.items,
-            self.keys + other.keys,
-            self.values + other.values,
-            self.words | other.words if other.words else self.words,
-            self.escaped_letter or other.escaped_letter,
-            self.models + other.models,
-            self.memory + other.memory,
-        )
-
-    def scan(self, raw: bytes) -> BodyScan:
-        """The scan of the whole body `raw`, which these facts are about."""
-        return BodyScan(raw, self.items, self.keys, self.values, self.words, self.escaped_letter, self.models)
-
-
-def scanned(raw: bytes) -> BodyScan:
-    """The scan of a body of which nothing is known."""
-    return Facts.of(raw).scan(raw)
 
 
 @dataclass(slots=True, eq=False)
@@ -114,6 +68,7 @@ class _Body:
     """The members of `WORDS` that occur in `raw`."""
     size: int = 0
     """Maximum bytes of memory."""
+    kept_at: float = 0.0
     head: bytes = b""
     """The bytes before the first item, with `_KEY` as the key of the conversation."""
     start: int = 0
@@ -149,13 +104,18 @@ class _Body:
         """Set `ends`, and find the facts about the items that have none yet."""
         facts = self.facts[-1] if self.facts else Facts()
         at = ends[len(self.facts) - 1] if self.facts else self.start
-        for end in ends[len(self.facts) :]:
-            facts = facts.plus(Facts.of(self.raw[at:end], self.words))
+        known = len(self.facts)
+        turns = {turn.index: turn for turn in self.turns[bisect_left(self.turns, known, key=_index) :]}
+        for index, end in enumerate(ends[known:], known):
+            part = self.raw[at:end]
+            memory = memory_of_item(part, self.items[index], turns.get(index))
+            facts = facts.plus(Facts.of(part, self.words)._replace(memory=memory))
             self.facts.append(facts)
             at = end
         if self.around is None or self.raw[at:] != self.tail:
             self.tail = self.raw[at:]
-            self.around = Facts.of(self.head + self.tail)
+            around = Facts.of(self.head + self.tail)
+            self.around = around._replace(memory=memory_of(self.head + self.tail, around.items, around.values))
         self.ends = ends
 
     def follow(self, known: Known) -> None:
@@ -172,7 +132,7 @@ class _Body:
         if self.ends and self.around is not None:
             known = self.facts[-1].memory + self.around.memory
         else:
-            known = _memory(self.raw, scan.items, scan.values)
+            known = memory_of(self.raw, scan.items, scan.values)
         return known + len(self.items) * _PER_ITEM
 
     def common(self, raw: bytes) -> int:
@@ -239,17 +199,17 @@ class Known(NamedTuple):
             fields = earlier.fields
         body = {name if key == _KEY else key: value for key, value in fields.items()}
         body[name] = earlier.items[: self.shared] + items
-        turns = [turn for turn in earlier.turns if turn.index < self.shared]
+        turns = earlier.turns[: bisect_left(earlier.turns, self.shared, key=_index)]
         scan = facts._replace(values=facts.values + more).scan(raw)
         return Continued(body, rest, scan, self.shared, turns, earlier.notes)
 
 
 class KnownBodies:
     """The recent large bodies of one worker, with at most `most_bytes` bytes of memory. Methods may be called from
-    several threads."""
+    several threads. `clock`: the time in seconds."""
 
-    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
-        self._most, self._lock = most_bytes, threading.Lock()
+    def __init__(self, most_bytes: int = MOST_BYTES, clock: Callable[[], float] = time.monotonic) -> None:
+        self._most, self._clock, self._lock = most_bytes, clock, threading.Lock()
         self._bodies: dict[tuple[str, str], list[_Body]] = {}
         """(API key, name of the conversation's field) → its bodies, the latest last."""
         self._single, self._continuing = _Queue(), _Queue()
@@ -307,12 +267,12 @@ class KnownBodies:
             return
         if turns[-1].index < len(items) - 1:  # items that are no turns count as a part of the turn before, if any
             turns = turns[:-1]
-        turns = [turn for turn in turns if turn.index >= 0]
+        turns = turns[bisect_left(turns, 0, key=_index) :]
         body = _Body((owner, name), raw, list(items), turns, notes, fields, scan.words)
         if known is not None:
             body.follow(known)
             notes.start, notes.ends = body.start, body.ends
-        body.size = body.memory(scan)
+        body.size, body.kept_at = body.memory(scan), self._clock()
         if body.size > self._most // 2:
             return
         with self._lock:
@@ -320,6 +280,9 @@ class KnownBodies:
                 self._remove(known.body)
             (self._single if known is None else self._continuing).add(body)
             self._bodies.setdefault(body.owner, []).append(body)
+            for queue in (self._single, self._continuing):
+                while queue.bodies and (oldest := next(iter(queue.bodies))).kept_at < body.kept_at - MOST_IDLE_S:
+                    self._remove(oldest)
             while self._single.size + self._continuing.size > self._most:
                 single = self._single.size > self._most // 4 or not self._continuing.size
                 self._remove(next(iter((self._single if single else self._continuing).bodies)))
@@ -351,14 +314,6 @@ class _Queue:
         del self.bodies[body]
         self.size -= body.size
         return True
-
-
-def _memory(part: bytes, items: int, values: int) -> int:
-    """Maximum bytes of memory of `part` and of its Python objects. `items` and `values` as in `BodyScan`."""
-    width = 0
-    if not part.isascii() or part.rfind(b"\\u") >= 0:
-        width = 2 if any(part.rfind(first) >= 0 for first in _WIDE) else 1
-    return len(part) * _PER_BYTE[width] + items * _PER_OBJECT + values * _PER_VALUE
 
 
 def _places(raw: bytes, quoted: bytes) -> Iterator[tuple[int, int]]:

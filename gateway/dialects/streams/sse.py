@@ -117,6 +117,30 @@ def events(block: bytes, at: int = 0) -> Iterator[bytes]:
         at = end
 
 
+def parts(block: bytes, marks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the events of `block` in order: each event with one of `marks` by itself, and all events between two such
+    events together. If `block` contains carriage returns, each event is yielded by itself."""
+    if b"\r" in block:
+        yield from events(block)
+        return
+    spans = set[tuple[int, int]]()
+    for mark in marks:
+        at = block.rfind(mark)
+        while at >= 0:
+            before = block.rfind(b"\n\n", 0, at)
+            start = before + 2 if before >= 0 else 0
+            spans.add((start, next_boundary(block, at, returns=False)))
+            at = block.rfind(mark, 0, start)
+    at = 0
+    for start, end in sorted(spans):
+        if at < start:
+            yield block[at:start]
+        yield block[start:end]
+        at = end
+    if at < len(block):
+        yield block[at:]
+
+
 def objects(block: bytes) -> list[dict[str, Any]] | None:
     """The data of all events of `block`, parsed at once. None if an event is not one line of data with an object."""
     if b"\r" in block:
