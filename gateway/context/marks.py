@@ -46,10 +46,6 @@ lowest with marks chosen for 2 %. `_PAUSES_WEIGHT` is the number of observations
 _MOST_INSURED = 0.004
 """Maximum cost of marks with a lifetime of an hour, as a share of the cost of the session's input. The maximum applies
 until such a mark has kept the cache during a pause of more than five minutes."""
-_STEADY_S, _STEADY_REQUESTS = 120.0, 10
-"""The first `_STEADY_REQUESTS` requests of a session get no mark of an hour, unless a request came more than
-`_STEADY_S` seconds after the request before. In 37 recorded sessions, a pause followed 0.8 % of such requests, and
-2.3 % of the others."""
 _RETURNS_AGENT, _RETURNS_ALONE, _RETURNS_WEIGHT = 0.9, 0.1, 10
 """Assumed before any observation: the share of sessions whose second request comes within five minutes.
 `_RETURNS_AGENT` is used if the first request offers tools, `_RETURNS_ALONE` if it does not. `_RETURNS_WEIGHT` is the
@@ -72,8 +68,6 @@ class _Warm:
     """Number of blocks that are cached for an hour."""
     long_tokens: int = 0
     requests: int = 1
-    longest_s: float = 0.0
-    """The longest time between two requests of the session so far, in seconds."""
     agent: bool = False
     """Whether the session's first request offered tools."""
     spent: float = 0.0
@@ -172,8 +166,7 @@ class CacheMarking:
             blocks, kept = warm.long_blocks, warm.long_tokens
         costs = (_WRITE_LONG - _WRITE_SHORT) * max(0, tokens - kept)
         saves = (_WRITE_SHORT - _READ) * max(0, tokens - warm.long_tokens)
-        steady = max(pause_s, warm.longest_s) <= _STEADY_S and warm.requests < _STEADY_REQUESTS
-        affordable = not steady and warm.insured + costs <= _MOST_INSURED * warm.spent
+        affordable = warm.insured + costs <= _MOST_INSURED * warm.spent
         if affordable and costs < self._share_of_pauses(tenant.team).value * saves:
             return CacheMarks("1h", ((blocks, "1h"),), fixed=True)
         if not warm.long_blocks:
@@ -208,7 +201,6 @@ class CacheMarking:
         now.messages = marks.messages
         _note_cost(now, before, usage)
         now.requests = 1 if before is None else before.requests + 1
-        now.longest_s = 0.0 if before is None else max(before.longest_s, marks.at - before.at)
         if marks.lives_long and now.blocks:
             now.long_blocks, now.long_tokens = now.blocks, now.tokens
         elif before is not None and any(lifetime == "1h" for _, lifetime in marks.earlier):
