@@ -129,9 +129,9 @@ class CacheMarking:
             return None
         if mode == "off":
             return CacheMarks(remove=True) if request.asks_for_cache else None
-        tokens = plan.tokens_after
-        if prefix is None or not backend.takes_marks or tokens < rules_of(backend.model).least_tokens:
+        if prefix is None or not backend.takes_marks or plan.tokens_after < rules_of(backend.model).least_tokens:
             return None
+        tokens = plan.expected_tokens
         now, cut = self._monotonic(), plan.drop.union(plan.replace, plan.no_thinking)
         warm = self._warm.get((prefix.session, backend.name))
         if warm is None or prefix.lengths[: len(warm.lengths)] != warm.lengths:
@@ -196,7 +196,7 @@ class CacheMarking:
         before = self._warm.pop(key, None)
         self._see_gap(before, marks, team)
         kept = usage.cached_tokens + usage.cache_write_5m_tokens + usage.cache_write_1h_tokens
-        now = _Warm(prefix.lengths, marks.at, marks.blocks if marks.newest and kept else 0, marks.tokens)
+        now = _Warm(prefix.lengths, marks.at, marks.blocks if marks.newest and kept else 0, usage.all_input)
         now.agent, now.cut = marks.agent if before is None else before.agent, marks.cut
         now.messages = marks.messages
         _note_cost(now, before, usage)
@@ -216,7 +216,7 @@ class CacheMarking:
             self._warm.popitem(last=False)
 
     def cached(self, session: bytes, backend: str) -> tuple[int, int]:
-        """(Estimated tokens of the session's prompt, how many of them `backend` keeps for an hour). (0, 0) if no mark
+        """(Tokens of the session's prompt, how many of them `backend` keeps for an hour). (0, 0) if no mark
         of the whole prompt is known."""
         warm = self._warm.get((session, backend))
         return (warm.tokens, warm.long_tokens) if warm is not None and warm.blocks else (0, 0)

@@ -141,16 +141,16 @@ class Contexts:
             with suppress(ContextTooLong):
                 less = repeated_errors.without_notes(request, found)
                 plan = await self._with_cut(request, tenant, backend, prefix, less)
+        if prefix is not None:
+            plan.predicted_tokens = self._growth.predict(request, prefix, backend, plan)
         if marked:
             if found.anchor:
                 plan.anchor = request.turns[found.anchor - 1].index + 1
             plan.marks = self._marking.plan(request, tenant, backend, prefix, plan)
         elif prefix is not None and plan.tokens_after >= LEAST_CACHED:
             plan.cache_fields = cache_fields(request, tenant.policy, backend, prefix)
-        if prefix is not None:
-            plan.predicted_tokens = self._growth.predict(request, prefix, backend, plan)
-            if tenant.policy.context.keep_alive:
-                self._keep_alive.asked(request, tenant, prefix, plan)
+        if prefix is not None and tenant.policy.context.keep_alive:
+            self._keep_alive.asked(request, tenant, prefix, plan)
         return plan
 
     def _plain(

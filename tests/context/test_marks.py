@@ -54,6 +54,7 @@ class Session:
         untouched: bool = False,
         cut: frozenset[int] = frozenset(),
         anchor: int = 0,
+        predicted: int = 0,
     ) -> CacheMarks | None:
         messages = [{"role": "user", "content": "hello"}] * (self.blocks + 1)
         sent = {"model": "m", "max_tokens": 9, "messages": messages, **(body or {})}
@@ -61,7 +62,7 @@ class Session:
             sent["tools"] = TOOLS
         request = parse(orjson.dumps(sent), "req_1", Controls(untouched=untouched), {})
         prefix = Prefix(name, self.lengths)
-        plan = ContextPlan(tokens, tokens, drop=cut, anchor=anchor)
+        plan = ContextPlan(tokens, tokens, drop=cut, anchor=anchor, predicted_tokens=predicted)
         return self.marking.plan(request, who or tenant(), backend or anthropic(), prefix, plan)
 
     def answered(
@@ -272,3 +273,12 @@ def test_off_removes_the_clients_marks_and_leaves_a_body_without_them_alone() ->
 
 def test_yaml_reads_a_bare_off_as_false() -> None:
     assert ContextPolicy.model_validate({"prompt_cache": False}).prompt_cache == "off"
+
+
+def test_the_cost_of_an_hour_is_computed_from_the_sizes_that_the_provider_reported() -> None:
+    session = Session()
+    session.step(40_000)
+    session.now += 10.0
+    marks = session.plan(40_000, predicted=50_000)  # the estimate of the whole prompt did not grow
+    assert marks is not None
+    assert (marks.newest, marks.tokens) == ("5m", 50_000)
