@@ -175,7 +175,7 @@ class Replay:
 
 def _body(request: CompletionRequest, plan: ContextPlan, backend: Backend) -> bytes:
     wire = translators(request.dialect, backend.spoken)[0]
-    return wire.body(request, request.model, plan if plan.changes_body else None)
+    return wire.body(plan.instead or request, request.model, plan if plan.changes_body else None)
 
 
 @click.command()
