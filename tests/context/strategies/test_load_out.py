@@ -331,12 +331,14 @@ async def test_a_response_shows_the_client_s_own_tools() -> None:
     assert len(orjson.loads(wire.plain(worker.client, orjson.dumps(answer)).body)["tools"]) == len(NAMES)
 
 
-async def test_tools_are_marked_again_when_the_definitions_come_back() -> None:
+async def test_a_prompt_that_changes_at_its_beginning_is_not_written_for_an_hour() -> None:
     worker = Worker(anthropic=True)
     await worker.reduced()
-    await worker.send(CALLED + 1)
-    body = orjson.loads(await worker.send(CALLED + 2, last="see tool_c"))
-    assert "cache_control" in body["tools"][-1]
+    bodies = [await worker.send(CALLED + more) for more in range(1, 6)]
+    assert b'"1h"' in bodies[-1]
+    back = await worker.send(CALLED + 6, last="see tool_c")
+    assert b'"1h"' not in back
+    assert "cache_control" in orjson.loads(back)["tools"][-1]
 
 
 async def test_a_tool_that_the_client_adds_is_searched_in_the_whole_history() -> None:
