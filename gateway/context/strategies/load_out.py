@@ -20,6 +20,7 @@ import orjson
 
 from gateway.context import measure
 from gateway.context.cuts.session import Shape, shapes_of
+from gateway.context.strategies.experiments import asks_for_thinking
 from gateway.context.strategies.relevance import contains_thinking, is_exempt
 from gateway.context.strategies.tool_lists import requires, tools_of, without
 from gateway.domain.backend import Backend
@@ -210,10 +211,10 @@ def _decided(
         return _Decided(listed)
     if before.state == _OUT:
         names = [name for name in tools if _digest(name) in before.names]
-        changed = before.tools != listed or contains_thinking(request)
+        changed = before.tools != listed or _thinks(request)
         back = changed or requires(request, names) or not used.isdisjoint(names)
         return _Decided(listed, _BACK) if back else before
-    if before.state == _BACK or cached or contains_thinking(request):
+    if before.state == _BACK or cached or _thinks(request):
         return _Decided(listed, before.state)
     names = [name for name in tools if name not in used]
     if len(names) == len(tools) or requires(request, names):
@@ -221,6 +222,12 @@ def _decided(
     if not _pays(request, sum(tools[name] for name in names), backend):
         return _Decided(listed)
     return _Decided(listed, _OUT, frozenset(map(_digest, names)))
+
+
+def _thinks(request: CompletionRequest) -> bool:
+    """Whether signed thinking is in the request or may follow. A signature covers everything before it, so nothing may
+    change at the beginning of the prompt."""
+    return contains_thinking(request) or asks_for_thinking(request)
 
 
 def _pays(request: CompletionRequest, saved: int, backend: Backend) -> bool:

@@ -208,6 +208,12 @@ async def test_what_needs_no_definition_leaves_them_out(more: dict[str, Any]) ->
     assert offered(await worker.send(CALLED + 1, **more)) == {"zog"}
 
 
+async def test_nothing_leaves_a_session_that_asks_for_thinking() -> None:
+    worker = Worker("openai_chat", model="gpt-5.2")
+    await worker.send(CALLED - 1, reasoning_effort="low")
+    assert offered(await worker.send(after_s=WAIT_S, reasoning_effort="low")) == set(NAMES)
+
+
 @pytest.mark.parametrize("choice", [{"type": "any"}, {"type": "tool", "name": "tool_c"}])
 async def test_nothing_leaves_if_the_choice_of_tools_is_restricted(choice: dict[str, Any]) -> None:
     worker = Worker()
