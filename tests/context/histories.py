@@ -49,6 +49,7 @@ DOCUMENT = "\n\n".join(
 TOOLS = {name: f"Moves a parcel of kind {name}. " * 40 for name in ("zog", *(f"tool_{n}" for n in range(12)))}
 _KINDS = ("read", "read", "read", "quote", "says", "beside", "two", "short", "picture", "thought", "rewind", "error")
 _RARE = ("document", "names a tool", "calls another tool", "read document")
+_COUNTED = ("requests", "cut or shortened", "trimmed", "without thinking", "with fewer tools")
 _WORDS = ("go on", "never touch the billing module", "¿y las demás?", "Does the parcel leave Leeds at noon?")
 _OFF_LOOP = OffLoop()
 _ROUTES: tuple[tuple[DialectName, Backend], ...] = (
