@@ -132,6 +132,6 @@ def _show(request: CompletionRequest, plan: ContextPlan, values: dict[str, Any])
     console.print(values["why"])
     if tools := values["unused_tools"]:
         console.print(
-            f"{len(tools)} tools were not used; their definitions have {sum(tools.values())} tokens "
-            "(context.unused_tools): " + ", ".join(tools)
+            f"Tools that were not used, with {sum(tools.values())} tokens of definitions (context.unused_tools): "
+            + ", ".join(tools)
         )
