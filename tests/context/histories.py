@@ -51,6 +51,7 @@ _KINDS = ("read", "read", "read", "quote", "says", "beside", "two", "short", "pi
 _RARE = ("document", "names a tool", "calls another tool", "read document")
 _COUNTED = ("requests", "cut or shortened", "trimmed", "without thinking", "with fewer tools")
 _WORDS = ("go on", "never touch the billing module", "¿y las demás?", "Does the parcel leave Leeds at noon?")
+_TOOL_NAME = re.compile(r"\b(?:tool_\d+|late_\d+|zog)\b")
 _OFF_LOOP = OffLoop()
 _ROUTES: tuple[tuple[DialectName, Backend], ...] = (
     ("anthropic_messages", CLAUDE), ("anthropic_messages", CLAUDE), ("anthropic_messages", GPT), ("openai_chat", GPT),
@@ -251,8 +252,8 @@ class History:
     ) -> None:
         if not self.tools or "tools" not in orjson.loads(request.raw):
             return
-        history = "\n".join(orjson.dumps(blocks(each) or each["content"]).decode() for each in self.talk.messages)
-        named = {name for name in self.tools if name in history and _word(name).search(history)}
+        history = orjson.dumps(self.talk.messages).decode()
+        named = set(_TOOL_NAME.findall(history))
         if self._choice:
             named |= set(self.tools) if "required" in str(self._choice) or "any" in str(self._choice) else set()
             named |= {name for name in self.tools if f"'{name}'" in str(self._choice)}
@@ -286,10 +287,6 @@ class History:
         attempt.outcome, attempt.marks, attempt.frozen = "ok", plan.marks, plan.frozen
         attempt.usage = Usage(100, cached_tokens=plan.tokens_after)
         self.contexts.learn(record)
-
-
-def _word(name: str) -> re.Pattern[str]:
-    return re.compile(rf"(?<![\w-]){name}(?![\w-])")
 
 
 def _tools(plan: ContextPlan) -> bytes:
@@ -330,17 +327,17 @@ async def check(seed: int, counter: Counter) -> dict[str, int]:
 def main(count: int, first: int) -> None:
     counter = Counter()
     counter.load()
-    sent, breaches, begin = TotalOf[str](), list[str](), time.monotonic()
+    sent, invalid, begin = TotalOf[str](), 0, time.monotonic()
     for done, seed in enumerate(range(first, first + count), 1):
         try:
             sent.update(asyncio.run(check(seed, counter)))
         except Breach as breach:
-            breaches.append(f"seed {seed}: {breach}")
-        if done % 250 == 0 or done == count:
+            invalid += 1
+            print(f"seed {seed}: {breach}", flush=True)
+        if done % 100 == 0 or done == count:
             figures = ", ".join(f"{number} {name}" for name, number in sent.items())
-            print(f"{done} histories, {len(breaches)} invalid, {time.monotonic() - begin:.0f} s: {figures}", flush=True)
-    print(*breaches, sep="\n")
-    sys.exit(bool(breaches))
+            print(f"{done} histories, {invalid} invalid, {time.monotonic() - begin:.0f} s: {figures}", flush=True)
+    sys.exit(invalid > 0)
 
 
 if __name__ == "__main__":
