@@ -8,6 +8,7 @@ import re
 import sys
 import time
 from collections import Counter as TotalOf
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
@@ -20,6 +21,7 @@ from gateway.context.strategies.load_out import LEAST_REQUESTS, LoadOut, OwnMemo
 from gateway.context.strategies.relevance import LEAST_CHARACTERS, Relevance
 from gateway.context.strategies.repeated_errors import RepeatedErrors
 from gateway.context.strategies.strategy import InTurn
+from gateway.context.vocabulary import EncodingName
 from gateway.dialects.registry import translators
 from gateway.domain.backend import Backend
 from gateway.domain.money.usage import Usage
@@ -30,7 +32,7 @@ from gateway.domain.routing.route import ContextPlan, Route
 from gateway.domain.tenant import Key, Tenant
 from gateway.errors import ContextTooLong
 from gateway.routing.affinity.sessions import prefix_of
-from gateway.runtime.off_loop import OffLoop
+from gateway.runtime.off_loop import OffLoop, P, T
 from tests.context.cuts.conversations import Talk, listing
 from tests.context.spoken import spoken
 from tests.context.validity import CHECKS, Breach, ToolRules, blocks, user_texts
@@ -52,12 +54,40 @@ _RARE = ("document", "names a tool", "calls another tool", "read document")
 _COUNTED = ("requests", "cut or shortened", "trimmed", "without thinking", "with fewer tools")
 _WORDS = ("go on", "never touch the billing module", "¿y las demás?", "Does the parcel leave Leeds at noon?")
 _TOOL_NAME = re.compile(r"\b(?:tool_\d+|late_\d+|zog)\b")
-_OFF_LOOP = OffLoop()
 _ROUTES: tuple[tuple[DialectName, Backend], ...] = (
     ("anthropic_messages", CLAUDE), ("anthropic_messages", CLAUDE), ("anthropic_messages", GPT), ("openai_chat", GPT),
     ("openai_chat", CLAUDE), ("openai_responses", GPT), ("openai_responses", CLAUDE), ("gemini_generate", GEMINI),
     ("gemini_generate", GPT), ("bedrock_converse", GPT), ("ollama_chat", CLAUDE),
 )  # fmt: skip
+
+
+class _Inline(OffLoop):
+    """Runs the work at once. Threads would only cost time here."""
+
+    async def run(self, work: Callable[P, T], *args: P.args, **more: P.kwargs) -> T:
+        return work(*args, **more)
+
+
+class _InlineCounter(Counter):
+    """Counts each text once, and without a thread."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._known: dict[tuple[str, str], int] = {}
+
+    def count(self, text: str, encoding: EncodingName = "o200k_base") -> int:
+        found = self._known.get((text, encoding))
+        if found is None:
+            found = self._known[text, encoding] = super().count(text, encoding)
+            if len(self._known) > 20_000:
+                self._known.clear()
+        return found
+
+    async def counts(self, texts: Sequence[str], encoding: EncodingName = "o200k_base") -> list[int]:
+        return [self.count(text, encoding) for text in texts]
+
+
+_OFF_LOOP = _Inline()
 
 
 class History:
@@ -325,7 +355,7 @@ async def check(seed: int, counter: Counter) -> dict[str, int]:
 
 
 def main(count: int, first: int) -> None:
-    counter = Counter()
+    counter = _InlineCounter()
     counter.load()
     sent, invalid, begin = TotalOf[str](), 0, time.monotonic()
     for done, seed in enumerate(range(first, first + count), 1):
