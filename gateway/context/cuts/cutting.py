@@ -29,8 +29,8 @@ _SIGNED = {"openai_chat": (b'"thinking_blocks"',), "openai_responses": (b'"encry
 """Dialect → names of fields with signed thinking. In these dialects the thinking cannot be left out, so nothing before
 it may change."""
 _Key = tuple[bytes, str, tuple[Shape, ...], int]
-"""(Digest of the session, backend, beginning of the conversation, tokens of the tools). Cuts depend on the tokens of the
-tools too. So a client that changes its tools gets the same cuts from every worker."""
+"""(Digest of the session, backend, beginning of the conversation, tokens of the tools). Cuts depend on the tokens of
+the tools too. So a client that changes its tools gets the same cuts from every worker."""
 
 
 class Cutting:
