@@ -299,7 +299,8 @@ class History:
         messages = body["messages"]
         spoken_at = max(at for at, each in enumerate(messages) if each["role"] == "user" and not _results(each))
         bare = [_bare(each) for each in messages]
-        fixed = [_plain(each) for each in (*(body.get("tools") or ()), *_system(body))]
+        fixed = [_plain(each) for each in (*(body["tools"] if self.tools else ()), *_system(body))]
+        # without tools of the client, the translation of chat writes a definition for each called tool
         for at, message in enumerate(messages):
             for block in blocks(message):
                 trimmed = plan.drop | plan.replace.keys() and not plan.frozen
