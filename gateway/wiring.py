@@ -48,8 +48,10 @@ from gateway.cache.semantic.sentence_transformers import SentenceTransformerEmbe
 from gateway.cache.store.snapshot import SnapshotWriter
 from gateway.context.count import Counter
 from gateway.context.plan import Contexts
+from gateway.context.strategies.load_out import LoadOut
 from gateway.context.strategies.relevance import Relevance
 from gateway.context.strategies.repeated_errors import RepeatedErrors
+from gateway.context.strategies.shared_memory import SharedMemory
 from gateway.context.strategies.strategy import InTurn
 from gateway.dashboard.page import Dashboard
 from gateway.domain.backend import Backend
@@ -347,6 +349,7 @@ class Wiring:
             switched_off=switch.is_off,
             strategy=InTurn(relevance, RepeatedErrors(switch.is_off)),
             keep_alive=keep_alives,
+            load_out=LoadOut(SharedMemory(self.state), self.off_loop, switch.is_off),
             monotonic=self.worker.monotonic,
         )
         self._exits.callback(contexts.close)

@@ -172,7 +172,7 @@ class BackendCall:
         most = self._most_output(request, paid_output)
         foreign = most is not None and may_have_foreign(request)
         body = translator.body(
-            request,
+            plan.instead or request,
             self._model,
             plan if plan.changes_body else None,
             logprobs=logprobs,

@@ -29,6 +29,8 @@ from gateway.domain.request import CompletionRequest
 from gateway.domain.routing.route import ContextPlan, Prefix
 from gateway.domain.tenant import Tenant
 
+_TOOLS = -2
+"""Stands for tool definitions among the indexes of the turns that were dropped or changed."""
 _MOST_ENDS = 100
 """Maximum number of request ends that are remembered for each session. Marks can be set at these positions."""
 MOST_SESSIONS = 4096
@@ -133,6 +135,8 @@ class CacheMarking:
             return None
         tokens = plan.expected_tokens
         now, cut = self._monotonic(), plan.drop.union(plan.replace, plan.no_thinking)
+        if plan.instead is not None:
+            cut |= {_TOOLS}
         warm = self._warm.get((prefix.session, backend.name))
         if warm is None or prefix.lengths[: len(warm.lengths)] != warm.lengths:
             marks = self._first(request, tenant, backend)

@@ -27,8 +27,9 @@ from gateway.context.marks import CacheMarking
 from gateway.context.measure import Sizes
 from gateway.context.reported import ReportedSizes
 from gateway.context.shorten import LEAST_TOKENS, level, shorten
-from gateway.context.strategies import repeated_errors
+from gateway.context.strategies import load_out, repeated_errors
 from gateway.context.strategies.keep_alive import NO_KEEP_ALIVE, Cached, KeepAlive
+from gateway.context.strategies.load_out import LoadOut, OwnMemory
 from gateway.context.strategies.strategy import WHOLE, Strategy
 from gateway.context.vocabulary import EncodingName
 from gateway.domain.backend import Backend
@@ -63,13 +64,16 @@ class Contexts:
         switched_off: Callable[[str], bool] = lambda team: False,
         strategy: Strategy = WHOLE,
         keep_alive: KeepAlive = NO_KEEP_ALIVE,
+        load_out: LoadOut | None = None,
     ) -> None:
-        """`switched_off`: whether cuts are off for a team, because they did not pay. `strategy`: shortens documents."""
+        """`switched_off`: whether cuts are off for a team, because they did not pay. `strategy`: shortens documents.
+        `load_out`: leaves out tool definitions; None: this process alone remembers which."""
         self._counter, self._off_loop = counter, off_loop or OffLoop()
         self._measuring = measuring or MeasuringProcess()
         self._reported, self._growth, self._marking = ReportedSizes(), SessionGrowth(), CacheMarking(monotonic)
         self._cutting, self._strategy = Cutting(self._off_loop, switched_off=switched_off), strategy
         self._keep_alive = keep_alive
+        self._load_out = load_out or LoadOut(OwnMemory(monotonic), self._off_loop, switched_off)
         self._counts = {"planned": 0, "counted": 0, "trimmed": 0, "shortened": 0, "refused": 0, "trimmed_tokens": 0}
 
     def close(self) -> None:
@@ -82,6 +86,7 @@ class Contexts:
 
     def stats(self) -> dict[str, int | float | str]:
         more = {**self._marking.stats(), **self._cutting.stats(), **self._strategy.stats()}
+        more |= self._load_out.stats()
         return {**self._counts, **more, "reported_sizes": len(self._reported)}
 
     def learn(self, record: Record) -> None:
@@ -136,11 +141,16 @@ class Contexts:
             found = await self._cutting.cut(request, tenant, backend, prefix)
         if tenant.policy.context.shortens:
             found = await self._strategy.cut(request, tenant, found)
+        client, reduces = request, prefix is not None and tenant.policy.context.unused_tools == "leave_out"
+        if reduces and prefix is not None:
+            request = await self._load_out.reduced(client, tenant, backend, prefix)
         plan = await self._with_cut(request, tenant, backend, prefix, found)
         if found.repeats and repeated_errors.names_missing(request, found, plan):
             with suppress(ContextTooLong):
                 less = repeated_errors.without_notes(request, found)
                 plan = await self._with_cut(request, tenant, backend, prefix, less)
+        if request is not client:
+            load_out.attach(plan, client, request)
         if prefix is not None:
             plan.predicted_tokens = self._growth.predict(request, prefix, backend, plan)
         if marked:
@@ -149,8 +159,11 @@ class Contexts:
             plan.marks = self._marking.plan(request, tenant, backend, prefix, plan)
         elif prefix is not None and plan.tokens_after >= LEAST_CACHED:
             plan.cache_fields = cache_fields(request, tenant.policy, backend, prefix)
-        if prefix is not None and tenant.policy.context.keep_alive:
-            self._keep_alive.asked(request, tenant, prefix, plan)
+        if prefix is not None:
+            if tenant.policy.context.keep_alive:
+                self._keep_alive.asked(request, tenant, prefix, replace(plan, instead=None))
+            if reduces:
+                await self._load_out.planned(client, request, tenant, backend, prefix, plan)
         return plan
 
     def _plain(

@@ -39,7 +39,12 @@ class ModelRule(Section):
 
 _AUTO = ModelRule()
 
-_LATER = (b',"max_output_tokens":null', b',"long_documents":"keep"', b',"repeated_errors":"keep"')
+_LATER = (
+    b',"max_output_tokens":null',
+    b',"long_documents":"keep"',
+    b',"repeated_errors":"keep"',
+    b',"unused_tools":"keep"',
+)
 """Keys that were added later, as JSON with their default values."""
 
 
@@ -110,6 +115,11 @@ class ContextPolicy(Section):
         "keep",
         description="Errors of tools that repeat an earlier one word for word: once sends the later ones as a note, "
         "keep sends them whole. Only in Anthropic's dialect, which marks errors.",
+    )
+    unused_tools: Literal["leave_out", "keep"] = Field(
+        "keep",
+        description="Definitions of tools that a long session has never used: leave_out leaves them out when the "
+        "provider's cache has expired, until one is needed; keep sends them.",
     )
     keep_alive: bool = Field(
         False,

@@ -51,6 +51,16 @@ def test_explain_shows_why_nothing_is_left_out(tmp_path: Path) -> None:
     assert (values["left_out"], values["why"][:24]) == ([], "The session is too short")
 
 
+def test_explain_shows_which_tools_were_not_used(tmp_path: Path) -> None:
+    tools = [{"name": name, "description": "Moves it.", "input_schema": {}} for name in ("zog", "vek", "lum")]
+    found = Talk()
+    found.step("lum")
+    request = written(tmp_path, found.request(tools=tools))
+    assert set(run("explain", request)["unused_tools"]) == {"vek"}
+    shown = CliRunner().invoke(cli, ["context", "explain", request]).output
+    assert "Tools that were not used" in shown
+
+
 def test_trim_takes_anthropics_messages_too(tmp_path: Path) -> None:
     values = run("trim", written(tmp_path, talk().request()), "--max-tokens", "20000")
     assert values["dropped"]

@@ -10,8 +10,10 @@ from gateway.context import measure
 from gateway.context.count import Counter
 from gateway.context.plan import Contexts
 from gateway.dialects.anthropic_messages.dialect import parse
+from gateway.dialects.registry import wire
 from gateway.domain.request import CompletionRequest, Controls
 from tests.context.conftest import backend_of, hosted_of, tenant_of
+from tests.support.requests import chat_request
 
 THOUGHT = "I wonder whether the parcel leaves Leeds at noon or later. " * 900
 """About 12,000 tokens."""
@@ -73,3 +75,23 @@ async def test_thinking_whose_history_was_trimmed_is_left_out_and_that_of_the_ru
     assert plan.drop
     assert plan.no_thinking == {at for at in (1, 3, 5, 7, 9, 11) if at not in plan.drop}
     assert plan.tokens_after < 40_000
+
+
+async def test_a_chat_that_is_trimmed_loses_the_thinking_whose_history_changes(counter: Counter) -> None:
+    """But not the thinking of the running tool loop, which the provider requires."""
+    messages: list[dict[str, Any]] = [{"role": "user", "content": "Find the parcel."}]
+    for step in range(8):
+        function = {"name": "look", "arguments": "{}"}
+        call = {"id": f"t{step}", "type": "function", "function": function}
+        thought = [{"type": "thinking", "thinking": "Where is it?", "signature": f"s{step}"}]
+        messages.append({"role": "assistant", "content": None, "tool_calls": [call], "thinking_blocks": thought})
+        messages.append({"role": "tool", "tool_call_id": f"t{step}", "content": "The parcel is not there. " * 100})
+        if step == 5:
+            messages += [{"role": "assistant", "content": "Not there."}, {"role": "user", "content": "Go on."}]
+    request = chat_request(messages=messages, model="claude-opus-4-6")
+    plan = await Contexts(counter).plan_for(request, tenant_of(3500), backend_of(model="claude-opus-4-6"))
+    assert plan.drop
+    for backend in ("openai_chat", "anthropic_messages"):
+        sent = orjson.loads(wire("openai_chat", backend).body(request, "claude-opus-4-6", plan))["messages"]
+        signed = [name for name in (f"s{step}" for step in range(8)) if f'"{name}"' in orjson.dumps(sent).decode()]
+        assert signed == ["s6", "s7"]

@@ -351,3 +351,22 @@ def test_a_block_without_a_type_is_read_for_its_text() -> None:
     reader = wire.reader(messages_request(stream=True))
     read(reader, [stream])
     assert reader.delivered_text() == "Hi there"
+
+
+def test_messages_of_the_user_around_a_message_that_only_thought_become_one() -> None:
+    thought = {"type": "thinking", "thinking": "Hm.", "signature": "s"}
+    result = {"type": "tool_result", "tool_use_id": "t", "content": "ok"}
+    call = {"type": "tool_use", "id": "t", "name": "look", "input": {}}
+    given = [
+        {"role": "user", "content": "Look."},
+        {"role": "assistant", "content": [call]},
+        {"role": "user", "content": [result]},
+        {"role": "assistant", "content": [thought]},
+        {"role": "user", "content": "Go on."},
+        {"role": "user", "content": "Now."},
+    ]
+    request = messages_request(messages=given)
+    plan = ContextPlan(1, 1, no_thinking=frozenset({3}))
+    sent = orjson.loads(wire.body(request, "m", plan))["messages"]
+    joined = {"role": "user", "content": [result, {"type": "text", "text": "Go on."}]}
+    assert sent == [*given[:2], joined, given[5]]

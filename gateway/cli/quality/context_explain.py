@@ -16,6 +16,7 @@ from gateway.cli.quality.context_bill import provider_backend
 from gateway.context.count import Counter
 from gateway.context.cuts.session import Weighed
 from gateway.context.plan import Contexts
+from gateway.context.strategies.load_out import unused
 from gateway.dialects.clients import DIALECTS
 from gateway.domain.backend import Backend
 from gateway.domain.policy import ContextPolicy, Policy
@@ -91,6 +92,7 @@ def _values(request: CompletionRequest, plan: ContextPlan, weighed: Weighed | No
         "with_quotation": sorted(_quoting(request, plan)),
         "without_thinking": sorted(plan.no_thinking),
         "marks": None if marks is None else {"newest": marks.newest, "tools_and_system": marks.fixed},
+        "unused_tools": unused(request),
         "why": _why(request, weighed),
     }
 
@@ -128,3 +130,8 @@ def _show(request: CompletionRequest, plan: ContextPlan, values: dict[str, Any])
     console = tables.console(highlight=False)
     console.print(table)
     console.print(values["why"])
+    if tools := values["unused_tools"]:
+        console.print(
+            f"Tools that were not used, with {sum(tools.values())} tokens of definitions (context.unused_tools): "
+            + ", ".join(tools)
+        )

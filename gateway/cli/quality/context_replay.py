@@ -175,7 +175,7 @@ class Replay:
 
 def _body(request: CompletionRequest, plan: ContextPlan, backend: Backend) -> bytes:
     wire = translators(request.dialect, backend.spoken)[0]
-    return wire.body(request, request.model, plan if plan.changes_body else None)
+    return wire.body(plan.instead or request, request.model, plan if plan.changes_body else None)
 
 
 @click.command()
@@ -184,7 +184,8 @@ def _body(request: CompletionRequest, plan: ContextPlan, backend: Backend) -> by
 @click.option("--prices", type=_FILE, help="Prices by model, as JSON; default: the packaged ones.")
 @click.option("--out", type=_FILE, required=True, help="Where to write the requests, one JSON object a line.")
 @click.option("--keep-alive", "keeps", is_flag=True, help="As with `context.keep_alive: true` in the policy.")
-def replay(options: Context, sessions: Path, prices: Path | None, out: Path, *, keeps: bool) -> None:
+@click.option("--unused-tools", "leaves", is_flag=True, help="As with `context.unused_tools: leave_out`.")
+def replay(options: Context, sessions: Path, prices: Path | None, out: Path, *, keeps: bool, leaves: bool) -> None:
     """Write the gateway's requests for recorded sessions.
 
     No provider is called. The cost of the written requests can be computed with `thriftgate context bill` or by another
@@ -197,7 +198,7 @@ def replay(options: Context, sessions: Path, prices: Path | None, out: Path, *, 
     """
     try:
         known = {session.id: session for session in read_sessions(sessions)}
-        policy = ContextPolicy(holdout=0.0, keep_alive=keeps)
+        policy = ContextPolicy(holdout=0.0, keep_alive=keeps, unused_tools="leave_out" if leaves else "keep")
         billed = _replay(known, prices_by_model(prices), out, policy)
     except OSError as error:
         raise click.ClickException(f"{error.filename}: cannot be read or written: {error.strerror}") from error

@@ -57,6 +57,7 @@ def report(options: Context, team: str, days: int) -> None:
         "since": since,
         "mode": policy.context.old_outputs,
         "long_documents": policy.context.long_documents,
+        "unused_tools": policy.context.unused_tools,
         "keep_alive": {"on": policy.context.keep_alive, "calls": kept[0], "usd": pico_to_usd(kept[1])},
         "least_requests": least,
         "holdout": policy.context.holdout,

@@ -28,7 +28,9 @@ _ON_LOOP_CHARACTERS = 32_000
 _SIGNED = {"openai_chat": (b'"thinking_blocks"',), "openai_responses": (b'"encrypted_content"',)}
 """Dialect → names of fields with signed thinking. In these dialects the thinking cannot be left out, so nothing before
 it may change."""
-_Key = tuple[bytes, str, tuple[Shape, ...]]
+_Key = tuple[bytes, str, tuple[Shape, ...], int]
+"""(Digest of the session, backend, beginning of the conversation, tokens of the tools). Cuts depend on the tokens of
+the tools too. So a client that changes its tools gets the same cuts from every worker."""
 
 
 class Cutting:
@@ -59,11 +61,11 @@ class Cutting:
         if len(request.turns) <= LEAST_TURNS:
             return Cut(anchor=first_request(request.turns))
         shapes = shapes_of(request.turns)
-        key = prefix.session, backend.name, tuple(shapes[:3])
+        fixed = measure.fixed_tokens(request)
+        key = prefix.session, backend.name, tuple(shapes[:3]), fixed
         session = self._known.pop(key, None)  # while the history is not in `_known`, no other request uses it
         if session is None or not session.follows(shapes):
             session = SessionCuts(rules_of(backend.model), family_factor(backend.model))
-        fixed = measure.fixed_tokens(request)
         newest = request.turns[-1]
         asks = newest.role == "user" and "?" in newest.text  # then the outputs that were left out may be searched
         if asks or sum([length for length, *_ in shapes[session.turns :]]) > _ON_LOOP_CHARACTERS:

@@ -27,6 +27,7 @@ _LEAST_LINE = 12
 _CALL_TOKENS = 12
 """Approximate number of tokens of a tool call in addition to its arguments."""
 _THINKING = frozenset({"thinking", "redacted_thinking"})
+_CHAT_THINKING = b'"thinking_blocks"'
 _EDGE = 160
 """Number of characters that stay at the beginning of an output, and at its end."""
 
@@ -95,7 +96,9 @@ def answer_of(request: CompletionRequest, turn: Turn) -> tuple[str, int | None]:
 
 def thinking_between(request: CompletionRequest, first: int, end: int) -> dict[int, int]:
     """Index of a turn → estimated tokens of its thinking blocks, for the turns from `first` to before `end`. Only for
-    Anthropic's dialect."""
+    Anthropic's dialect and for chat, in which a message has thinking blocks in a field of its own."""
+    if request.dialect == "openai_chat":
+        return _thinking_in_chat(request, first, end) if _CHAT_THINKING in request.raw else {}
     if request.dialect != "anthropic_messages":
         return {}
     found: dict[int, int] = {}
@@ -103,6 +106,15 @@ def thinking_between(request: CompletionRequest, first: int, end: int) -> dict[i
         turn = request.turns[place]
         if turn.role == "assistant" and turn.asides and (tokens := answer_of(request, turn)[1]) is not None:
             found[place] = tokens
+    return found
+
+
+def _thinking_in_chat(request: CompletionRequest, first: int, end: int) -> dict[int, int]:
+    found: dict[int, int] = {}
+    for place in range(first, end):
+        blocks = request.body["messages"][request.turns[place].index].get("thinking_blocks")
+        if type(blocks) is list and blocks:
+            found[place] = sum(estimate(str(block.get("thinking", ""))) for block in blocks if type(block) is dict)
     return found
 
 

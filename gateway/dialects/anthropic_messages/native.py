@@ -106,7 +106,7 @@ def _conversation(request: CompletionRequest, plan: ContextPlan, changes: dict[s
         kept = [(at, shortened(message, plan.replace[at]) if at in plan.replace else message) for at, message in kept]
         kept = [(at, without_thinking(message) if at in plan.no_thinking else message) for at, message in kept]
         kept = [(at, _signed(message) if unsigned else message) for at, message in kept]
-        kept = [(at, message) for at, message in kept if message["content"] or message is sent[at]]
+        kept = _without_empty(kept, sent)
     messages = [message for _, message in kept]
     fields: dict[str, Any] = {}
     if plan.marks is not None:
@@ -122,6 +122,29 @@ def _conversation(request: CompletionRequest, plan: ContextPlan, changes: dict[s
     if len(places) < len(sent) or any(message is not sent[at] for at, message in zip(places, messages, strict=True)):
         changes["messages"] = _written(raw, sent, places, messages)
     return json_splice.splice(raw, request.body, changes) if changes else raw
+
+
+def _without_empty(kept: list[tuple[int, Any]], sent: list[Any]) -> list[tuple[int, Any]]:
+    """`kept` without the messages of which nothing remains. Two messages of the user around such a message become one,
+    because roles must alternate."""
+    found: list[tuple[int, Any]] = []
+    emptied = False
+    for at, message in kept:
+        if not message["content"] and message is not sent[at]:
+            emptied = True
+        elif emptied and found and message["role"] == found[-1][1]["role"]:
+            first, before = found[-1]
+            found[-1] = first, {**before, "content": [*_blocks(before), *_blocks(message)]}
+            emptied = False
+        else:
+            found.append((at, message))
+            emptied = False
+    return found
+
+
+def _blocks(message: dict[str, Any]) -> list[Any]:
+    content = message["content"]
+    return [{"type": "text", "text": content}] if type(content) is str else content
 
 
 def _located(

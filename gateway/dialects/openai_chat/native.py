@@ -133,8 +133,9 @@ def content_headers(request: CompletionRequest) -> list[tuple[bytes, bytes]]:
 def _messages(request: CompletionRequest, plan: ContextPlan) -> bytes:
     """The messages that remain after trimming, as JSON. Messages that did not change keep their bytes."""
     messages = request.body["messages"]
+    changed = plan.replace.keys() | plan.no_thinking
     kept = [
-        orjson.dumps(shortened(messages[index], plan.replace[index])) if index in plan.replace else request.raw[a:b]
+        orjson.dumps(_changed(messages[index], index, plan)) if index in changed else request.raw[a:b]
         for index, (a, b) in enumerate(item_spans(request))
         if index not in plan.drop
     ]
@@ -147,11 +148,16 @@ def kept_messages(request: CompletionRequest, plan: ContextPlan | None) -> list[
     messages = enumerate(request.body["messages"])
     if plan is None or not plan.touched:
         return list(messages)
-    return [
-        (index, shortened(message, plan.replace[index]) if index in plan.replace else message)
-        for index, message in messages
-        if index not in plan.drop
-    ]
+    return [(index, _changed(message, index, plan)) for index, message in messages if index not in plan.drop]
+
+
+def _changed(message: dict[str, Any], index: int, plan: ContextPlan) -> dict[str, Any]:
+    """`message` as `plan` sends it: with a shorter text, or without its thinking blocks."""
+    if index in plan.replace:
+        message = shortened(message, plan.replace[index])
+    if index in plan.no_thinking:
+        message = {name: value for name, value in message.items() if name != "thinking_blocks"}
+    return message
 
 
 def shortened(message: dict[str, Any], text: str) -> dict[str, Any]:

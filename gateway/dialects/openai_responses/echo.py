@@ -1,5 +1,5 @@
 """Writes into a response those request fields that were sent to the backend with another value or not at all (`store`,
-`previous_response_id`, `instructions`)."""
+`previous_response_id`, `instructions`, `tools`)."""
 
 from __future__ import annotations
 
@@ -17,8 +17,12 @@ _RESPONSE = b'"response"'
 
 def differs(echoed: Mapping[str, Any]) -> bool:
     """Whether a value in `echoed` differs from what a backend writes: nothing stored, no previous response, and the
-    instructions that were sent."""
-    return bool(echoed.get("store") or echoed.get("previous_response_id") or "instructions" in echoed)
+    instructions and tools that were sent."""
+    return bool(
+        echoed.get("store")
+        or echoed.get("previous_response_id")
+        or not echoed.keys().isdisjoint(("instructions", "tools"))
+    )
 
 
 def with_echoed(body: bytes, echoed: Mapping[str, Any], start: int = 0) -> bytes:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from gateway.domain.backend import Backend
 from gateway.domain.prompt_cache import CacheMarks
+from gateway.domain.request import CompletionRequest
 from gateway.domain.routing.class_trial import ClassTrial, TrialKey
 from gateway.domain.routing.strategy import RunningStrategy
 
@@ -198,6 +199,8 @@ class ContextPlan:
     """Members for the front of the body, as JSON with a comma at the end. They steer OpenAI's prompt cache."""
     frozen: bool = False
     """Whether the parts that are left out are also left out of the next requests of the session."""
+    instead: CompletionRequest | None = None
+    """The request without the tool definitions that are left out. It is sent instead of the client's request."""
     predicted_tokens: int = 0
     """Expected number of tokens of the input that is sent, computed from the size that the backend reported for an
     earlier request of the session. 0 if the backend reported none."""

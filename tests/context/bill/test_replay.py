@@ -81,3 +81,29 @@ def test_a_prompt_is_kept_in_the_pauses_of_a_session_if_wanted(tmp_path: Path) -
     assert (
         replayed["cached_tokens"] - without["cached_tokens"] > 60_000
     )  # the call's read, and that of the next request
+
+
+def test_unused_tools_leave_in_a_pause_if_wanted(tmp_path: Path) -> None:
+    sessions, out = tmp_path / "sessions.jsonl", tmp_path / "sent.jsonl"
+    call = {"type": "tool_use", "name": "zog", "input": {}}
+    turns: list[dict[str, Any]] = [{"t": 0, "append": messages(50), "out": 5, "reset": "start"}]
+    for number in range(30):
+        result = {"type": "tool_result", "tool_use_id": f"c{number}", "content": "ok " * 200}
+        step = [
+            {"role": "assistant", "content": [{**call, "id": f"c{number}"}]},
+            {"role": "user", "content": [result]},
+        ]
+        turns.append({"t": 10 * number + 10 + 7200 * (number > 24), "append": step, "out": 5})
+    tools = [
+        {"name": name, "description": "Moves it. " * 300, "input_schema": {"type": "object"}}
+        for name in ("zog", *(f"tool_{number}" for number in range(10)))
+    ]
+    row = {"id": "a", "api": "anthropic", "model": "claude-sonnet-4-5", "hidden_tokens": 0, "tools": tools}
+    sessions.write_bytes(orjson.dumps({**row, "turns": turns}))
+    without = run("replay", str(sessions), "--out", str(out))
+    replayed = run("replay", str(sessions), "--out", str(out), "--unused-tools")
+    assert replayed == run("bill", str(out), "--sessions", str(sessions))
+    offered = [len(orjson.loads(line)["body"]["tools"]) for line in out.read_bytes().splitlines()]
+    assert offered == [11] * 26 + [1] * 5
+    assert replayed["cache_write_5m_tokens"] < without["cache_write_5m_tokens"] - 5000
+    assert replayed["usd"] < without["usd"]

@@ -219,3 +219,15 @@ async def test_a_session_that_is_held_out_keeps_its_old_outputs() -> None:
 async def test_a_team_for_which_cuts_are_switched_off_keeps_its_old_outputs() -> None:
     contexts = Contexts(Counter(), switched_off=lambda team: team == "search")
     assert not (await planned(long_talk().request(), contexts=contexts)).touched
+
+
+async def test_a_client_that_changes_its_tools_gets_the_same_cuts_from_every_worker() -> None:
+    contexts, talk = Contexts(Counter()), Talk()
+    for step in range(60):
+        talk.steps(1)
+        found = talk.chat()
+        tools = [{"type": "function", "function": {"name": "zog", "description": "Moves it. " * 8000 * (step > 30)}}]
+        request = parsed("openai_chat", {**found.body, "tools": tools})
+        plan = await planned(request, GPT, contexts=contexts)
+    assert plan.replace
+    assert (await planned(request, GPT)).replace == plan.replace
