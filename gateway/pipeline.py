@@ -41,6 +41,8 @@ from gateway.settlement import (
 )
 from gateway.telemetry.observe import Telemetry
 
+Answered = Callable[[CompletionRequest, Record, Answer], None]
+
 
 class Pipeline:
     """The steps of a request. Before the answer: limits → spent budget → cache → grade and route → hold → call. At its
@@ -62,12 +64,15 @@ class Pipeline:
         sampler: Sampler | None = None,
         loops: ToolLoops | None = None,
         off_loop: OffLoop | None = None,
+        answered: Answered | None = None,
     ) -> None:
+        """`answered`: called with each answer to a team whose policy has `context.flagged_turns`."""
         self.limits, self.budgets, self.contexts = limits, budgets, contexts
         self.cache, self.router, self.fleet, self.books = cache, router, fleet, books
         self.telemetry = telemetry
         self.end_users = end_users
         self.loops = loops or ToolLoops()
+        self.answered = answered
         self.deadlines = Deadlines()
         self.off_loop = off_loop or OffLoop()
         self.settlement = Settlement(books, counter, cache, router, contexts, sampler)
@@ -103,6 +108,8 @@ class Pipeline:
                 reply.outcome = JoinedAnswer(self.settlement, record, permit, found)
             else:
                 reply.outcome = StoredAnswer(self.settlement, record, permit, found)
+            if tenant.policy.context.flagged_turns != "keep" and self.answered is not None:
+                reply.answered = partial(self.answered, request, record)
             return reply
         except BaseException as error:
             await reply.__aexit__(type(error), error, error.__traceback__)
@@ -186,6 +193,7 @@ class Reply:
 
     outcome: Outcome = NOTHING
     permit: Permit | None = None
+    answered: Callable[[Answer], None] | None = None
     last = b""
     """The latest piece that was passed on."""
     ending = b""
@@ -222,6 +230,8 @@ class Reply:
             )
         self.outcome.close(partial(self._leave, error))
         if (answer := self.outcome.given) is not None:
+            if self.answered is not None:
+                log_errors(self.answered, answer)
             await close_quietly(answer)
         if late is not None:
             raise late from None

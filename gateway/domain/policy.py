@@ -45,7 +45,12 @@ class ModelRule(Section):
 
 _AUTO = ModelRule()
 
-_LATER = (b',"max_output_tokens":null', b',"long_documents":"keep"', b',"repeated_errors":"keep"')
+_LATER = (
+    b',"max_output_tokens":null',
+    b',"long_documents":"keep"',
+    b',"repeated_errors":"keep"',
+    b',"flagged_turns":"keep"',
+)
 """Keys that were added later, as JSON with their default values."""
 
 
@@ -117,6 +122,11 @@ class ContextPolicy(Section):
         description="Errors of tools that repeat an earlier one word for word: once sends the later ones as a note, "
         "keep sends them whole. Only in Anthropic's dialect, which marks errors.",
     )
+    flagged_turns: Literal["leave_out", "keep"] = Field(
+        "keep",
+        description="Answers that a client reported as wrong: leave_out sends a short mark in their place in later "
+        "requests of the session, keep sends them.",
+    )
     keep_alive: bool = Field(
         False,
         description="Send one request with an answer of one token in a session's pause, before Anthropic's cache "
@@ -129,7 +139,7 @@ class ContextPolicy(Section):
     @property
     def shortens(self) -> bool:
         """Whether parts may be left out of a request that is not long."""
-        return self.long_documents != "keep" or self.repeated_errors != "keep"
+        return not self.long_documents == self.repeated_errors == self.flagged_turns == "keep"
 
 
 def _known_zone(value: str) -> str:

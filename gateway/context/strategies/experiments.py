@@ -28,7 +28,7 @@ def assigned(request: CompletionRequest, tenant: Tenant) -> dict[str, str]:
     held out or untouched, or asks for thinking. Thinking that was not asked for does not matter: its session has had
     the same text from the first request on, so the text before signed thinking does not change."""
     session = request.controls.session or request.agent_session
-    if not session or request.dialect not in _FIELDS or _asks_for_thinking(request) or is_exempt(request, tenant):
+    if not session or request.dialect not in _FIELDS or asks_for_thinking(request) or is_exempt(request, tenant):
         return {}
     return {name: drawn(tenant.team, name, session, variants) for name, variants in tenant.policy.experiments.items()}
 
@@ -68,7 +68,7 @@ def _extended(request: CompletionRequest, field: str, text: str) -> bytes:
     return b"[%b]" % b",".join([*items[:place], orjson.dumps(item), *items[place:]])
 
 
-def _asks_for_thinking(request: CompletionRequest) -> bool:
+def asks_for_thinking(request: CompletionRequest) -> bool:
     """Whether the client has set a field about thinking. Clients set these fields in every request of a session."""
     body = request.body
     return any(body.get(name) is not None for name in _THINKING) or _SEALED in (body.get("include") or ())
