@@ -157,6 +157,7 @@ def _routes(wiring: Wiring) -> list[Route]:
             feedback=wiring.feedback,
             spend=wiring.spend,
             cache_wrong=wiring.cache.wrong,
+            reported=wiring.flags.report,
             troubles=lambda: [*troubles(wiring.worker), *wiring.orphans.troubles()],
         ).routes,
         *wiring.dashboard.routes,

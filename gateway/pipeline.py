@@ -37,8 +37,11 @@ from gateway.settlement import (
     StoredAnswer,
     Unpaid,
     close_quietly,
+    run_steps,
 )
 from gateway.telemetry.observe import Telemetry
+
+Answered = Callable[[CompletionRequest, Record, Answer], None]
 
 
 class Pipeline:
@@ -61,12 +64,15 @@ class Pipeline:
         sampler: Sampler | None = None,
         loops: ToolLoops | None = None,
         off_loop: OffLoop | None = None,
+        answered: Answered | None = None,
     ) -> None:
+        """`answered`: called with each answer to a team whose policy has `context.flagged_turns`."""
         self.limits, self.budgets, self.contexts = limits, budgets, contexts
         self.cache, self.router, self.fleet, self.books = cache, router, fleet, books
         self.telemetry = telemetry
         self.end_users = end_users
         self.loops = loops or ToolLoops()
+        self.answered = answered
         self.deadlines = Deadlines()
         self.off_loop = off_loop or OffLoop()
         self.settlement = Settlement(books, counter, cache, router, contexts, sampler)
@@ -101,6 +107,8 @@ class Pipeline:
                 reply.outcome = JoinedAnswer(self.settlement, record, permit, found)
             else:
                 reply.outcome = StoredAnswer(self.settlement, record, permit, found)
+            if tenant.policy.context.flagged_turns != "keep" and self.answered is not None:
+                reply.answered = partial(self.answered, request, record)
             return reply
         except BaseException as error:
             await reply.__aexit__(type(error), error, error.__traceback__)
@@ -183,6 +191,7 @@ class Reply:
     that is never read is settled too."""
 
     outcome: Outcome = NOTHING
+    answered: Callable[[Answer], None] | None = None
     last = b""
     """The latest piece that was passed on."""
     ending = b""
@@ -220,6 +229,8 @@ class Reply:
         answer = self.outcome.given
         self.outcome.close(partial(self._pipeline.telemetry.end, self.record, error))
         if answer is not None:
+            if self.answered is not None:
+                run_steps(partial(self.answered, answer))
             await close_quietly(answer)
         if late is not None:
             raise late from None

@@ -111,12 +111,12 @@ class Unpaid:
     def settle(self) -> None:
         if not self.settled and self._permit is not None:
             self.settled = True
-            _run(partial(self._permit.settle, 0))
+            run_steps(partial(self._permit.settle, 0))
 
     def close(self, end: Callable[[], None]) -> None:
         self.settle()
         if self._permit is not None:
-            _run(self._permit.release)
+            run_steps(self._permit.release)
         end()
 
 
@@ -144,7 +144,7 @@ class JoinedAnswer(Unpaid):
     def settle(self) -> None:
         if not self.settled:
             super().settle()
-            _run(self._book)
+            run_steps(self._book)
 
     def _book(self) -> None:
         record, paid, answer = self._record, self._join.call.paid, self._join.answer
@@ -217,7 +217,7 @@ class PaidAnswer:
     def close(self, end: Callable[[], None]) -> None:
         self.subscriber = None  # subscriber, call and this answer would keep each other in memory
         if self._closed:
-            _run(self._permit.release, end)
+            run_steps(self._permit.release, end)
             return
         self._after += (self._permit.release, end)
         if not self.published:
@@ -230,7 +230,7 @@ class PaidAnswer:
             self._settle_once()
         self._closed, self._record.others = True, None
         steps, self._after = self._after, []
-        _run(self._keep, self.hold.release, *steps)
+        run_steps(self._keep, self.hold.release, *steps)
 
     def _keep(self) -> None:
         """Store the answer in the cache and offer it for comparisons. An answer that a budget has cut short is not
@@ -286,7 +286,7 @@ class PaidAnswer:
         return False
 
 
-def _run(*steps: Callable[[], object]) -> None:
+def run_steps(*steps: Callable[[], object]) -> None:
     """Run `steps` and log their errors. An error must not break a complete answer or the following steps."""
     for step in steps:
         try:

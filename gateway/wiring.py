@@ -48,6 +48,8 @@ from gateway.cache.semantic.sentence_transformers import SentenceTransformerEmbe
 from gateway.cache.store.snapshot import SnapshotWriter
 from gateway.context.count import Counter
 from gateway.context.plan import Contexts
+from gateway.context.strategies.flagged_turns import FlaggedTurns
+from gateway.context.strategies.flags import Flags
 from gateway.context.strategies.load_out import LoadOut
 from gateway.context.strategies.relevance import Relevance
 from gateway.context.strategies.repeated_errors import RepeatedErrors
@@ -185,6 +187,8 @@ class Wiring:
             self.cache.begin_by_meaning()
         if any(policy.context.long_documents != "keep" for policy in policies):
             self.embedder.begin()
+        if any(policy.context.flagged_turns != "keep" for policy in policies):
+            self.flags.begin()
         if self.router.wants(policies):
             self._tasks.spawn(self.router.load(), "classifier")
 
@@ -334,6 +338,8 @@ class Wiring:
         """Open the pipeline, and the background parts that make calls through it."""
         self.counter = Counter()
         switch = await self._enter(CutSwitch(self.database))
+        self.flags = Flags(self.state)
+        self._exits.push_async_callback(self.flags.aclose)
         relevance = Relevance(self.embedder, self.off_loop, switch.is_off)
         keep_alives = KeepAlives(
             self.state,
@@ -347,7 +353,7 @@ class Wiring:
             self.counter,
             off_loop=self.off_loop,
             switched_off=switch.is_off,
-            strategy=InTurn(relevance, RepeatedErrors(switch.is_off)),
+            strategy=InTurn(relevance, RepeatedErrors(switch.is_off), FlaggedTurns(self.flags, switch.is_off)),
             keep_alive=keep_alives,
             load_out=LoadOut(SharedMemory(self.state), self.off_loop, switch.is_off),
             monotonic=self.worker.monotonic,
@@ -369,6 +375,7 @@ class Wiring:
             sampler=self.shadows,
             loops=loops,
             off_loop=self.off_loop,
+            answered=self.flags.answered,
         )
         self._exits.push_async_callback(self.shadows.aclose)
         keep_alives.open(self.pipeline)

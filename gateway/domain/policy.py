@@ -44,6 +44,7 @@ _LATER = (
     b',"long_documents":"keep"',
     b',"repeated_errors":"keep"',
     b',"unused_tools":"keep"',
+    b',"flagged_turns":"keep"',
 )
 """Keys that were added later, as JSON with their default values."""
 
@@ -121,6 +122,11 @@ class ContextPolicy(Section):
         description="Definitions of tools that a long session has never used: leave_out leaves them out when the "
         "provider's cache has expired, until one is needed; keep sends them.",
     )
+    flagged_turns: Literal["leave_out", "keep"] = Field(
+        "keep",
+        description="Answers that a client reported as wrong: leave_out sends a short mark in their place in later "
+        "requests of the session, keep sends them.",
+    )
     keep_alive: bool = Field(
         False,
         description="Send one request with an answer of one token in a session's pause, before Anthropic's cache "
@@ -133,7 +139,7 @@ class ContextPolicy(Section):
     @property
     def shortens(self) -> bool:
         """Whether parts may be left out of a request that is not long."""
-        return self.long_documents != "keep" or self.repeated_errors != "keep"
+        return not self.long_documents == self.repeated_errors == self.flagged_turns == "keep"
 
 
 class AlertsPolicy(Section):

@@ -34,6 +34,14 @@ class Rating:
     cache: str
     comment: str
 
+    @property
+    def wrong(self) -> bool | None:
+        """Whether the answer is reported as wrong: by the rating `bad` or by `cache: wrong`. None if the rating says
+        nothing about this."""
+        if self.cache == "wrong" or self.score == RATINGS["bad"]:
+            return True
+        return False if self.cache == "right" or self.score == RATINGS["good"] else None
+
 
 def parse(body: Mapping[str, Any]) -> Rating:
     """Parse `{"rating": "good"|"bad"}` or `{"score": 0..1}`, `{"cache": "wrong"}`, `"comment"`. Raises BadRequest."""

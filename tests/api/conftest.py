@@ -32,6 +32,11 @@ from gateway.api.server.upload import Uploads
 from gateway.batches.files import Files
 from gateway.batches.jobs import Jobs
 from gateway.batches.message_jobs import MessageJobs
+from gateway.context.count import Counter
+from gateway.context.plan import Contexts
+from gateway.context.strategies.flagged_turns import FlaggedTurns
+from gateway.context.strategies.flags import Flags
+from gateway.context.strategies.strategy import InTurn
 from gateway.learning.feedback import Feedback
 from gateway.policy import keys
 from gateway.policy.keys import Keys
@@ -64,6 +69,7 @@ class Api:
     drain: ShutdownFlag
     overload: LoadShedder
     folder: Path
+    flags: Flags
     secrets: dict[str, str]
     """Name → key; the name is the team's, or its scopes'."""
 
@@ -122,6 +128,9 @@ async def api(state: State, database: Database, tmp_path: Path) -> AsyncIterator
             organisations={},
             terms=PriceSettings(),
         )
+        flags = Flags(state)
+        gateway.pipeline.answered = flags.answered
+        gateway.pipeline.contexts = contexts = Contexts(Counter(), strategy=InTurn(FlaggedTurns(flags)))
         service = ServiceRoutes(
             authenticator=authenticator,
             fleet=gateway.fleet,
@@ -133,6 +142,7 @@ async def api(state: State, database: Database, tmp_path: Path) -> AsyncIterator
             feedback=Feedback(database),
             spend=spend,
             cache_wrong=gateway.pipeline.cache.wrong,
+            reported=flags.report,
         )
         alerts = AlertRoutes(authenticator=authenticator, database=database, clock=time)
         admin = Admin(
@@ -140,9 +150,11 @@ async def api(state: State, database: Database, tmp_path: Path) -> AsyncIterator
         )
         root = ModelRoutes(authenticator=authenticator, fleet=gateway.fleet)
         routes = Starlette(routes=[*root.routes, *service.routes, *admin.routes, *alerts.routes])
-        opened = Api(gateway, inference, make_inference, routes, ring, policies, drain, overload, folder, {})
+        opened = Api(gateway, inference, make_inference, routes, ring, policies, drain, overload, folder, flags, {})
         await opened.key("search")
         yield opened
+        await flags.aclose()
+        contexts.close()
         await idempotency.aclose()
 
 

@@ -177,7 +177,7 @@ def test_every_metric_has_a_meaning() -> None:
 def test_every_route_is_told() -> None:
     door = SimpleNamespace(needs=lambda *scopes: lambda endpoint: endpoint, knows=lambda endpoint: endpoint)
     nothing: dict[str, Any] = dict.fromkeys(
-        ("fleet", "telemetry", "state", "ring", "policies", "drain", "feedback", "spend", "cache_wrong")
+        ("fleet", "telemetry", "state", "ring", "policies", "drain", "feedback", "spend", "cache_wrong", "reported")
     )
     made: list[Any] = [
         ModelRoutes(authenticator=door, fleet=None),  # type: ignore[arg-type]

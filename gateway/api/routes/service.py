@@ -45,13 +45,15 @@ class ServiceRoutes:
         feedback: Feedback,
         spend: UsageFigures,
         cache_wrong: Callable[[str, str], Awaitable[None]],
+        reported: Callable[[str, str, bool], Awaitable[None]],
         troubles: Callable[[], Sequence[str]] = tuple,
     ) -> None:
-        """`cache_wrong(request id, team)` reports that the cached answer to this request was wrong. `troubles` returns
-        the supervisor's problems; it may block."""
+        """`cache_wrong(request id, team)` reports that the cached answer to this request was wrong. `reported(request
+        id, team, wrong)` reports whether the answer to this request was wrong. `troubles` returns the supervisor's
+        problems; it may block."""
         self._fleet, self._telemetry, self._state, self._spend = fleet, telemetry, state, spend
         self._ring, self._policies, self._drain, self._feedback = ring, policies, drain, feedback
-        self._cache_wrong, self._troubles = cache_wrong, troubles
+        self._cache_wrong, self._reported, self._troubles = cache_wrong, reported, troubles
         figures, admin = authenticator.needs("usage", "admin"), authenticator.needs("admin")
         asked = authenticator.needs("inference", "admin")
         self.routes = [
@@ -75,7 +77,15 @@ class ServiceRoutes:
         await self._feedback.rate(tenant, flight, rating)
         if rating.cache == "wrong":
             await self._evict(flight["id"], tenant)
+        if rating.wrong is not None:
+            await self._report(flight["id"], tenant, wrong=rating.wrong)
         return json_response({"heard": True}, 201)
+
+    async def _report(self, request_id: str, tenant: Tenant, *, wrong: bool) -> None:
+        try:
+            await self._reported(request_id, tenant.team, wrong)
+        except StateUnavailable as error:
+            log.warning("an answer that was reported as wrong stays in its session: %s", error)
 
     async def _evict(self, request_id: str, tenant: Tenant) -> None:
         try:

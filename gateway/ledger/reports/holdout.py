@@ -134,8 +134,8 @@ def keep_alives(connection: Connection, team: str, since: float) -> tuple[int, i
 
 
 def least_requests(policy: ContextPolicy) -> int:
-    """Minimum requests of a measured session. Parts of long documents and repeated errors are left out from the first
-    request on, and a session's prompt may be kept alive after the first request."""
+    """Minimum requests of a measured session. Parts of long documents, repeated errors and wrong answers are left out
+    from the first requests on, and a session's prompt may be kept alive after the first request."""
     return 1 if policy.shortens or policy.keep_alive else LEAST_REQUESTS
 
 
