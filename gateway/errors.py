@@ -248,6 +248,11 @@ class BackendOverloaded(BackendFailed):
     status, code, kind = 503, "backend_overloaded", "overloaded_error"
 
 
+class FaultyAnswer(BackendFailed):
+    """The model ended without an answer, through a mistake of its own. A second call may succeed. The backend itself
+    works."""
+
+
 class NotSpoken(BackendFailed):
     """The backend has no endpoint for the dialect in which the request was sent. The request can be sent again in
     another dialect."""

@@ -39,6 +39,7 @@ from gateway.errors import (
     BadRequest,
     BudgetExhausted,
     DeadlineExceeded,
+    FaultyAnswer,
     LoopDetected,
     NotSpoken,
     UnknownModel,
@@ -275,8 +276,8 @@ class BackendCall:
         if isinstance(error, BackendRateLimited):
             # An upper gateway's budget may still cover smaller requests, and those of other teams.
             slot.limited(None if error.no_quota and self.backend.facts.tells_cost else error.retry_after_s)
-        elif isinstance(error, BackendRefused | NotSpoken):
-            slot.succeeded(answered=False)  # the backend works; the error is in the request
+        elif isinstance(error, BackendRefused | FaultyAnswer | NotSpoken):
+            slot.succeeded(answered=False)  # the backend works; the error is in the request, or in one answer
         elif error.code == DeadlineExceeded.code or (isinstance(error, BackendTimeout) and call.out_of_time):
             slot.left()  # the request's own deadline was short, so this is no failure of the backend
         elif status == _FORBIDDEN and self.health.answered_lately:

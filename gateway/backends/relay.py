@@ -14,7 +14,7 @@ from gateway.dialects.facts import FACTS
 from gateway.domain.answer import Sink, pieces
 from gateway.domain.money.usage import Usage
 from gateway.domain.record import Attempt
-from gateway.errors import BackendError, BackendGarbage, DeadlineExceeded, StreamBroken
+from gateway.errors import BackendError, BackendGarbage, DeadlineExceeded, FaultyAnswer, StreamBroken
 
 MISREAD = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """Exceptions that a reader may raise if values in the backend's answer have wrong types."""
@@ -73,8 +73,12 @@ class Relayed:
         returns. Raises BackendError."""
         attempt = self.attempt
         self._comments_until = asyncio.get_running_loop().time() + self._call.first_byte_timeout
-        if not await self._upstream.pipe_to(self._begins):
-            self._end()
+        try:
+            if not await self._upstream.pipe_to(self._begins):
+                self._end()
+        except FaultyAnswer:
+            attempt.usage = self._usage()  # the answer is over, so the reported usage is final
+            raise
         if not self._beginning and not self._reader.finish:
             raise BackendGarbage(f"{attempt.backend.name} answered with an empty stream", backend=attempt.backend.name)
         self._slot.began()
@@ -164,7 +168,10 @@ class Relayed:
                 f"The answer of {name} was still under way at the request's deadline; allow more time, or ask for less."
             ) from error
         self._call.conceal(error)  # before the message is logged and kept as the backend's trouble
-        self._slot.failed(error)
+        if isinstance(error, FaultyAnswer):
+            self._slot.succeeded(answered=False)
+        else:
+            self._slot.failed(error)
         attempt.error = error.code
         broken = StreamBroken(f"The stream of {name} broke: {error.message}", backend=name)
         if isinstance(error, StreamBroken):

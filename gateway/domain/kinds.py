@@ -100,6 +100,9 @@ class KindFacts:
     tells_cost: str = ""
     """The header of answers that has their cost, which replaces this gateway's own prices in the ledger. Empty: answers
     have no such header."""
+    bills_in_usage: bool = False
+    """Whether `usage.cost` of answers is what the provider bills. It replaces this gateway's own prices in the
+    ledger."""
     no_quota: str = ""
     """The type of an error which says that the gateway's account at the server has no money left, whatever the status
     is."""
@@ -238,6 +241,7 @@ KINDS: Mapping[str, KindFacts] = {
         "https://openrouter.ai/api/v1",
         key="OPENROUTER_API_KEY",
         provider="openrouter",
+        bills_in_usage=True,
         limits_per_answer=("max_tokens",),
         dialects=("openai_chat", "openai_completions", "openai_embeddings"),
     ),

@@ -8,10 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.cache.keys import Keys, Question, scope
-from gateway.domain.request import CompletionRequest, Controls
+from gateway.context.strategies import experiments
+from gateway.domain.request import CompletionRequest, Controls, DialectName
 from gateway.domain.tenant import Tenant
 from tests.cache.conftest import request, tenant
-from tests.support.requests import responses_request
+from tests.support.requests import request_in, responses_request
 
 
 def digest(asked: CompletionRequest, who: Tenant, revision: str) -> bytes:
@@ -175,3 +176,14 @@ def test_what_is_remembered_of_a_tenant_leaves_out_what_a_request_brings_along()
 
 def test_revisions_do_not_share() -> None:
     assert digest(request(), tenant(), "") != digest(request(), tenant(), "other backends")
+
+
+@pytest.mark.parametrize("dialect", ["openai_chat", "anthropic_messages", "openai_responses"])
+def test_variants_of_an_experiment_share_no_answer_at_any_level(dialect: DialectName) -> None:
+    """The text of a variant is part of both keys, so an answer under one system prompt is no hit under another."""
+    plain, who = request_in(dialect, "Where is it?", model="m", temperature=0), tenant()
+    asked = [plain, *(experiments.varied(plain, text) for text in ("Be brief.", "Explain."))]
+    assert len({digest(each, who, "r") for each in asked}) == 3
+    found = [question(each, who, "r", "e") for each in asked]
+    assert all(each is not None for each in found)
+    assert len({each.partition for each in found if each is not None}) == 3

@@ -353,3 +353,32 @@ def test_without_a_backend_the_command_says_what_to_do(folder: Path) -> None:
     result = run(folder, write(folder / "log.jsonl", [plain(EASY)]))
     assert result.exit_code == 1
     assert "thriftgate init" in result.stderr
+
+
+@pytest.mark.parametrize("usd", ["1e9999999", "1e999999", "1e20", -5, "NaN", "Infinity", [1], {}])
+def test_an_impossible_cost_counts_as_none(tmp_path: Path, usd: Any) -> None:
+    found = read_calls(write(tmp_path / "plain.jsonl", [plain(EASY, usd=usd)]))[1]
+    found += read_calls(write(tmp_path / "spend.jsonl", [litellm(EASY, spend=usd)]))[1]
+    assert [call.cost_pico for call in found] == [None, None]
+
+
+@pytest.mark.parametrize("count", ["9" * 4000, "9" * 5000, 10**9, -3, "x", None, [5]])
+def test_an_impossible_number_of_tokens_counts_as_0(tmp_path: Path, count: Any) -> None:
+    (call,) = read_calls(write(tmp_path / "log.jsonl", [litellm(EASY, prompt_tokens=count)]))[1]
+    assert (call.usage.input_tokens, call.usage.output_tokens) == (0, 200)
+
+
+HEAD = "startTime,traceId,model,input"
+
+
+def test_a_csv_in_another_encoding_is_refused_with_its_row(tmp_path: Path) -> None:
+    log = tmp_path / "log.csv"
+    log.write_bytes(f"{HEAD}\n2026-01-01,é,l,hi\n".encode("latin-1"))
+    with pytest.raises(LogError, match=r"log\.csv: after row 0: .*UTF-8"):
+        read_calls(log)
+
+
+def test_a_csv_row_with_too_many_values_is_read(tmp_path: Path) -> None:
+    log = tmp_path / "log.csv"
+    log.write_text(f"{HEAD}\n2026-01-01,t,l,hi,more,and more\n")
+    assert [call.model for call in read_calls(log)[1]] == ["l"]

@@ -8,13 +8,16 @@ import orjson
 import pytest
 
 from gateway.dialects.anthropic_messages import dialect as anthropic_messages
+from gateway.dialects.base import StreamReader
 from gateway.dialects.openai_chat import dialect as openai_chat
 from gateway.dialects.registry import wire
 from gateway.dialects.translate.chat_to_gemini.translator import ChatToGemini
 from gateway.domain.money.usage import Usage
-from gateway.domain.request import CompletionRequest, Controls
-from gateway.errors import BackendGarbage, BadRequest, StreamBroken
-from tests.fakes.google import event, part
+from gateway.domain.request import CompletionRequest, Controls, DialectName
+from gateway.errors import BackendGarbage, BadRequest, FaultyAnswer, StreamBroken
+from tests.dialects.test_hostile_translations import CLIENTS
+from tests.fakes.google import USAGE, event, part
+from tests.support.requests import request_in
 
 PIXEL = "iVBORw0KGgo="
 SCHEMA = {"type": "object", "properties": {"a": {"const": 1, "minimum": 0}}}
@@ -257,3 +260,51 @@ def test_what_is_no_event_is_garbage(value: Any) -> None:
     reader = ChatToGemini().reader(asked(stream=True))
     with pytest.raises(BackendGarbage):
         reader.feed(event(value))
+
+
+FAULTS = ["MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "OTHER", "SOMETHING_NEW"]
+EMPTY_ENDS = {
+    "STOP": "stop",
+    "MAX_TOKENS": "length",
+    **dict.fromkeys(("SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII"), "content_filter"),
+    **dict.fromkeys(("IMAGE_SAFETY", "IMAGE_RECITATION", "MODEL_ARMOR"), "content_filter"),
+}
+
+
+def read_whole(reader: StreamReader, data: bytes) -> None:
+    reader.feed(data)
+    reader.eof()
+
+
+@pytest.mark.parametrize("parts", [[], [{"text": ""}], [{"text": "hm", "thought": True}]], ids=str)
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("reason", FAULTS)
+def test_a_failure_without_an_answer_is_a_faulty_answer(reason: str, client: DialectName, parts: list[Any]) -> None:
+    reply = part(*parts, finishReason=reason)
+    with pytest.raises(FaultyAnswer, match=reason):
+        wire(client, "gemini_generate").plain(request_in(client), orjson.dumps(reply))
+    reader = wire(client, "gemini_generate").reader(request_in(client, stream=True))
+    with pytest.raises(FaultyAnswer, match=reason):
+        read_whole(reader, event(reply))
+    assert reader.reported == COUNTED
+    assert not reader.ending
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize(("reason", "finish"), EMPTY_ENDS.items())
+def test_an_empty_answer_that_has_its_reason_keeps_it(reason: str, finish: str, client: DialectName) -> None:
+    reply = {"candidates": [{"finishReason": reason, "index": 0}], "usageMetadata": USAGE}
+    found = wire(client, "gemini_generate").plain(request_in(client), orjson.dumps(reply))
+    reader = wire(client, "gemini_generate").reader(request_in(client, stream=True))
+    reader.feed(event(reply))
+    reader.eof()
+    assert (found.finish, found.usage) == (reader.finish, reader.usage) == (finish, COUNTED)
+
+
+def test_a_failure_after_a_part_of_the_answer_ends_it() -> None:
+    for shown in ({"text": "x"}, CALL, {"inlineData": {"mimeType": "image/png", "data": PIXEL}}):
+        assert plain(part(shown, finishReason="OTHER")).finish in ("stop", "tool_calls")
+        reader = ChatToGemini().reader(asked(stream=True))
+        reader.feed(event(part({"text": "a"})) + event(part(shown)) + event(part(finishReason="OTHER")))
+        reader.eof()
+        assert reader.finish in ("stop", "tool_calls")

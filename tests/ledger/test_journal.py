@@ -16,6 +16,8 @@ import orjson
 import pytest
 import pytest_asyncio
 
+from gateway.dialects.answers.usage import openai_usage
+from gateway.domain.backend import Backend, PriceEntry
 from gateway.domain.money.usage import Usage
 from gateway.errors import LedgerUnavailable
 from gateway.ledger.journal import segments
@@ -23,7 +25,7 @@ from gateway.ledger.journal.reader import JournalReader
 from gateway.ledger.journal.writer import Journal
 from gateway.ledger.rows import Row
 from gateway.runtime.write_batcher import WriteBatcher
-from tests.ledger.samples import COST, LARGE, SIMULATED, UNPRICED, USAGE, begin, finish, journal, record, spend
+from tests.ledger.samples import COST, LARGE, PRICE, SIMULATED, UNPRICED, USAGE, begin, finish, journal, record, spend
 from tests.support.waiting import until
 
 
@@ -481,3 +483,39 @@ async def test_lines_of_a_turn_that_a_full_disk_refuses_are_written_later(books:
     outgoing.add(Client(directory), b"next", asyncio.get_running_loop())
     await asyncio.sleep(0)
     assert len(read(directory)[0]) == 1
+
+
+ROUTER = Backend(name="router", kind="openrouter", model="a/new-model")
+FAR = {"prompt_tokens": 10, "completion_tokens": 20, "total_tokens": 30}
+
+
+@pytest.mark.parametrize(
+    ("usage", "billed"),
+    [
+        ({"cost": 0.00014}, 140_000_000),
+        ({"cost": 1.5e-05, "is_byok": False, "cost_details": {"upstream_inference_cost": None}}, 15_000_000),
+        ({"cost": 0, "is_byok": True, "cost_details": {"upstream_inference_cost": 0.002}}, 2_000_000_000),
+        *[({"cost": cost}, None) for cost in (0, -1, None, "0.1", True, 1e9)],
+        ({"cost": 0.1, "is_byok": True, "cost_details": {"upstream_inference_cost": -5}}, None),
+        ({}, None),
+    ],
+)
+@pytest.mark.parametrize("price", [None, PRICE])
+async def test_the_bill_in_an_answer_of_openrouter_replaces_an_own_price(
+    books: Journal, directory: Path, usage: dict[str, Any], billed: int | None, price: PriceEntry | None
+) -> None:
+    reported = openai_usage({**FAR, **usage}, fees=(("web_search", 1),))
+    for backend in (ROUTER, UNPRICED):
+        entry = record()
+        attempt = begin(entry, backend.model_copy(update={"price": price}))
+        books.open(attempt, entry)
+        books.close(finish(attempt, reported), entry)
+    (of_router, of_other), _ = read(directory)
+    own = None if price is None else 10 * 10**6 + 20 * 2 * 10**6
+    assert of_other.cost_pico == own
+    assert of_other.unpriced
+    if billed is None:
+        assert (of_router.cost_pico, of_router.unpriced) == (own, of_other.unpriced)
+    else:
+        assert (of_router.cost_pico, of_router.price_source, of_router.unpriced) == (billed, "provider's bill", "")
+    assert (of_router.input_tokens, of_router.output_tokens) == (10, 20)

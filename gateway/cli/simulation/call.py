@@ -11,13 +11,15 @@ from typing import Any
 
 import orjson
 
-from gateway.dialects.answers.usage import any_usage
+from gateway.dialects.answers.usage import ABSURD_TOKENS, any_usage
 from gateway.dialects.anthropic_messages.usage import messages_usage
 from gateway.domain.money.usage import Usage
 from gateway.domain.request import DialectName
 from gateway.domain.units import usd_to_pico
 
 Object = Mapping[str, Any]
+_ABSURD_USD = 10**9
+"""A cost of one call from this number of US dollars on is rejected as impossible."""
 
 
 class LogError(ValueError):
@@ -64,12 +66,12 @@ def moment(value: object) -> float:
 
 
 def pico(usd: object) -> int | None:
-    """Pico-dollars of an amount in USD; None if it is missing or no amount."""
+    """Pico-dollars of an amount in USD; None if it is missing, impossible or no amount."""
     try:
         amount = Decimal(str(usd))
     except InvalidOperation:
         return None
-    return usd_to_pico(amount) if amount.is_finite() and amount >= 0 else None
+    return usd_to_pico(amount) if amount.is_finite() and 0 <= amount < _ABSURD_USD else None
 
 
 def decoded(value: object) -> Any:
@@ -83,12 +85,12 @@ def decoded(value: object) -> Any:
 
 
 def tokens(value: object) -> int:
-    """A number of tokens; 0 for anything else."""
+    """A number of tokens; 0 for anything else, and for an impossible number."""
     try:
         found = int(str(value))
     except ValueError:
         return 0
-    return max(0, found)
+    return found if 0 <= found < ABSURD_TOKENS else 0
 
 
 def reported(value: object) -> Usage | None:

@@ -82,14 +82,24 @@ def _numbered(file: Path) -> Iterator[tuple[int, Object]]:
     """(Number of the row, its fields). The last line of a JSON-lines file may be incomplete, because a program may
     still be writing it."""
     if file.suffix == ".csv":
-        csv.field_size_limit(sys.maxsize)
-        with file.open(newline="", encoding="utf-8-sig") as lines:
-            yield from enumerate(csv.DictReader(lines), 1)
+        yield from _table(file)
         return
     with file.open("rb") as lines:
         whole = _WHOLE.match(lines.read(64)) is not None
         lines.seek(0)
         yield from _array(file, lines.read()) if whole else _lines(file, lines)
+
+
+def _table(file: Path) -> Iterator[tuple[int, Object]]:
+    """The rows of a CSV file. Values beyond the columns of the first line are under an empty name."""
+    csv.field_size_limit(sys.maxsize)
+    number = 0
+    try:
+        with file.open(newline="", encoding="utf-8-sig") as lines:
+            for number, row in enumerate(csv.DictReader(lines, restkey=""), 1):
+                yield number, row
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise LogError(f"{file}: after row {number}: no CSV in UTF-8: {error}") from error
 
 
 def _array(file: Path, data: bytes) -> Iterator[tuple[int, Object]]:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from decimal import Decimal
 from typing import Any
 
 from gateway.domain.money.usage import Usage
+from gateway.domain.units import PICO_PER_USD
 
 ABSURD_TOKENS = 100_000_000
 """A token count from this number on is rejected as impossible, because no model has such a large context window."""
+_ABSURD_USD = 100_000
+"""A cost of one call from this number of US dollars on is rejected as impossible."""
 
 Fees = tuple[tuple[str, int], ...]
 _Object = dict[str, Any]
@@ -124,6 +128,19 @@ def shown(usage: Usage | None) -> Usage | None:
     return usage if usage is not None and usage.all_input else None
 
 
+def _billed(report: _Object) -> int | None:
+    """The cost that a usage object states, in pico-dollars; None if it states none, 0 or an impossible one. For a call
+    with the account's own key at the vendor, the vendor's cost is stated beside it and is added."""
+    if "cost" not in report:
+        return None
+    details = report.get("cost_details")
+    own_key = report.get("is_byok") is True and type(details) is dict
+    amounts = [report["cost"], *([details.get("upstream_inference_cost")] if own_key and details else [])]
+    if not all(type(each) in (int, float) and 0 <= each < _ABSURD_USD for each in amounts):
+        return None
+    return round(sum(Decimal(str(each)) for each in amounts) * PICO_PER_USD) or None
+
+
 class _Reading:
     """Reads one usage object. Cached tokens are parts of the prompt, and reasoning tokens of the completion. Totals
     that leave these parts out are corrected."""
@@ -165,6 +182,7 @@ class _Reading:
             service_tier=tier,
             fees=fees,
             doubt=self._counts.doubt,
+            billed_pico=_billed(self._report),
         )
 
     def _cache(self) -> tuple[int, int]:

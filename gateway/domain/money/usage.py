@@ -30,6 +30,9 @@ class Usage:
     """(Unit, count) of each charge in addition to tokens: `(("web_search", 5),)`."""
     doubt: str = ""
     """Names of the reported numbers that contradict each other; empty if there is no contradiction."""
+    billed_pico: int | None = None
+    """The cost of the call in pico-dollars that the usage object states. It is booked only for kinds of backends whose
+    statement is the provider's bill (`KindFacts.bills_in_usage`). None if it is not stated."""
     all_input: int = field(init=False, repr=False, compare=False)
     all_output: int = field(init=False, repr=False, compare=False)
 

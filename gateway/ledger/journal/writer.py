@@ -195,7 +195,9 @@ class Journal:
                 prices, attempt.price_source = terms.flat, terms.source
         if told is not None:
             attempt.cost_pico, attempt.price_source = min(told, rows.MOST_PICO), upstream.SOURCE
-        if usage.fees or usage.service_tier:
+        if usage.billed_pico is not None and attempt.backend.facts.bills_in_usage:
+            attempt.cost_pico, attempt.price_source = min(usage.billed_pico, rows.MOST_PICO), upstream.BILL
+        elif usage.fees or usage.service_tier:  # a provider's bill includes them
             attempt.unpriced = unpriced_units(None if terms is None else terms.price, usage)
         decision = None if record.route is None else record.route.decided
         decided = None if decision is None else self._decided(attempt, decision, usage)

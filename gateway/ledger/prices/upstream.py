@@ -16,6 +16,8 @@ PRICE = b"x-thriftgate-price"
 LITELLM, LITELLM_CACHED = b"x-litellm-response-cost", b"x-litellm-cache-key"
 """A LiteLLM proxy's cost of a whole answer in US dollars, and the header of answers from its cache."""
 SOURCE = "upstream gateway"
+BILL = "provider's bill"
+"""The `price_source` of a cost that the provider stated in the answer's usage."""
 _USD = re.compile(rb"\d{1,9}(?:\.\d{1,15})?")
 _FLOAT = re.compile(rb"\d{1,9}(?:\.\d{1,20})?(?:e-\d{1,2})?")
 """Matches numbers as Python writes them, such as 4.5e-05."""

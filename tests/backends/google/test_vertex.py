@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from typing import Any
 
 import orjson
@@ -27,6 +28,7 @@ from tests.fakes.google import (
     PROJECT,
     Google,
     event,
+    part,
 )
 from tests.fakes.scripted import Body, Pieces, Refuse
 from tests.support.requests import (
@@ -205,6 +207,42 @@ async def test_throttling_as_the_first_event_of_a_200_is_tried_again(google: Goo
     google.script(Pieces((event(LIMITED),)))
     _, data = await ask(chat_request(stream=True), studio(google))
     assert b"[DONE]" in data
+
+
+MALFORMED = part(finishReason="MALFORMED_FUNCTION_CALL")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_malformed_call_is_asked_again_and_billed_once(google: Google, stream: bool) -> None:
+    async with aclosing(Fleet([studio(google)])) as fleet:
+        caller = Caller(fleet)
+        google.script(Pieces((event(MALFORMED),)) if stream else Body(MALFORMED))
+        assert b"Hello" in await read(await caller.call(chat_request(stream=stream)))
+        failed, served = caller.record.attempts
+        assert (failed.outcome, failed.error, failed.usage) == ("failed", "backend_failed", SPOKEN)
+        assert served.usage == SPOKEN
+        assert failed.id in caller.books.closed
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_malformed_calls_of_one_client_do_not_open_the_breaker(google: Google, stream: bool) -> None:
+    async with aclosing(Fleet([studio(google)])) as fleet:
+        for _ in range(4):
+            google.script(*([Pieces((event(MALFORMED),)) if stream else Body(MALFORMED)] * 2))
+            with pytest.raises(AllBackendsFailed):
+                await Caller(fleet).call(chat_request(stream=stream))
+        await read(await Caller(fleet).call(chat_request(stream=stream)))
+
+
+async def test_a_malformed_call_after_thoughts_breaks_the_stream_and_is_billed_as_reported(google: Google) -> None:
+    async with aclosing(Fleet([studio(google)])) as fleet:
+        caller = Caller(fleet)
+        google.script(Pieces((event(part({"text": "hm", "thought": True})), event(MALFORMED))))
+        answer = await caller.call(chat_request(stream=True))
+        with pytest.raises(StreamBroken, match="MALFORMED_FUNCTION_CALL"):
+            await read(answer)
+        await answer.aclose()
+        assert caller.record.attempts[0].usage == SPOKEN
 
 
 @pytest.mark.parametrize("shape", [LIMITED, [LIMITED]])

@@ -9,7 +9,7 @@ import orjson
 from gateway.dialects.answers.usage import openai_usage
 from gateway.dialects.openai_chat.message import signed
 from gateway.domain.money.usage import Usage
-from gateway.errors import BackendGarbage
+from gateway.errors import BackendGarbage, FaultyAnswer
 
 Block = dict[str, Any]
 
@@ -21,17 +21,33 @@ _FILTERED = frozenset(
     }
 )
 """Gemini's finish reasons that mean that Google withheld the answer."""
+_UNSPECIFIED, _LONGEST_REASON = "FINISH_REASON_UNSPECIFIED", 64
+_BESIDE = frozenset({"thought", "thoughtSignature"})
+"""Fields of a part that are no content."""
 
 
 def finish_of(reason: Any, *, called: bool) -> str:
     """OpenAI's finish reason for Gemini's `reason`; empty: not finished. `called`: whether the answer contains a call.
-    Failures become `stop`."""
-    if type(reason) is not str or reason == "FINISH_REASON_UNSPECIFIED":
+    A failure after a part of the answer becomes `stop`; `fault` finds a failure without an answer."""
+    if type(reason) is not str or reason == _UNSPECIFIED:
         return ""
     if reason in _FILTERED:
         return "content_filter"
     found = _FINISH.get(reason, "stop")
     return "tool_calls" if called and found == "stop" else found
+
+
+def fault(reason: Any) -> FaultyAnswer | None:
+    """The error if an answer without content ended for `reason`, such as `MALFORMED_FUNCTION_CALL`, `OTHER` or a reason
+    that this version does not know. None if `reason` explains an empty answer."""
+    if type(reason) is not str or reason in _FILTERED or reason in _FINISH or reason == _UNSPECIFIED:
+        return None
+    return FaultyAnswer(f"The model ended without an answer ({reason[:_LONGEST_REASON]}).")
+
+
+def is_content(part: Block) -> bool:
+    """Whether a part belongs to the answer itself: a text that is not empty and no thought, a call, a picture, code."""
+    return not part.get("thought") and any(value for name, value in part.items() if name not in _BESIDE)
 
 
 def blocked(reply: dict[str, Any]) -> str:
@@ -91,11 +107,13 @@ def call(part: Block, id: str) -> dict[str, Any]:
 
 def completion(reply: dict[str, Any], shared: dict[str, Any], name: str) -> dict[str, Any]:
     """The chat completion for a whole answer. `shared`: its fields other than `choices`. `name`: prefix for the ids of
-    calls. Raises BackendGarbage."""
+    calls. Raises BackendGarbage, and FaultyAnswer if no candidate has content and one ended with a failure."""
     reason = blocked(reply)
     if not reason and not reply.get("candidates"):
         raise BackendGarbage("The backend answered with JSON that is not Gemini's answer.")
     try:
+        if not reason and (failure := _fault_of_all(reply["candidates"])):
+            raise failure
         choices = [
             _choice(each, reason, f"{name}{index}_" if index else name, index)
             for index, each in enumerate(reply.get("candidates") or [{}])
@@ -103,6 +121,12 @@ def completion(reply: dict[str, Any], shared: dict[str, Any], name: str) -> dict
     except (LookupError, TypeError, AttributeError) as error:
         raise BackendGarbage("The backend answered with a part that is not one of Gemini's.") from error
     return {**shared, "choices": choices}
+
+
+def _fault_of_all(answers: list[dict[str, Any]]) -> FaultyAnswer | None:
+    if any(is_content(part) for each in answers for part in parts(each)):
+        return None
+    return next(filter(None, (fault(each.get("finishReason")) for each in answers)), None)
 
 
 def _choice(answer: dict[str, Any], reason: str, name: str, index: int) -> dict[str, Any]:

@@ -10,7 +10,16 @@ from gateway.dialects.answers.upstream_error import UpstreamError, broken, find_
 from gateway.dialects.answers.usage import shown
 from gateway.dialects.openai_chat.object_reader import ObjectReader
 from gateway.dialects.openai_chat.reader import DONE
-from gateway.dialects.translate.chat_to_gemini.reply import blocked, call, candidate, finish_of, parts, usage
+from gateway.dialects.translate.chat_to_gemini.reply import (
+    blocked,
+    call,
+    candidate,
+    fault,
+    finish_of,
+    is_content,
+    parts,
+    usage,
+)
 from gateway.dialects.translate.chat_to_messages.reply import chat_usage
 from gateway.domain.money.usage import Usage
 from gateway.errors import BackendError, BackendGarbage
@@ -26,7 +35,7 @@ class GeminiStream(ObjectReader):
         shared = {"id": f"chatcmpl-{name}", "object": "chat.completion.chunk", "created": created, "model": model}
         super().__init__(shared, wants_usage=wants_usage)
         self.confidence: float | None = None
-        self._name, self._calls = name, 0
+        self._name, self._calls, self._answered = name, 0, False
         self._counts: Any = None
         """The last `usageMetadata`. Every event contains one, so it is converted only when the usage is needed."""
 
@@ -64,6 +73,7 @@ class GeminiStream(ObjectReader):
                 self._counts = parsed.get("usageMetadata") or self._counts
         except (LookupError, TypeError, ValueError):
             pass  # the event is another one
+        self._answered = self._answered or bool(texts)
         return texts
 
     def _misread(self) -> bytes:
@@ -81,11 +91,14 @@ class GeminiStream(ObjectReader):
         if not finish or self.finish:
             return written
         self.finish = finish
+        if not (reason or self._answered) and (failure := fault(answer.get("finishReason"))):
+            return self._fail(failure)  # thoughts may have been sent
         if not reason:
             self._transcript.silent += 1
         return written + self._chunk({"refusal": reason} if reason else {}, finish)
 
     def _part(self, part: dict[str, Any]) -> bytes:
+        self._answered = self._answered or is_content(part)
         if "functionCall" in part:
             number, self._calls = self._calls, self._calls + 1
             return self._chunk({"tool_calls": [{"index": number, **call(part, f"call_{self._name}{number}")}]})
