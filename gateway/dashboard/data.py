@@ -13,7 +13,7 @@ from typing import Any
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from gateway.dashboard import queries
+from gateway.dashboard import days, queries
 from gateway.dashboard.parts import ALL_TEAMS, FEEDBACK, PARTS, Prices, Read, Scope
 from gateway.dashboard.periods import USUAL, Period, parse_period
 from gateway.domain.backend import Backend
@@ -205,6 +205,8 @@ class Figures:
                 if ids := _keys(values):
                     values["key_names"] = queries.key_names(connection, ids)
                 found[part] = self._rested(values, period, began)
+        if scope.computed:
+            days.store(self._database, scope.computed, period.now)
         return found
 
     def _rested(self, values: dict[str, Any], period: Period, began: float) -> _Made:
