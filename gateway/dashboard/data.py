@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.dashboard import days, queries
-from gateway.dashboard.parts import ALL_TEAMS, FEEDBACK, PARTS, Prices, Read, Scope
+from gateway.dashboard.parts import ALL_TEAMS, FEEDBACK, PARTS, Prices, Read, Scope, invented
 from gateway.dashboard.periods import USUAL, Period, parse_period
 from gateway.domain.backend import Backend
 from gateway.domain.money.windows import iso, zone_named
@@ -156,6 +156,10 @@ class Figures:
         """Team → time zone of its policy, for teams that are not in UTC."""
         zones = {team: self._policy(team).timezone for team in teams}
         return {team: zone for team, zone in zones.items() if zone != "UTC"}
+
+    def invented(self, teams: Sequence[str]) -> list[str]:
+        """Those of `teams` whose requests are invented, as `thriftgate dev history` makes them."""
+        return [team for team in teams if invented(self._policies.current, team)]
 
     async def teams(self) -> list[str]:
         """All teams that have a key or a separate policy, sorted. An admin can choose one of them on the page. Raises

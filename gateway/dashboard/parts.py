@@ -50,11 +50,15 @@ class Scope:
         return self.policies.find(self.team)[0]
 
     def invented(self, team: str) -> bool:
-        """Whether the requests of `team` are the demo history of `thriftgate dev history`."""
-        return team.startswith(MARK) and self.policies.find(team)[0].organisation == INVENTED_ORGANISATION
+        return invented(self.policies, team)
 
 
 Read = Callable[[Connection, Scope], dict[str, Any]]
+
+
+def invented(policies: PolicySet, team: str) -> bool:
+    """Whether the requests of `team` are the demo history of `thriftgate dev history`."""
+    return team.startswith(MARK) and policies.find(team)[0].organisation == INVENTED_ORGANISATION
 
 
 def spend(connection: Connection, scope: Scope) -> dict[str, Any]:

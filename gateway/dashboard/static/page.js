@@ -103,6 +103,7 @@ function frame() {
   $("title").textContent = name === "teams" ? t("All teams") : t("Team {0}", query.team ?? viewer.team);
   document.title = `${name === "teams" ? t("All teams") : query.team ?? viewer.team} · Thriftgate`;
   $("by").value = query.by ?? "model";
+  if (!PARTS[name]) paint("notices", name, () => (viewer.invented.includes(query.team ?? viewer.team) ? sections.invention() : []));
   way({});
 }
 
