@@ -78,16 +78,18 @@ def read(
     if _seconds(period, by_team=by_team) == HOUR_S:
         return [group for table in tables for group in _groups(connection, table, period, team, hourly=True)]
     known = days.stored(connection, team or "", period.since, period.until)
+    count = days.counter(connection, tables, team)
     found: list[Group] = []
     for date_, since, until in period.spans():
-        whole_day = until < period.until or until == begin_of(date_ + timedelta(days=1), period.zone)
-        entries = days.count(connection, tables, team, since, until) if whole_day else (0, 0)
+        entries = count(since, until)
+        if not any(entries):
+            continue
         day = known.get((since, until))
         if day is None or day.entries != entries or day.figures[0] != _FORM:
             part = replace(period, since=since, until=until)
             groups = [one for table in tables for one in _groups(connection, table, part, team, by_team=by_team)]
             day = Day(team or "", since, until, entries, [_FORM, *map(_as_values, groups)])
-            if computed is not None and any(entries):
+            if computed is not None and until == begin_of(date_ + timedelta(days=1), period.zone):
                 computed.append(day)
         step = (date_ - _EPOCH).days
         found += [_of_values(step, *values) for values in day.figures[1:]]

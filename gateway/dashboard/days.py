@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import logging
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import orjson
-from sqlalchemy import Connection, delete, func, insert, select
+from sqlalchemy import Connection, Float, bindparam, delete, func, insert, literal, select
 from sqlalchemy.exc import SQLAlchemyError
 
-from gateway.ledger.store.entries import sums_alone, within
+from gateway.ledger.store.entries import sums_alone
 from gateway.state.sql.database import Database
 from gateway.state.sql.tables import ledger, ledger_days, ledger_sums
 
@@ -36,17 +36,26 @@ class Day(NamedTuple):
     figures: Sequence[Any]
 
 
-def count(
-    connection: Connection, tables: Sequence[Any], team: str | None, since: float, until: float
-) -> tuple[int, int]:
-    """The number of ledger rows and of sums in `[since, until)`. `tables`: see `entries.apart`."""
-    rows, sums = (
-        int(connection.scalar(select(func.count()).select_from(one).where(*within(since, until, team, one))) or 0)
-        if known
-        else 0
-        for one, known in ((ledger, True), (ledger_sums, sums_alone in tables))
-    )
-    return rows, sums
+def counter(
+    connection: Connection, tables: Sequence[Any], team: str | None
+) -> Callable[[float, float], tuple[int, int]]:
+    """Returns a function that counts the ledger's rows and sums between two moments. `tables`: see `entries.apart`."""
+    since, until = bindparam("since", type_=Float), bindparam("until", type_=Float)
+    known = (ledger, ledger_sums) if sums_alone in tables else (ledger,)
+    counts = [
+        select(func.count())
+        .select_from(one)
+        .where(one.c.at >= since, one.c.at < until, *([one.c.team == team] if team is not None else []))
+        .scalar_subquery()
+        for one in known
+    ]
+    query = select(*counts, *([] if len(known) == 2 else [literal(0)]))
+
+    def count(first: float, last: float) -> tuple[int, int]:
+        rows, sums = connection.execute(query, {"since": first, "until": last}).one()
+        return int(rows), int(sums)
+
+    return count
 
 
 def stored(connection: Connection, team: str, since: float, until: float) -> Mapping[tuple[float, float], Day]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import zlib
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -191,3 +192,46 @@ def test_days_of_long_ago_are_not_stored_and_a_failure_to_store_is_no_failure_of
 def count(database: Database) -> int:
     with database.read() as connection:
         return connection.scalar(select(func.count()).select_from(ledger_days)) or 0
+
+
+@pytest.mark.parametrize(
+    ("zone", "now"),
+    [
+        ("Europe/Madrid", "2026-11-02T09:00:00+01:00"),  # 25 hours on October 25
+        ("America/New_York", "2026-03-20T09:00:00-04:00"),  # 23 hours on March 8
+        ("America/Havana", "2026-03-20T09:00:00-04:00"),  # March 8 began at 1 o'clock
+        ("Australia/Lord_Howe", "2026-04-20T09:00:00+10:30"),  # the clocks changed by half an hour
+        ("Pacific/Tongatapu", "2027-01-15T00:30:00+13:00"),  # yesterday in UTC
+        ("Pacific/Apia", "2012-01-10T09:00:00+14:00"),  # December 30 was left out
+    ],
+)
+def test_each_row_counts_on_the_day_that_the_clocks_of_the_zone_show(database: Database, zone: str, now: str) -> None:
+    ends, clocks = datetime.fromisoformat(now).timestamp(), ZoneInfo(zone)
+    chance = random.Random(3)
+    moments = [ends - chance.uniform(0, 28 * DAY) for _ in range(200)]
+    fill(database, *(row(at=at, cost_pico=number) for number, at in enumerate(moments)))
+    expected: dict[date, int] = {}
+    for number, at in enumerate(moments):
+        day = datetime.fromtimestamp(at, clocks).date()
+        expected[day] = expected.get(day, 0) + number
+    for _ in range(2):  # computed, then stored
+        computed: list[Day] = []
+        with snapshot(database) as connection:
+            groups = cube.read(connection, parse_period("30", ends, clocks), "search", computed=computed)
+        days.store(database, computed, ends)
+        found: dict[date, int] = {}
+        for group in groups:
+            day = date(1970, 1, 1) + timedelta(days=group.step)
+            found[day] = found.get(day, 0) + group.cost_pico
+        assert found == expected
+    assert not computed
+
+
+def test_no_row_a_single_row_and_sums_of_more_than_64_bits(database: Database) -> None:
+    agree(database)
+    fill(database, row(at=NOW - 2 * DAY, cost_pico=1))
+    agree(database)
+    fill(database, *(row(at=NOW - 2 * DAY, cost_pico=2**63 - 1) for _ in range(3)))
+    agree(database)
+    found = figures(database, "UTC", "search", keep=False)
+    assert sum(counts[COST] for counts in found.values()) == 3 * (2**63 - 1) + 1

@@ -128,3 +128,28 @@ def test_the_demo_history_is_marked_in_every_view(visit: Open) -> None:
         page, "!document.querySelector('#notices').textContent.includes('invented')"
     )  # the figures say that they are real
     page.unroute_all(behavior="ignoreErrors")
+
+
+def test_names_that_every_javascript_object_has_are_shown_as_they_are(visit: Open) -> None:
+    """A policy may be called `constructor`, and a client may call its session so."""
+
+    def rename(figures: dict[str, Any]) -> None:
+        for row in figures.get("teams", ()):
+            row["team"] = row["team"].replace("search", "constructor")
+
+    opened = visit()
+    changed(opened.page, "**/dashboard/teams*", rename)
+    changed(opened.page, "**/dashboard/viewer", lambda viewer: viewer.update(teams=["constructor", "search"]))
+    page = opened.enter("admin", "#/teams?period=30")
+    page.wait_for_selector("#teams tbody tr:has-text('constructor')")
+    cells = "[...document.querySelector('#teams tr:has(a[href*=constructor])').cells].map((one) => one.innerText)"
+    until(page, f"{cells}.slice(2, 4).join() === 'none,–'")
+    opened.go("#/requests?team=constructor&period=30")
+    page.wait_for_selector("#log p:has-text('No request matches')")
+    changed(page, "**/dashboard/groups*", lambda found: found["rows"][0].update(session="__proto__"))
+    opened.go("#/models?team=search&period=30&by=session")
+    page.wait_for_selector("#where a:text-is('__proto__')")
+    opened.go("#/requests?team=search&period=30&session=constructor")
+    until(page, "document.querySelector('#crumbs').textContent.includes('Session constructor')")
+    assert not opened.complaints
+    page.unroute_all(behavior="ignoreErrors")

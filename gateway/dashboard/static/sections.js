@@ -56,7 +56,7 @@ function shared(budget) {
     quiet(windowOf(budget)));
 }
 
-/** The state of a budget, from its standing. The overview, the budgets and the table of all teams use it. */
+/** The state of a budget, from its standing. */
 export function stateOf({ used, forecast: ahead, early }) {
   if (used >= 1) return "over";
   if (ahead?.exhausted_at && !early) return "soon";
@@ -170,7 +170,7 @@ export function cache({ rows, wrong, limit, classes, measured }) {
       [t("Answers"), (row) => number(row.answers), "number"],
       [t("Saved"), (row) => money(row.saved_usd), "number"],
     ], rows),
-    unknown ? quiet(t("Answers whose original cost is unknown, so that nothing is counted as saved: {0}.", count(unknown))) : null,
+    unknown ? quiet(t("Answers whose original cost is unknown, not counted as saved: {0}.", count(unknown))) : null,
     wrongHits(wrong, limit),
     ...byClass(classes, measured, limit),
   ].filter(Boolean);
@@ -207,7 +207,7 @@ export function quality(rows) {
     [t("Error budget left"), (row) => (row.error_budget_left === null ? "–" : percent(row.error_budget_left)), "number"],
     [t("Burn rate"), (row) => (row.burn_rate === null ? "–" : `${count(row.burn_rate)}×`), "number"],
     [t("Judged answers"), (row) => number(row.judged), "number"],
-  ], rows), quiet(t("Objective: {0} of judged answers as good as the reference's, over {1} days. At burn rate 1 the error budget lasts exactly that long.", percent(rows[0].objective), count(rows[0].window_s / 86400)))];
+  ], rows), quiet(t("Objective: {0} of judged answers as good as the reference's, over {1} days. At burn rate 1 the error budget lasts that long.", percent(rows[0].objective), count(rows[0].window_s / 86400)))];
 }
 
 /** Whether more semantic hits are wrong than the policy allows. */

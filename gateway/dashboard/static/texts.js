@@ -98,7 +98,7 @@ Most expensive requests|Peticiones más caras|Requisições mais caras
 No request had a cost in this period.|Ninguna petición tuvo coste en este periodo.|Nenhuma requisição teve custo neste período.
 All requests by cost|Todas las peticiones por coste|Todas as requisições por custo
 Wrong answers from the cache|Respuestas erróneas de la caché|Respostas erradas do cache
-No answer came from the semantic cache in this period.|Ninguna respuesta vino de la caché semántica en este periodo.|Nenhuma resposta veio do cache semântico neste período.
+There was no semantic hit in this period.|No hubo aciertos semánticos en este periodo.|Não houve acertos semânticos neste período.
 There is no measurement in this period.|No hay ninguna medición en este periodo.|Não há nenhuma medição neste período.
 not measured|no medido|não medido
 Semantic hits: {0}; none has been checked yet.|Aciertos semánticos: {0}; ninguno se ha comprobado todavía.|Acertos semânticos: {0}; nenhum foi verificado ainda.
@@ -195,7 +195,7 @@ Calls without a price, which are not included: {0}.|Llamadas sin precio, que no 
 There were no cache hits in this period.|No hubo aciertos de caché en este periodo.|Não houve acertos de cache neste período.
 Cache answers by kind|Respuestas de la caché por tipo|Respostas do cache por tipo
 Kind|Tipo
-Answers whose original cost is unknown, so that nothing is counted as saved: {0}.|Respuestas de coste original desconocido, que no cuentan como ahorro: {0}.|Respostas de custo original desconhecido, que não contam como economia: {0}.
+Answers whose original cost is unknown, not counted as saved: {0}.|Respuestas de coste original desconocido, que no cuentan como ahorro: {0}.|Respostas de custo original desconhecido, que não contam como economia: {0}.
 Reported as wrong by clients: {0}.|Señaladas como erróneas por clientes: {0}.|Apontadas como erradas por clientes: {0}.
 Wrong hits measured: {0} of semantic look-ups (95%: {1} to {2}; the policy allows {3}), {4} of {5} checked hits in {6} look-ups.|Aciertos erróneos medidos: {0} de las búsquedas semánticas (95 %: {1} a {2}; la política permite {3}), {4} de {5} aciertos comprobados en {6} búsquedas.|Acertos errados medidos: {0} das buscas semânticas (95%: {1} a {2}; a política permite {3}), {4} de {5} acertos verificados em {6} buscas.
 No feedback yet. Applications send it to /v1/requests/ID/feedback.|Todavía no hay opiniones. Las aplicaciones las envían a /v1/requests/ID/feedback.|Ainda não há opiniões. As aplicações as enviam a /v1/requests/ID/feedback.
@@ -335,7 +335,7 @@ Quality|Calidad|Qualidade
 Error budget left|Margen de error restante|Margem de erro restante
 Burn rate|Ritmo de gasto
 Judged answers|Respuestas juzgadas|Respostas julgadas
-Objective: {0} of judged answers as good as the reference's, over {1} days. At burn rate 1 the error budget lasts exactly that long.|Objetivo: {0} de las respuestas juzgadas tan buenas como las de referencia, en {1} días. Con ritmo 1 el margen de error dura justo ese tiempo.|Objetivo: {0} das respostas julgadas tão boas quanto as de referência, em {1} dias. Com ritmo 1 a margem de erro dura exatamente esse tempo.
+Objective: {0} of judged answers as good as the reference's, over {1} days. At burn rate 1 the error budget lasts that long.|Objetivo: {0} de las respuestas juzgadas tan buenas como las de referencia, en {1} días. Con ritmo 1 el margen de error dura ese tiempo.|Objetivo: {0} das respostas julgadas tão boas quanto as de referência, em {1} dias. Com ritmo 1 a margem de erro dura esse tempo.
 met|cumplido
 burning|en peligro|em perigo
 missed|incumplido|não cumprido
