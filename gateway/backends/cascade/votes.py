@@ -7,7 +7,6 @@ The patterns are generic. An answer without such a value has no vote.
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +15,7 @@ import orjson
 from gateway.backends.cascade import quantities
 from gateway.backends.cascade.languages import language
 from gateway.domain.text.function_words import Language
+from gateway.domain.text.normalisation import composed
 
 _THOUGHT = re.compile(r"</(?:think|thinking|reasoning)>", re.IGNORECASE)
 _FENCE = "```"
@@ -207,5 +207,5 @@ def _concluding(text: str, question_language: Language | None) -> str | None:
 
 def folded(text: str) -> str:
     """The text with case, width, spaces and surrounding punctuation normalised."""
-    text = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+    text = " ".join(composed(text).casefold().split())
     return text.strip(" .,;:!?¡¿*_`\"'“”")

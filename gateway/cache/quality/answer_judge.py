@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Awaitable, Callable
 from enum import Enum
 from typing import TypeAlias
 
 from gateway.cache.packing import Vector
+from gateway.domain.text.normalisation import without_accents
 
 
 class Judgement(Enum):
@@ -58,8 +58,7 @@ async def judge(stored: str, fresh: str, embed: Embed) -> Judgement:
 
 def _words(text: str) -> list[str]:
     """The words of `text`, without case, accents and punctuation."""
-    plain = unicodedata.normalize("NFKD", text.casefold())
-    return _WORD.findall("".join(letter for letter in plain if not unicodedata.combining(letter)))
+    return _WORD.findall(without_accents(text.casefold()))
 
 
 def _vote(words: list[str], text: str) -> str:
