@@ -7,12 +7,15 @@ ledger once and adds up the groups itself. A test compares the results with the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import date, timedelta
 from operator import add
 from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Integer, and_, case, cast, func, literal, or_, select
 
+from gateway.dashboard import days
+from gateway.dashboard.days import Day
 from gateway.dashboard.periods import DAY_S, Period, begin_of
 from gateway.domain.money.windows import iso, offsets
 from gateway.ledger.reports.dimensions import CACHE
@@ -37,6 +40,8 @@ _FIELDS = (
     *("estimated", "unpriced", "cost_pico", "saved_pico", "idle_pico", "checks", "checks_pico"),
 )
 """The fields of a usage report's line that a group has, in the order of `Group.counts`."""
+_FORM = [1, *_FIELDS]
+"""The form of a stored day's groups. Increase the number if the same fields get another meaning."""
 _COST = _FIELDS.index("cost_pico")
 _ZEROS = (0,) * (len(_FIELDS) - 1)
 
@@ -58,22 +63,62 @@ class Group(NamedTuple):
         return self.counts[_COST]
 
 
-def read(connection: Connection, period: Period, team: str | None, *, by_team: bool = False) -> list[Group]:
+def read(
+    connection: Connection,
+    period: Period,
+    team: str | None,
+    *,
+    by_team: bool = False,
+    computed: list[Day] | None = None,
+) -> list[Group]:
     """All groups of `period`. `by_team`: the groups only distinguish teams and days. Simulated entries are excluded.
-    Several groups may have the same columns; their counts add up."""
-    return [group for table in apart(connection) for group in _groups(connection, table, period, team, by_team=by_team)]
+    Several groups may have the same columns; their counts add up. Whole days that were not stored are appended to
+    `computed`."""
+    tables = apart(connection)
+    if _seconds(period, by_team=by_team) == HOUR_S:
+        return [group for table in tables for group in _groups(connection, table, period, team, hourly=True)]
+    known = days.stored(connection, team or "", period.since, period.until)
+    count = days.counter(connection, tables, team)
+    found: list[Group] = []
+    for date_, since, until in period.spans():
+        entries = count(since, until)
+        if not any(entries):
+            continue
+        day = known.get((since, until))
+        if day is None or day.entries != entries or day.figures[0] != _FORM:
+            part = replace(period, since=since, until=until)
+            groups = [one for table in tables for one in _groups(connection, table, part, team, by_team=by_team)]
+            day = Day(team or "", since, until, entries, [_FORM, *map(_as_values, groups)])
+            if computed is not None and until == begin_of(date_ + timedelta(days=1), period.zone):
+                computed.append(day)
+        step = (date_ - _EPOCH).days
+        found += [_of_values(step, *values) for values in day.figures[1:]]
+    return found
 
 
-def _groups(connection: Connection, table: Any, period: Period, team: str | None, *, by_team: bool) -> list[Group]:
+def _as_values(group: Group) -> list[str]:
+    """JSON values for a group without its step. The numbers are one text, because some may exceed 64 bits."""
+    return [*group[1:5], " ".join(map(str, group.counts))]
+
+
+def _of_values(step: int, team: str, backend: str, model: str, key: str, counts: str) -> Group:
+    return Group(step, team, backend, model, key, tuple(map(int, counts.split())))
+
+
+def _groups(
+    connection: Connection, table: Any, period: Period, team: str | None, *, by_team: bool = False, hourly: bool = False
+) -> list[Group]:
+    """The groups of `period`, by hour if `hourly`; otherwise their step is 0."""
     c = table.c
-    step = _whole(connection, _shown(c, period) / _seconds(period, by_team=by_team))
-    group = [step, c.team] if by_team else [step, c.backend, c.model, c.key_id]
+    step = [_whole(connection, _shown(c, period) / HOUR_S)] if hourly else []
+    group = [*step, c.team] if by_team else [*step, c.backend, c.model, c.key_id]
     real = and_(c.simulated.is_(False), *within(period.since, period.until, team, table))
     labelled = [column.label(f"g{place}") for place, column in enumerate([*group, _called(c), c.kind, c.outcome])]
     found = connection.execute(
         select(*labelled, *_sums(c, tokens=not by_team)).where(real).group_by(*(column.name for column in labelled))
     ).all()
-    groups = [_group(tuple(row), len(group), by_team=by_team) for row in found]
+    rows = (tuple(row) if hourly else (0, *row) for row in found)
+    groups = [_group(row, len(group) + (not hourly), by_team=by_team) for row in rows]
     return groups + (_alike(connection, step, real, by_team=by_team) if table is sums_alone else [])
 
 
@@ -136,13 +181,14 @@ def _group(row: tuple[Any, ...], width: int, *, by_team: bool) -> Group:
     return Group(int(row[0]), "", row[1] or CACHE, row[2] or CACHE, row[3], values)
 
 
-def _alike(connection: Connection, step: Any, real: ColumnElement[bool], *, by_team: bool) -> list[Group]:
+def _alike(connection: Connection, step: list[Any], real: ColumnElement[bool], *, by_team: bool) -> list[Group]:
     """Groups that only count the requests of rolled-up entries. One `request_id` of these stands for as many requests
     as its column `alike` says."""
     c = sums_alone.c
     wanted = and_(real, c.alike > 0, c.kind.not_in(_NO_REQUESTS))
     which = c.team if by_team else c.key_id
-    once = select(step.label("step"), which.label("which"), c.request_id, c.alike).where(wanted).distinct().subquery()
+    at = step[0] if step else literal(0)
+    once = select(at.label("step"), which.label("which"), c.request_id, c.alike).where(wanted).distinct().subquery()
     o = once.c
     found = connection.execute(select(o.step, o.which, func.sum(o.alike)).group_by(o.step, o.which))
     return [

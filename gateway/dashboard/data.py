@@ -13,8 +13,8 @@ from typing import Any
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from gateway.dashboard import queries
-from gateway.dashboard.parts import ALL_TEAMS, FEEDBACK, PARTS, Prices, Read, Scope
+from gateway.dashboard import days, queries
+from gateway.dashboard.parts import ALL_TEAMS, FEEDBACK, PARTS, Prices, Read, Scope, invented
 from gateway.dashboard.periods import USUAL, Period, parse_period
 from gateway.domain.backend import Backend
 from gateway.domain.money.windows import iso, zone_named
@@ -157,6 +157,10 @@ class Figures:
         zones = {team: self._policy(team).timezone for team in teams}
         return {team: zone for team, zone in zones.items() if zone != "UTC"}
 
+    def invented(self, teams: Sequence[str]) -> list[str]:
+        """Those of `teams` whose requests are invented, as `thriftgate dev history` makes them."""
+        return [team for team in teams if invented(self._policies.current, team)]
+
     async def teams(self) -> list[str]:
         """All teams that have a key or a separate policy, sorted. An admin can choose one of them on the page. Raises
         LedgerUnavailable."""
@@ -205,6 +209,8 @@ class Figures:
                 if ids := _keys(values):
                     values["key_names"] = queries.key_names(connection, ids)
                 found[part] = self._rested(values, period, began)
+        if scope.computed:
+            days.store(self._database, scope.computed, period.now)
         return found
 
     def _rested(self, values: dict[str, Any], period: Period, began: float) -> _Made:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from sqlalchemy import Connection
@@ -11,6 +11,7 @@ from sqlalchemy import Connection
 from gateway.alerts.detect.standing import standings
 from gateway.cache.quality import counters
 from gateway.dashboard import budgets, cube, mix, queries
+from gateway.dashboard.days import Day
 from gateway.dashboard.periods import Period
 from gateway.domain.backend import Backend
 from gateway.domain.policy import Policy
@@ -41,23 +42,29 @@ class Scope:
     backends: Sequence[Backend]
     errors: Mapping[str, Mapping[str, Any]]
     """Team → wrong hits of its semantic cache, as `thriftgate cache stats` shows them: since the cache was started."""
+    computed: list[Day] = field(default_factory=list)
+    """Whole days whose figures were not stored."""
 
     @property
     def policy(self) -> Policy:
         return self.policies.find(self.team)[0]
 
     def invented(self, team: str) -> bool:
-        """Whether the requests of `team` are the demo history of `thriftgate dev history`."""
-        return team.startswith(MARK) and self.policies.find(team)[0].organisation == INVENTED_ORGANISATION
+        return invented(self.policies, team)
 
 
 Read = Callable[[Connection, Scope], dict[str, Any]]
 
 
+def invented(policies: PolicySet, team: str) -> bool:
+    """Whether the requests of `team` are the demo history of `thriftgate dev history`."""
+    return team.startswith(MARK) and policies.find(team)[0].organisation == INVENTED_ORGANISATION
+
+
 def spend(connection: Connection, scope: Scope) -> dict[str, Any]:
     """Totals, spend by day, backend, model and key, and the spend of each day by model."""
     period = scope.period
-    groups = cube.read(connection, period, scope.team)
+    groups = cube.read(connection, period, scope.team, computed=scope.computed)
     step = cube.days_of(period, groups)
     days = cube.lines(groups, step)
     by: dict[str, Any] = {
@@ -169,7 +176,7 @@ def alerts(connection: Connection, scope: Scope) -> dict[str, Any]:
 def all_teams(connection: Connection, scope: Scope) -> dict[str, Any]:
     """One row for each team: spend, pace, errors and open alerts. And the spend of each day by team."""
     period = scope.period
-    groups = cube.read(connection, period, None, by_team=True)
+    groups = cube.read(connection, period, None, by_team=True, computed=scope.computed)
     waiting = queries.open_alerts(connection, period.now)
     by_team: dict[str, list[cube.Group]] = {name: [] for name in waiting}
     for group in groups:

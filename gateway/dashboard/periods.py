@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 
@@ -44,6 +45,16 @@ class Period:
         """The number of days, including a last day that has only begun."""
         end = self.end
         return (end.date() - self.first).days + (end.time() > time.min)
+
+    def spans(self) -> Iterator[tuple[date, float, float]]:
+        """Each day with its begin and its end in Unix seconds. The last day may end early, at `until`."""
+        day = self.first
+        while (since := begin_of(day, self.zone)) < self.until:
+            next_day = day + _DAY
+            until = min(begin_of(next_day, self.zone), self.until)
+            if since < until:  # some zones have left out a day
+                yield day, since, until
+            day = next_day
 
     @property
     def current_month(self) -> bool:

@@ -79,7 +79,8 @@ class Views:
     async def _viewer(self, tenant: Tenant) -> dict[str, Any]:
         teams = await self._figures.teams() if _admin(tenant) else [tenant.team]
         zones = self._figures.zones([ALL, *teams])
-        return {"team": tenant.team, "scopes": sorted(tenant.key.scopes), "teams": teams, "zones": zones}
+        own = {"team": tenant.team, "scopes": sorted(tenant.key.scopes), "teams": teams}
+        return {**own, "zones": zones, "invented": self._figures.invented(teams)}
 
     async def data(self, request: Request, tenant: Tenant) -> Response:
         """The figures of one team. Query parameters: `period` (see `parse_period`; `days=1..366` means the same),

@@ -360,7 +360,7 @@ def test_a_failed_call_is_explained_with_its_status_and_a_cached_answer_without_
     book(database, recent(four, cache="exact", attempt=0, backend="", cost_pico=0))
     assert "it answered with an error (backend_failed, status 500)." in run(tmp_path, "explain", three).output
     cached = run(tmp_path, "explain", four).output
-    assert "The cache had the answer" in cached
+    assert "Exact hit: the cache had the answer" in cached
     assert "reasons for its route" not in cached
 
 

@@ -475,3 +475,10 @@ async def test_a_ledger_that_is_away_is_said_so_and_asked_again(database: Databa
 async def test_an_admin_chooses_among_teams_with_a_key_or_a_policy(database: Database, catalogue: PriceBook) -> None:
     await asyncio.to_thread(create, database, "ops")
     assert await make_figures(database, catalogue, search={}, default={}).teams() == ["ops", "search"]
+
+
+def test_only_the_demo_teams_of_the_demo_organisation_are_marked(database: Database, catalogue: PriceBook) -> None:
+    figures = make_figures(
+        database, catalogue, **{"demo-search": {"organisation": "demo"}, "demo-app": {}, "search": {}}
+    )
+    assert figures.invented(["demo-app", "demo-search", "search"]) == ["demo-search"]

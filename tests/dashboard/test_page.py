@@ -230,7 +230,13 @@ async def test_a_lead_s_figures_are_the_usage_report_s_and_kept_nowhere(visitor:
     assert (figures["team"], figures["days"]) == ("search", 30)
     total = as_object(await usage(database, team="search"))["total"]
     assert figures["total"] == {name: total[name] for name in figures["total"]}
-    assert figures["viewer"] == {"team": "search", "scopes": ["usage"], "teams": ["search"], "zones": {}}
+    assert figures["viewer"] == {
+        "team": "search",
+        "scopes": ["usage"],
+        "teams": ["search"],
+        "zones": {},
+        "invented": [],
+    }
     assert visitor.dashboard.stats() == {"served": 1, "computed": 1}
 
 
@@ -251,7 +257,7 @@ async def test_an_admin_may_name_a_team(visitor: Visitor, database: Database) ->
     assert (other["team"], other["total"]["cost_usd"]) == ("search", "8.75")
     teams = ["chat", "open", "ops", "search"]
     zones = {"open": "Europe/Madrid"}
-    assert other["viewer"] == {"team": "ops", "scopes": ["admin"], "teams": teams, "zones": zones}
+    assert other["viewer"] == {"team": "ops", "scopes": ["admin"], "teams": teams, "zones": zones, "invented": []}
 
 
 @pytest.mark.parametrize("days", ["0", "-1", "367", "9999999", "1.5", "month", "", "٣"])

@@ -104,7 +104,8 @@ def test_each_grouping_is_the_command_s(visit: Open, dashboard: Dashboard, by: s
     expected = {
         names.get(row[by], row[by]): [
             row["cost_usd"],
-            str(row["attempts"] + row["cache_answers"]),
+            str(row["attempts"]),
+            str(row["cache_answers"]),
             str(row["input_tokens"] + row["cached_tokens"] + row["cache_write_tokens"]),
             str(row["output_tokens"] + row["reasoning_tokens"]),
             str(row["failed"]),
@@ -230,7 +231,11 @@ def test_answers_by_tier_and_cache_add_up_to_the_command_s(visit: Open, dashboar
         assert mix[tier][3] == tiers[tier]["cost_usd"]
         assert int(mix[tier][1]) == tiers[tier]["attempts"] - lost
     assert int(mix["cache"][1]) == tiers["(cache)"]["cache_answers"]
-    words = {"exact": "Same question", "semantic": "Same meaning, verified", "join": "Asked at the same time"}
+    words = {
+        "exact": "exact hit: the same request was answered before",
+        "semantic": "semantic hit: a question with the same meaning, verified",
+        "join": "joined: shared with an identical request in progress",
+    }
     expected = {
         words[kind]: [str(row["cache_answers"]), row["saved_usd"]] for kind, row in kinds.items() if kind in words
     }

@@ -82,7 +82,8 @@ def test_keys_of_before_lineages_are_their_own(any_database: Database) -> None:
             connection.execute(text(f"ALTER TABLE ledger_sums DROP COLUMN {name}"))
         connection.execute(text("ALTER TABLE evidence DROP COLUMN traffic_class"))
         connection.execute(text("DROP TABLE class_trials"))
-        connection.execute(text("DROP TABLE samples"))
+        for name in ("samples", "ledger_days"):
+            connection.execute(text(f"DROP TABLE {name}"))
         for name in ("drained_workers", "orphaned_holds"):
             connection.execute(text(f"DROP TABLE {name}"))
         for name in ("files", "batches", "responses"):
@@ -108,7 +109,8 @@ def test_what_was_stored_before_rows_had_owners_is_its_teams(any_database: Datab
             connection.execute(text(f"ALTER TABLE ledger_sums DROP COLUMN {name}"))
         connection.execute(text("ALTER TABLE evidence DROP COLUMN traffic_class"))
         connection.execute(text("DROP TABLE class_trials"))
-        connection.execute(text("DROP TABLE samples"))
+        for name in ("samples", "ledger_days"):
+            connection.execute(text(f"DROP TABLE {name}"))
         connection.execute(text("UPDATE alembic_version SET version_num = '0012'"))
     any_database.upgrade()
     with any_database.begin() as connection:

@@ -27,7 +27,7 @@ METHOD = (
     "Answers are taken to be as long as in the log. A moved call costs its tokens at the new model's price; the range "
     "is from a prompt cache as warm as in the log to a cold one.",
     "A repeat is a call without tools whose whole request is equal to an earlier one within the policy's cache "
-    "lifetime. Hits by meaning, trimming and prompt-cache marks are not counted; `cache replay` and `context replay` "
+    "lifetime. Semantic hits, trimming and prompt-cache marks are not counted; `cache replay` and `context replay` "
     "measure them.",
     "Whether a cheaper answer is as good is the router's expectation, not a measurement; `thriftgate compare` measures "
     "it.",

@@ -44,8 +44,11 @@ export function address(path, query) {
   return text ? `${path}?${text}` : path;
 }
 
+/** Objects inherit no names: a team may be called "constructor". */
+const bare = (_, value) => (value && typeof value === "object" && !Array.isArray(value) ? Object.setPrototypeOf(value, null) : value);
+
 export async function get(path, query = {}, signal) {
-  const found = await (await call(address(path, query), { signal: timed(signal, PATIENCE_MS) })).json();
+  const found = JSON.parse(await (await call(address(path, query), { signal: timed(signal, PATIENCE_MS) })).text(), bare);
   Object.assign(said, found.said);
   return found;
 }

@@ -143,9 +143,14 @@ export class Course extends Drawn {
     const path = points.map(([moment, amount], place) => (place ? `H${x(moment)}V${y(amount)}` : `M${x(moment)} ${y(amount)}`)).join("");
     svg.append(s("path", { class: "under", d: `${path}V${y(0)}H${x(start)}Z` }), s("path", { class: "spent", d: path }));
     if (forecast && forecast[`total_${unit}`] !== null) {
-      const to = (which) => `L${x(end)} ${y(ahead(which))}`;
-      const from = `M${x(at)} ${y(spent)}`;
-      svg.append(s("path", { class: "band", d: `${from}${to("_high")}${to("_low")}Z` }), s("path", { class: "ahead", d: `${from}${to("")}` }));
+      // Each line meets the limit when the text says so: the higher the spend, the earlier.
+      const line = (which, when) => {
+        const met = seconds(forecast[`exhausted_at${when}`] ?? end);
+        return [...(spent < limit && met < end ? [[met, limit]] : []), [end, ahead(which)]].map(([moment, value]) => `${x(moment)} ${y(value)}`);
+      };
+      const from = `${x(at)} ${y(spent)}`;
+      const band = [from, ...line("_high", "_low"), ...line("_low", "_high").reverse()];
+      svg.append(s("path", { class: "band", d: `M${band.join("L")}Z` }), s("path", { class: "ahead", d: `M${[from, ...line("", "")].join("L")}` }));
     }
     if (shown) svg.append(s("line", { class: "limit", x1: LEFT, x2: width - 4, y1: y(limit), y2: y(limit) }));
     for (const [moment, anchor] of [[start, "start"], [(start + end) / 2, "middle"], [end, "end"]]) {

@@ -21,8 +21,8 @@ export function money(text) {
 /** An amount in a budget's `unit`; the exact one is in `value`. */
 export const amount = (text, unit) => (unit === "usd" ? money(text) : h("data", { value: text }, inUnit(text, unit)));
 
-/** A sentence of the server: its translation, or the English text marked as English. */
-export const spoken = (text) => said[text] ?? h("span", { lang: "en" }, text);
+/** A sentence of the server: its translation, or the English text marked as English. `write` may change it. */
+export const spoken = (text, write = String) => (said[text] ? write(said[text]) : h("span", { lang: "en" }, write(text)));
 
 export const number = (value) => h("data", { value: String(value) }, count(value));
 

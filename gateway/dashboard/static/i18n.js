@@ -11,7 +11,7 @@ export const language = wanted in LOCALES ? wanted : "en";
 export const locale = LOCALES[language];
 
 /** English sentences of the server → their translations, as it has sent them. */
-export const said = {};
+export const said = { __proto__: null };
 
 const translated = (text) => (language === "en" ? text : texts[text]?.[PLACES[language]] ?? texts[text]?.[0] ?? text);
 

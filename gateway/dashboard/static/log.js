@@ -5,7 +5,7 @@ import { h, money, quiet, table, to } from "./dom.js";
 import { count, milliseconds, time } from "./format.js";
 import { t } from "./i18n.js";
 import { go, here, link } from "./route.js";
-import { reasons, TIERS } from "./sections.js";
+import { specific, TIERS, verdictOf } from "./sections.js";
 
 const TAIL_MS = 2000;
 export const FILTERS = ["model", "backend", "status", "cache", "key", "session", "end_user", "min_cost"];
@@ -19,7 +19,7 @@ export class Log {
     this.rows = [];
     this.timer = 0;
     this.asked = 0;
-    for (const [name, values] of Object.entries(CHOICES)) form.elements[name].append(...values.map((value) => h("option", { value }, t(value))));
+    for (const [name, values] of Object.entries(CHOICES)) form.elements[name].append(...values.map((value) => h("option", { value }, verdictOf(value))));
     form.addEventListener("submit", (event) => {
       event.preventDefault();
       this.filter();
@@ -122,9 +122,9 @@ export const verdict = (row) => h("span", { class: `badge ${STATES[row.outcome] 
 function log(rows, names, dear) {
   return table(t("Requests"), [
     [t("Time"), (row) => to(link("request", {}, row.id), time(row.at))],
-    [t("Model"), (row) => [served(row), dear ? quiet(reasons(row)) : null], dear ? "partly" : null],
+    [t("Model"), (row) => [served(row), dear ? quiet(specific(row)) : null], dear ? "partly" : null],
     [t("Status"), (row) => [verdict(row), row.simulated ? h("span", { class: "badge quiet" }, t("simulated")) : null, row.error ? h("span", { class: "quiet" }, ` ${row.error}`) : null]],
-    [t("Cache"), (row) => (CACHED.includes(row.cache) ? h("span", { class: "badge fine" }, t(row.cache)) : t(row.cache))],
+    [t("Cache"), (row) => (CACHED.includes(row.cache) ? h("span", { class: "badge fine" }, verdictOf(row.cache)) : t(row.cache))],
     [t("Tokens"), (row) => `${count(row.input_tokens)} + ${count(row.output_tokens)}`, "number"],
     [t("Time taken"), (row) => milliseconds(row.duration_ms), "number"],
     [t("Cost"), (row) => (row.unpriced && !row.simulated ? h("span", { class: "warn" }, t("no price")) : money(row.cost_usd)), "number"],

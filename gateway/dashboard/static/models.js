@@ -38,7 +38,8 @@ export function where({ rows, by, names, more, filters }) {
     rows.length ? table(t("Spend by group"), [
       [t(GROUPS[by]), leads],
       [t("Spent"), (row) => h("span", { class: "barred" }, bar(most ? Number(row.cost_usd) / most : 0), spent(row)), "number"],
-      [t("Calls"), (row) => number(row.calls ?? row.attempts + row.cache_answers), "number"],
+      [t("Calls"), (row) => number(row.attempts ?? row.calls - row.cache_answers), "number"],
+      [t("From the cache"), (row) => number(row.cache_answers), "number"],
       ...(rows.some((row) => row.input_tokens !== undefined) ? [
         [t("Tokens in"), (row) => rough(row.input_tokens + row.cached_tokens + row.cache_write_tokens), "number"],
         [t("Tokens out"), (row) => rough(row.output_tokens + row.reasoning_tokens), "number"],
@@ -91,7 +92,7 @@ export function mix({ tiers, answers }) {
       [t("Share"), (line) => percent(line.answers / all), "number"],
       [t("Spent"), spent, "number"],
     ], lines),
-    quiet(t("Weak answers that were replaced by a stronger backend's before the client saw them: {0}.", count(escalated)))];
+    quiet(t("Weak answers replaced by a stronger backend's: {0}.", count(escalated)))];
 }
 
 export function latency(rows) {

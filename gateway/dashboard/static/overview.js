@@ -77,7 +77,7 @@ function dearest({ dearest: rows }) {
 function wrong({ wrong_hits: found, max_error: limit, ...figures }) {
   const title = t("Wrong answers from the cache");
   if (!found) return card(title, "", t("not measured"), [t("There is no measurement in this period.")], link("budget"), t("Cache"));
-  if (!found.hits) return card(title, "", t("no figures yet"), [t("No answer came from the semantic cache in this period.")], link("budget"), t("Cache"));
+  if (!found.hits) return card(title, "", t("no figures yet"), [t("There was no semantic hit in this period.")], link("budget"), t("Cache"));
   if (!found.checked) return card(title, "", t("not measured"), [t("Semantic hits: {0}; none has been checked yet.", count(found.hits))], link("budget"), t("Cache"));
   const over = tooWrong(found, limit);
   return card(title, over ? "over" : found.interval[1] < limit ? "fine" : "near", t("{0}, at most {1}", exactly(found.wrong_of_lookups), exactly(found.interval[1])), [
@@ -102,7 +102,7 @@ function listed() {
 
 /** All teams: the highest spend first. */
 export function teams({ rows, savings, budgets, current }) {
-  const saving = Object.fromEntries((savings?.teams ?? []).map((one) => [one.team, one.net_saved_usd]));
+  const saving = (row) => savings.teams.find((one) => one.team === row.team)?.net_saved_usd;
   const sorted = [...rows].sort((a, b) => Number(b.cost_usd) - Number(a.cost_usd));
   const most = Math.max(0, ...rows.map((row) => Number(row.cost_usd)));
   if (!rows.length) return quiet(t("There were no requests in this period."));
@@ -111,7 +111,7 @@ export function teams({ rows, savings, budgets, current }) {
     [t("Spent"), (row) => h("span", { class: "barred" }, bar(most ? Number(row.cost_usd) / most : 0), money(row.cost_usd)), "number"],
     ...(current ? [[t("At this pace"), (row) => (row.pace ? money(row.pace.usd) : "–"), "number"]] : []),
     [t("Will the budget hold?"), (row) => standing(budgets, budgets?.[row.team])],
-    [t("Saved"), (row) => (savings ? (saving[row.team] ? money(saving[row.team]) : "–") : "…"), "number"],
+    [t("Saved"), (row) => (savings ? (saving(row) ? money(saving(row)) : "–") : "…"), "number"],
     [t("Failed"), (row) => failures(row), "number"],
     [t("Alerts"), (row) => (row.open_alerts ? h("span", { class: "badge near" }, count(row.open_alerts)) : "–"), "number"],
   ], sorted);

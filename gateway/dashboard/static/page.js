@@ -103,6 +103,7 @@ function frame() {
   $("title").textContent = name === "teams" ? t("All teams") : t("Team {0}", query.team ?? viewer.team);
   document.title = `${name === "teams" ? t("All teams") : query.team ?? viewer.team} · Thriftgate`;
   $("by").value = query.by ?? "model";
+  if (!PARTS[name]) paint("notices", name, () => (viewer.invented.includes(query.team ?? viewer.team) ? sections.invention() : []));
   way({});
 }
 
@@ -163,7 +164,7 @@ async function showFigures(name, mine) {
   for (const parts of PARTS[name]) {
     const found = await get(path, { parts: parts.join(), period: query.period ?? "month", team: name === "teams" ? "" : query.team }, mine.signal);
     if (mine !== asking) return next;
-    const names = { ...(figures.asked === asked ? figures.key_names : {}), ...found.key_names };
+    const names = { __proto__: null, ...(figures.asked === asked ? figures.key_names : {}), ...found.key_names };
     if (figures.asked !== asked) paint("where", "waiting", () => []);
     figures = { ...(figures.asked === asked ? figures : {}), ...found, asked, key_names: names };
     next = Math.max(next, found.refresh_s);
@@ -208,7 +209,7 @@ async function showModels(signal) {
   if (by === "tag") found = { rows: (await get("dashboard/data", { parts: "tags", team: query.team, period: query.period ?? "month" }, signal)).tags };
   else if (figures.by[by] && !Object.keys(filters).length) found = { rows: figures.by[by] };
   else found = await get("dashboard/groups", { ...filters, by, team: query.team, period: query.period ?? "month" }, signal);
-  const names = { ...figures.key_names, ...found.key_names };
+  const names = { __proto__: null, ...figures.key_names, ...found.key_names };
   paint("where", { rows: found.rows, by, names, more: found.more, filters }, models.where);
 }
 
@@ -218,7 +219,7 @@ function way(at = here().query, names = {}, team = here().query.team ?? viewer.t
   const name = view();
   const value = {
     team: name === "teams" ? "" : team, admin: scopes.includes("admin"), figures: mayRead(scopes), id: name === "request" ? here().id : "",
-    at: ["models", "requests", "request"].includes(name) ? at : {}, names: { ...figures.key_names, ...log.names, ...names },
+    at: ["models", "requests", "request"].includes(name) ? at : {}, names: { __proto__: null, ...figures.key_names, ...log.names, ...names },
   };
   paint("crumbs", [value, location.hash], () => crumbs(value));
 }

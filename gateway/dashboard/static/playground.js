@@ -5,7 +5,7 @@ import { decision, notes } from "./flight.js";
 import { milliseconds } from "./format.js";
 import { t, tn } from "./i18n.js";
 import { tierOf } from "./log.js";
-import { cacheWords } from "./request.js";
+import { cacheWords } from "./sections.js";
 
 const SETTLES_MS = 300; // other workers know the record of a finished request after this time
 const TRIES = 6;

@@ -6,14 +6,7 @@ import { count, milliseconds, percent, time } from "./format.js";
 import { t } from "./i18n.js";
 import { served, tierOf, verdict } from "./log.js";
 import { link } from "./route.js";
-import { details, reasons } from "./sections.js";
-
-const CACHE = {
-  exact: "exact hit: the same request was answered before", semantic: "semantic hit: a question with the same meaning, verified",
-  join: "shared with an identical request in progress", miss: "miss: not in the cache before", bypass: "bypassed, as requested", off: "off",
-};
-
-export const cacheWords = (kind) => t(CACHE[kind] ?? kind);
+import { cacheWords, details, reasons } from "./sections.js";
 
 /** `found`: the answer of /dashboard/requests/ID. */
 export function request({ request: row, flight, sentences, phases, prices, key_names: names }) {

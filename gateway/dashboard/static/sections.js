@@ -2,7 +2,7 @@
 
 import { drawable, inWords } from "./chart.js";
 import { amount, bar, h, money, number, quiet, spoken, table, tile, to } from "./dom.js";
-import { count, exactly, inUnit, milliseconds, percent, time, zoned } from "./format.js";
+import { count, day, exactly, inUnit, milliseconds, percent, time, zoned } from "./format.js";
 import { language, t, tn } from "./i18n.js";
 import { link } from "./route.js";
 
@@ -56,7 +56,7 @@ function shared(budget) {
     quiet(windowOf(budget)));
 }
 
-/** The state of a budget, from its standing. The overview, the budgets and the table of all teams use it. */
+/** The state of a budget, from its standing. */
 export function stateOf({ used, forecast: ahead, early }) {
   if (used >= 1) return "over";
   if (ahead?.exhausted_at && !early) return "soon";
@@ -125,7 +125,7 @@ function windowOf(budget) {
 }
 
 export const unpriced = () => t("No backend of this team has a price to compare with, so savings are unknown.");
-export const byMeans = (one) => tn("{0} by answers from the cache; the rest (cheaper backends, prompt caches, trimmed context) cannot be split: the ledger has one sum for them.", money(one.by_cache_usd));
+export const byMeans = (one) => tn("{0} by answers from the cache; the rest by cheaper backends, prompt caches and trimmed context together.", money(one.by_cache_usd));
 const OVERHEAD = { failed: "failed attempts", escalated: "weak answers replaced", hedge: "second attempts of slow requests", shadow: "background comparisons", keep_alive: "prompts kept in caches" };
 
 /** The same statement as `thriftgate savings`, including losses. */
@@ -152,18 +152,25 @@ export function savings({ teams: [one], method }) {
   ].filter(Boolean);
 }
 
-const KINDS = { exact: "Same question", semantic: "Same meaning, verified", join: "Asked at the same time" };
+const CACHE = {
+  exact: "exact hit: the same request was answered before", semantic: "semantic hit: a question with the same meaning, verified",
+  join: "joined: shared with an identical request in progress", miss: "miss: not in the cache before", bypass: "bypassed, as requested",
+};
+
+/** The glossary's words for what the cache decided; `verdictOf`: in one word. */
+export const cacheWords = (kind) => t(CACHE[kind] ?? kind);
+export const verdictOf = (kind) => t(kind === "join" ? "joined" : kind);
 
 export function cache({ rows, wrong, limit, classes, measured }) {
   if (!rows.length) return [quiet(t("There were no cache hits in this period.")), wrongHits(wrong, limit)].filter(Boolean);
   const unknown = rows.reduce((sum, row) => sum + row.unpriced, 0);
   return [
     table(t("Cache answers by kind"), [
-      [t("Kind"), (row) => to(link("requests", { cache: row.kind }), t(KINDS[row.kind] ?? row.kind))],
+      [t("Kind"), (row) => to(link("requests", { cache: row.kind }), cacheWords(row.kind))],
       [t("Answers"), (row) => number(row.answers), "number"],
       [t("Saved"), (row) => money(row.saved_usd), "number"],
     ], rows),
-    unknown ? quiet(t("Answers whose original cost is unknown, so that nothing is counted as saved: {0}.", count(unknown))) : null,
+    unknown ? quiet(t("Answers whose original cost is unknown, not counted as saved: {0}.", count(unknown))) : null,
     wrongHits(wrong, limit),
     ...byClass(classes, measured, limit),
   ].filter(Boolean);
@@ -184,7 +191,7 @@ function byClass(classes, measured, limit) {
       [t("Saved"), (row) => money(row.saved_usd), "number"],
       [t("Wrong hits"), (row) => share(measured[row.kind]), "number"],
     ], rows),
-    quiet(t("Wrong hits by kind of question: share of semantic look-ups, and its upper bound (95%), since the cache was started.")),
+    quiet(t("Wrong hits: share of semantic look-ups, and its upper bound (95%), since the cache was started.")),
   ];
 }
 
@@ -200,7 +207,7 @@ export function quality(rows) {
     [t("Error budget left"), (row) => (row.error_budget_left === null ? "–" : percent(row.error_budget_left)), "number"],
     [t("Burn rate"), (row) => (row.burn_rate === null ? "–" : `${count(row.burn_rate)}×`), "number"],
     [t("Judged answers"), (row) => number(row.judged), "number"],
-  ], rows), quiet(t("Objective: {0} of judged answers as good as the reference's, over {1} days. At burn rate 1 the error budget lasts exactly that long.", percent(rows[0].objective), count(rows[0].window_s / 86400)))];
+  ], rows), quiet(t("Objective: {0} of judged answers as good as the reference's, over {1} days. At burn rate 1 the error budget lasts that long.", percent(rows[0].objective), count(rows[0].window_s / 86400)))];
 }
 
 /** Whether more semantic hits are wrong than the policy allows. */
@@ -233,7 +240,7 @@ export function dearest(rows) {
   if (!rows.length) return quiet(t("No request had a cost in this period."));
   return [table(t("Most expensive requests"), [
     [t("Cost"), (row) => to(link("request", {}, row.id), money(row.cost_usd))],
-    [t("Why"), (row) => [reasons(row), quiet(brief(row))], "partly"],
+    [t("Why"), (row) => [specific(row), quiet(brief(row))], "partly"],
     [t("Time"), (row) => time(row.at)],
   ], rows), h("p", {}, to(link("requests", { sort: "cost" }), t("All requests by cost")))];
 }
@@ -246,6 +253,12 @@ export function brief(row) {
 
 /** Why a request was served as it was and cost what it did, from the ledger. */
 export const reasons = (row) => row.why.map((one, place) => [place ? " " : "", spoken(one)]);
+
+/** The reasons without the first one, for lists: a row names the model and the backend. */
+export function specific(row) {
+  const graded = row.difficulty === null ? "" : `${t("difficulty {0}", percent(row.difficulty))}. `;
+  return graded || row.why.length > 1 ? [graded, reasons({ why: row.why.slice(1) })] : reasons(row);
+}
 
 const LISTED = 8;
 export const SEVERITIES = { info: "fine", warning: "near", critical: "over" };
@@ -264,9 +277,12 @@ export function alerts(rows, acknowledge) {
   return [list(rows.slice(0, LISTED)), ...(more.length ? [details(t("{0} more alerts", count(more.length)), list(more))] : [])];
 }
 
+/** The ISO dates of an alert as the page writes dates. A model's name may contain a date too. */
+const dated = (text) => text.replace(/(?<![\w./-])\d{4}-\d\d-\d\d(T[\d:]+Z)?(?![\w/-])/g, (found, clock) => (clock ? time : day)(found));
+
 /** What an alert says. Only alerts of budgets have figures to say it in another language. */
 export function sentence({ text, threshold, budget }) {
-  if (language === "en" || !budget) return spoken(text);
+  if (language === "en" || !budget) return spoken(text, dated);
   const { who, unit, spent, limit } = budget;
   return `${`${nameOf(budget)} ${who}`.trim()}: ${t("{0} of {1}", inUnit(spent, unit), inUnit(limit, unit))} (${t(threshold)})`;
 }
@@ -293,7 +309,7 @@ export function notices({ total, by, mode, invented }) {
     lines.push(h("p", { class: "notice" }, tn("{0} of the spend is for background checks: {1} calls whose answers were only compared with others.", money(total.checks_usd), count(total.checks))));
   }
   if (total.estimated) {
-    lines.push(h("p", { class: "notice" }, t("Calls for which the backend reported no token counts, so that the gateway counted the tokens itself: {0}.", count(total.estimated))));
+    lines.push(h("p", { class: "notice" }, t("Calls whose tokens the gateway counted, because the backend did not: {0}.", count(total.estimated))));
   }
   if (mode === "observe") lines.push(h("p", { class: "notice" }, t("This team's policy is in mode observe: routing decisions are recorded but not applied.")));
   return lines;

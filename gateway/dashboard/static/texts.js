@@ -56,7 +56,7 @@ Answers by tier|Respuestas por nivel|Respostas por nível
 Tier|Nivel|Nível
 Answers|Respuestas|Respostas
 Share|Parte
-Weak answers that were replaced by a stronger backend's before the client saw them: {0}.|Respuestas débiles sustituidas por las de un backend más capaz antes de llegar al cliente: {0}.|Respostas fracas substituídas pelas de um backend mais forte antes de chegar ao cliente: {0}.
+Weak answers replaced by a stronger backend's: {0}.|Respuestas débiles sustituidas por las de un backend más capaz: {0}.|Respostas fracas substituídas pelas de um backend mais forte: {0}.
 No backend has given a complete answer in this period.|Ningún backend dio una respuesta completa en este periodo.|Nenhum backend deu uma resposta completa neste período.
 Time by backend|Tiempo por backend|Tempo por backend
 First byte|Primer byte|Primeiro byte
@@ -98,7 +98,7 @@ Most expensive requests|Peticiones más caras|Requisições mais caras
 No request had a cost in this period.|Ninguna petición tuvo coste en este periodo.|Nenhuma requisição teve custo neste período.
 All requests by cost|Todas las peticiones por coste|Todas as requisições por custo
 Wrong answers from the cache|Respuestas erróneas de la caché|Respostas erradas do cache
-No answer came from the semantic cache in this period.|Ninguna respuesta vino de la caché semántica en este periodo.|Nenhuma resposta veio do cache semântico neste período.
+There was no semantic hit in this period.|No hubo aciertos semánticos en este periodo.|Não houve acertos semânticos neste período.
 There is no measurement in this period.|No hay ninguna medición en este periodo.|Não há nenhuma medição neste período.
 not measured|no medido|não medido
 Semantic hits: {0}; none has been checked yet.|Aciertos semánticos: {0}; ninguno se ha comprobado todavía.|Acertos semânticos: {0}; nenhum foi verificado ainda.
@@ -163,7 +163,7 @@ Its times are not known.|Sus tiempos no se conocen.|Seus tempos não são conhec
 It was answered from the cache; no backend was called.|La respondió la caché; no se llamó a ningún backend.|Foi respondida pelo cache; nenhum backend foi chamado.
 exact hit: the same request was answered before|acierto exacto: la misma petición ya se respondió|acerto exato: a mesma requisição já foi respondida
 semantic hit: a question with the same meaning, verified|acierto semántico: una pregunta con el mismo significado, verificada|acerto semântico: uma pergunta com o mesmo significado, verificada
-shared with an identical request in progress|compartida con una petición idéntica en curso|compartilhada com uma requisição idêntica em andamento
+joined: shared with an identical request in progress|compartida con una petición idéntica en curso|compartilhada com uma requisição idêntica em andamento
 miss: not in the cache before|fallo: no estaba en la caché|falta: não estava no cache
 bypassed, as requested|omitida, como se pidió|ignorado, como pedido
 off|desactivada|desligado
@@ -195,7 +195,7 @@ Calls without a price, which are not included: {0}.|Llamadas sin precio, que no 
 There were no cache hits in this period.|No hubo aciertos de caché en este periodo.|Não houve acertos de cache neste período.
 Cache answers by kind|Respuestas de la caché por tipo|Respostas do cache por tipo
 Kind|Tipo
-Answers whose original cost is unknown, so that nothing is counted as saved: {0}.|Respuestas de coste original desconocido, que no cuentan como ahorro: {0}.|Respostas de custo original desconhecido, que não contam como economia: {0}.
+Answers whose original cost is unknown, not counted as saved: {0}.|Respuestas de coste original desconocido, que no cuentan como ahorro: {0}.|Respostas de custo original desconhecido, que não contam como economia: {0}.
 Reported as wrong by clients: {0}.|Señaladas como erróneas por clientes: {0}.|Apontadas como erradas por clientes: {0}.
 Wrong hits measured: {0} of semantic look-ups (95%: {1} to {2}; the policy allows {3}), {4} of {5} checked hits in {6} look-ups.|Aciertos erróneos medidos: {0} de las búsquedas semánticas (95 %: {1} a {2}; la política permite {3}), {4} de {5} aciertos comprobados en {6} búsquedas.|Acertos errados medidos: {0} das buscas semânticas (95%: {1} a {2}; a política permite {3}), {4} de {5} acertos verificados em {6} buscas.
 No feedback yet. Applications send it to /v1/requests/ID/feedback.|Todavía no hay opiniones. Las aplicaciones las envían a /v1/requests/ID/feedback.|Ainda não há opiniões. As aplicações as enviam a /v1/requests/ID/feedback.
@@ -212,7 +212,7 @@ sent to {0}|enviada a {0}|enviado a {0}
 Spend is incomplete.|El gasto está incompleto.|O gasto está incompleto.
 Calls that used tokens without a known price: {0}, of {1}. Their cost is unknown, not zero, and is in none of these figures. Set the backend's price in gateway.yaml.|Llamadas que usaron tokens sin precio conocido: {0}, de {1}. Su coste es desconocido, no cero, y no está en ninguna cifra. Indique el precio del backend en gateway.yaml.|Chamadas que usaram tokens sem preço conhecido: {0}, de {1}. Seu custo é desconhecido, não zero, e não está em nenhum valor. Informe o preço do backend em gateway.yaml.
 {0} of the spend is for background checks: {1} calls whose answers were only compared with others.|{0} del gasto es por comprobaciones: {1} llamadas cuyas respuestas solo se compararon con otras.|{0} do gasto é por verificações: {1} chamadas cujas respostas só foram comparadas com outras.
-Calls for which the backend reported no token counts, so that the gateway counted the tokens itself: {0}.|Llamadas en las que el backend no indicó los tokens y los contó la pasarela: {0}.|Chamadas em que o backend não informou os tokens e o gateway os contou: {0}.
+Calls whose tokens the gateway counted, because the backend did not: {0}.|Llamadas cuyos tokens contó la pasarela, porque el backend no los indicó: {0}.|Chamadas cujos tokens o gateway contou, porque o backend não os informou: {0}.
 This team's policy is in mode observe: routing decisions are recorded but not applied.|La política de este equipo está en modo observe: las decisiones se registran, pero no se aplican.|A política desta equipe está no modo observe: as decisões são registradas, mas não aplicadas.
 The limit is not enforced: the budget only warns.|El límite no se impone: el presupuesto solo avisa.|O limite não é imposto: o orçamento só avisa.
 Lost|Perdido
@@ -243,9 +243,6 @@ weak answers replaced|respuestas débiles sustituidas|respostas fracas substitu�
 second attempts of slow requests|segundos intentos de peticiones lentas|segundas tentativas de requisições lentas
 prompts kept in caches|prompts guardados en cachés|prompts guardados em caches
 background comparisons|comparaciones de fondo|comparações de fundo
-Same question|La misma pregunta|A mesma pergunta
-Same meaning, verified|El mismo significado, verificado|O mesmo significado, verificado
-Asked at the same time|Preguntada a la vez|Perguntada ao mesmo tempo
 Skip to the figures|Ir a las cifras|Ir para os valores
 You are here|Está aquí|Você está aqui
 Organisation (all teams)|Organización (todos los equipos)|Organização (todas as equipes)
@@ -264,14 +261,14 @@ Show|Mostrar
 Try a prompt|Probar un prompt|Testar um prompt
 Sign out|Salir|Sair
 What did our requests cost?|¿Cuánto costaron nuestras peticiones?|Quanto custaram nossas requisições?
-Spend, budgets, savings and single requests of your team. You need a Thriftgate key. With the scope inference it shows its own requests; with usage or admin also the figures:|Gasto, presupuestos, ahorro y peticiones de su equipo. Necesita una clave de Thriftgate. Con el ámbito inference muestra sus propias peticiones; con usage o admin, también las cifras:|Gasto, orçamentos, economia e requisições da sua equipe. Você precisa de uma chave do Thriftgate. Com o escopo inference ela mostra suas próprias requisições; com usage ou admin, também os valores:
+You need a Thriftgate key. With the scope inference it shows its own requests; with usage or admin also the figures:|Necesita una clave de Thriftgate. Con el ámbito inference muestra sus propias peticiones; con usage o admin, también las cifras:|Você precisa de uma chave do Thriftgate. Com o escopo inference ela mostra suas próprias requisições; com usage ou admin, também os valores:
 The key is stored only in this tab, until you close it.|La clave se guarda solo en esta pestaña, hasta que la cierre.|A chave fica apenas nesta aba, até você fechá-la.
 No requests yet|Todavía no hay peticiones|Ainda não há requisições
 Point any OpenAI client to this address and give it a key with the scope inference:|Apunte cualquier cliente de OpenAI a esta dirección, con una clave de ámbito inference:|Aponte qualquer cliente OpenAI para este endereço, com uma chave de escopo inference:
 At a glance|De un vistazo|Em resumo
 Latest alerts|Últimas alertas|Últimos alertas
 Simulated traffic: hypothetical|Tráfico simulado: hipotético|Tráfego simulado: hipotético
-No real model was called and nothing was spent: these requests are in no figure above. The cost is the price of the same number of tokens at a real model.|No se llamó a ningún modelo real ni se gastó nada: estas peticiones no están en ninguna cifra anterior. El coste es el precio de los mismos tokens en un modelo real.|Nenhum modelo real foi chamado e nada foi gasto: estas requisições não estão em nenhum valor acima. O custo é o preço dos mesmos tokens em um modelo real.
+No real model was called and nothing was spent. No figure above includes these requests. The cost is that of as many tokens at a real model.|No se llamó a ningún modelo real ni se gastó nada. Ninguna cifra anterior incluye estas peticiones. El coste es el de los mismos tokens en un modelo real.|Nenhum modelo real foi chamado e nada foi gasto. Nenhum valor acima inclui estas requisições. O custo é o dos mesmos tokens em um modelo real.
 What was saved, and how|Qué se ahorró y cómo|O que foi economizado e como
 Answers from the cache|Respuestas de la caché|Respostas do cache
 Feedback|Opiniones|Opiniões
@@ -282,7 +279,7 @@ interrupted|interrumpida|interrompida
 escalated|escalada
 exact|exacta|exata
 semantic|semántica|semântica
-join|compartida|compartilhada
+joined|compartida|compartilhada
 miss|fallo|falta
 bypass|omitida|ignorada
 A call cost at least (USD)|Una llamada costó al menos (USD)|Uma chamada custou ao menos (USD)
@@ -317,7 +314,7 @@ Limit {0}: {1}|Límite {0}: {1}|Limite {0}: {1}
 waiting for the first byte|espera del primer byte|esperando o primeiro byte
 answering|respuesta|resposta
 after the call before|después de la llamada anterior|depois da chamada anterior
-{0} by answers from the cache; the rest (cheaper backends, prompt caches, trimmed context) cannot be split: the ledger has one sum for them.|{0} por respuestas de la caché; el resto (backends más baratos, cachés de prompts, contexto recortado) no se puede separar: el registro solo tiene su suma.|{0} por respostas do cache; o resto (backends mais baratos, caches de prompts, contexto cortado) não pode ser separado: o registro só tem a soma.
+{0} by answers from the cache; the rest by cheaper backends, prompt caches and trimmed context together.|{0} por respuestas de la caché; el resto por backends más baratos, cachés de prompts y contexto recortado, en conjunto.|{0} por respostas do cache; o resto por backends mais baratos, caches de prompts e contexto cortado, em conjunto.
 too early to tell|demasiado pronto|cedo demais
 Too early to tell|Demasiado pronto para saberlo|Cedo demais para saber
 {0} more alerts|{0} alertas más|mais {0} alertas
@@ -331,14 +328,14 @@ Called in this period, but not configured for this key now: {0}.|Llamados en est
 Cache answers by kind of question|Respuestas de la caché por tipo de pregunta|Respostas do cache por tipo de pergunta
 Kind of question|Tipo de pregunta|Tipo de pergunta
 Wrong hits|Aciertos erróneos|Acertos errados
-Wrong hits by kind of question: share of semantic look-ups, and its upper bound (95%), since the cache was started.|Aciertos erróneos por tipo de pregunta: parte de las búsquedas semánticas y su límite superior (95 %), desde que se inició la caché.|Acertos errados por tipo de pergunta: parte das buscas semânticas e seu limite superior (95%), desde o início do cache.
+Wrong hits: share of semantic look-ups, and its upper bound (95%), since the cache was started.|Aciertos erróneos: parte de las búsquedas semánticas y su límite superior (95 %), desde que se inició la caché.|Acertos errados: parte das buscas semânticas e seu limite superior (95%), desde o início do cache.
 The policy of this team sets no objective for quality (slo).|La política de este equipo no fija ningún objetivo de calidad (slo).|A política desta equipe não define objetivo de qualidade (slo).
 Quality watched|Calidad vigilada|Qualidade vigiada
 Quality|Calidad|Qualidade
 Error budget left|Margen de error restante|Margem de erro restante
-Burn rate|Ritmo de gasto|Ritmo de gasto
+Burn rate|Ritmo de gasto
 Judged answers|Respuestas juzgadas|Respostas julgadas
-Objective: {0} of judged answers as good as the reference's, over {1} days. At burn rate 1 the error budget lasts exactly that long.|Objetivo: {0} de las respuestas juzgadas tan buenas como las de referencia, en {1} días. Con ritmo 1 el margen de error dura justo ese tiempo.|Objetivo: {0} das respostas julgadas tão boas quanto as de referência, em {1} dias. Com ritmo 1 a margem de erro dura exatamente esse tempo.
+Objective: {0} of judged answers as good as the reference's, over {1} days. At burn rate 1 the error budget lasts that long.|Objetivo: {0} de las respuestas juzgadas tan buenas como las de referencia, en {1} días. Con ritmo 1 el margen de error dura ese tiempo.|Objetivo: {0} das respostas julgadas tão boas quanto as de referência, em {1} dias. Com ritmo 1 a margem de erro dura esse tempo.
 met|cumplido
 burning|en peligro|em perigo
 missed|incumplido|não cumprido

@@ -10,9 +10,9 @@ from typing import Any
 from gateway.domain.units import cents
 
 _CACHE = {
-    "exact": "The cache had the answer to an identical request.",
-    "semantic": "The cache had the answer to a question with the same meaning.",
-    "join": "It got the answer of an equal request that was in progress.",
+    "exact": "Exact hit: the cache had the answer to an identical request.",
+    "semantic": "Semantic hit: the cache had the answer to a question with the same meaning.",
+    "join": "Joined: it got the answer of an equal request that was in progress.",
     "miss": "The cache had no answer that fits.",
     "bypass": "The cache was not asked, because the request said so.",
     "off": "The cache was not asked: the policy switches it off, or such requests are not cached.",

@@ -25,9 +25,9 @@ _WORDS = {
 }
 _OTHER = "tokens of sound or images"
 _HITS = {
-    "exact": "The cache had the answer to an identical request, so no backend was called.",
-    "semantic": "The cache had the answer to a question with the same meaning, so no backend was called.",
-    "join": "An identical request was in progress and its answer was shared, so no further backend was called.",
+    "exact": "Exact hit: the cache had the answer to an identical request, so no backend was called.",
+    "semantic": "Semantic hit: the cache had the answer to a question with the same meaning, so no backend was called.",
+    "join": "Joined: an identical request was in progress and its answer was shared, so no further backend was called.",
 }
 
 

@@ -16,7 +16,7 @@ from gateway.ledger.store.chain_heads import ChainHeads
 from gateway.ledger.store.rollup import summed
 from gateway.ledger.store.verify import SUMS
 from gateway.state.sql.database import Database
-from gateway.state.sql.tables import ledger, ledger_chains, ledger_rollups, ledger_sums
+from gateway.state.sql.tables import ledger, ledger_chains, ledger_days, ledger_rollups, ledger_sums
 
 log = logging.getLogger(__name__)
 
@@ -130,6 +130,8 @@ class Retention:
         for part in _parts(ids):
             if connection.execute(delete(ledger).where(ledger.c.id.in_(part))).rowcount != len(part):
                 raise RuntimeError("another process has removed rows meanwhile")
+        # A stored day counts its rows, and these numbers may come back.
+        connection.execute(delete(ledger_days).where(ledger_days.c.since <= max(row.at for row in batch.rows)))
         counting = [row for row in batch.rows if row.id not in replaced]
         sums = summed(id, counting, _split(connection, {row.request_id for row in counting}))
         if sums:

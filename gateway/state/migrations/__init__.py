@@ -1,4 +1,4 @@
 """Alembic migrations of the SQL tables, numbered."""
 
-HEAD = "0018"
+HEAD = "0019"
 """The newest migration (a test compares it with the versions)."""

@@ -455,3 +455,14 @@ samples = Table(
     Column("bytes", Integer, nullable=False),  # size of `body`
     Column("body", LargeBinary, nullable=False),  # the request and its answers as chat, JSON, compressed
 )
+
+ledger_days = Table(
+    "ledger_days",
+    metadata,
+    Column("team", String(64), primary_key=True),  # empty: all teams
+    Column("since", BigInteger, primary_key=True),
+    Column("until", BigInteger, primary_key=True),
+    Column("rows", Integer, nullable=False),  # of `ledger` in that time; with other numbers, `body` is outdated
+    Column("sums", Integer, nullable=False),  # of `ledger_sums` in that time
+    Column("body", LargeBinary, nullable=False),  # figures of the dashboard, JSON, compressed
+)
