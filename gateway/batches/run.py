@@ -64,7 +64,7 @@ class Sender:
     async def send(self, batch: Batch, line: Line, request_id: str) -> bytes:
         """Send a line once and return the line of its result. The team's present policy applies. Raises
         GatewayError."""
-        tenant = self.tenants.of_key(batch.key_id)
+        tenant = await self.tenants.find_of_key(batch.key_id)  # another worker may have taken the batch of a new key
         headers = wire_headers(batch)
         controls = replace(parse_controls(headers), priority="batch", deadline_s=None)
         check_overrides(controls, tenant.policy)

@@ -70,6 +70,12 @@ class Tenants:
             raise ExpiredKey(f"The key {lineage} that asked for this was revoked; ask again with a living one.")
         return self._current(key_digest or b"")
 
+    async def find_of_key(self, lineage: str) -> Tenant:
+        """Like `of_key`, but a key counts as revoked only after the keys were read again."""
+        if self._ring.digest_of(lineage) is None:
+            await self._ring.catch_up()
+        return self.of_key(lineage)
+
     def _current(self, key_digest: bytes) -> Tenant:
         if self._version != self._ring.version:
             self._known.clear()

@@ -101,6 +101,7 @@ def test_every_row_is_a_key_of_policies_and_an_option_of_the_commands(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))  # a gateway of another test may run
     reference = f"env:SEARCH_{KINDS[kind].named or 'ALERTS'}"
     done = CliRunner().invoke(cli, ["team", "add", "search", "--budget", "5", f"--{kind}", reference])
     assert done.exit_code == 0, done.output
@@ -259,6 +260,7 @@ async def test_without_the_extra_the_answer_names_it(monkeypatch: pytest.MonkeyP
 def test_check_names_a_missing_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "apprise", None)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))  # a gateway of another test may run
     Path("gateway.yaml").write_text("backends: []\nreceivers: {chat: {apprise: env:CHAT_URL}}\n")
     done = CliRunner().invoke(cli, ["check"])
     assert done.exit_code == 2

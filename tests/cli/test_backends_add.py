@@ -32,6 +32,7 @@ listen: {port: 0}
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))  # a gateway of another test may run
     monkeypatch.setenv("THRIFTGATE_DATA_DIR", str(tmp_path / "data"))
     for name in PROVIDER_KEYS.values():
         monkeypatch.delenv(name, raising=False)

@@ -221,6 +221,7 @@ def test_what_deserves_a_look_is_noted(folder: Path) -> None:
 def test_a_gateway_yml_is_not_overlooked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "gateway.yaml").rename(folder / "gateway.yml")
     monkeypatch.chdir(folder)
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder))  # a gateway of another test may run
     result = CliRunner().invoke(cli, ["check", "--json"], catch_exceptions=False)
     assert result.exit_code == 2
     (problem,) = orjson.loads(result.stdout)["problems"]
@@ -272,7 +273,7 @@ def test_check_names_the_files_that_it_has_read(folder: Path, monkeypatch: pytes
     empty = folder / "empty"
     empty.mkdir()
     monkeypatch.chdir(empty)
-    monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder))  # a gateway of another test may run
     text = CliRunner().invoke(cli, ["check", "--data-dir", str(folder / "data")]).output
     assert "the built-in defaults (no gateway.yaml and no policies here)" in text
 

@@ -21,6 +21,7 @@ from gateway.settings.running import RunningGateway
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_blocking_calls: BlockBuster) -> Path:
     no_blocking_calls.deactivate()  # a command serves nobody while it reads its files
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))  # a gateway of another test may run
     return tmp_path
 
 

@@ -186,6 +186,7 @@ def test_what_is_wrong_is_said_before_a_call_is_paid(
     tmp_path: Path, pool: tuple[Provider, ...], words: tuple[str, str], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))  # a gateway of another test may run
     write(tmp_path / "prompts.jsonl", [{"prompt": "How much is 1 + 2?"}])
     result = run(tmp_path, *words)
     assert result.exit_code

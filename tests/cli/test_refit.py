@@ -135,7 +135,7 @@ def test_a_run_that_a_full_disk_ends_fails_and_the_next_one_asks_only_the_rest(
     with files_end_at(size):
         failed = run(tmp_path)
     assert failed.exit_code == 1
-    assert any(said in failed.stderr for said in FULL), failed.output
+    assert any(said in failed.stderr for said in FULL), (failed.output, failed.exc_info)
     known = [path.read_bytes().count(b"\n") for path in (tmp_path / "data" / "refit").glob("search-*.jsonl")]
     asked = len(providers[0].exchanges)
     told = orjson.loads(run(tmp_path).stdout)

@@ -24,6 +24,7 @@ NIGHT = datetime(2026, 7, 1, 22, 30, tzinfo=UTC).timestamp()
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))  # a gateway of another test may run
     (tmp_path / "policies").mkdir()
     (tmp_path / "policies" / "search.yaml").write_text(
         f"team: search\ntimezone: {MADRID}\nbudget: {{limit_usd: 10, period: total}}\n"

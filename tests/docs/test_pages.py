@@ -26,6 +26,7 @@ MODULES = {name for page in PAGES for name in _MODULE.findall(page.read_text(enc
 @pytest.mark.parametrize("line", COMMANDS)
 def test_every_command_of_a_page_can_be_typed(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))  # a gateway of another test may run
     words = shlex.split(line)[1:]
     for word in words:
         if re.fullmatch(r"[\w-]+\.(jsonl|jsonl\.gz|json)|FILE…", word):

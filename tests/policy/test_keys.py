@@ -141,6 +141,22 @@ async def test_a_running_gateway_hears_of_a_key_within_a_second(
         following.cancel()
 
 
+async def test_a_batch_of_a_key_that_this_worker_has_not_read_yet_is_not_refused(
+    database: Database, tenants: tuple[Tenants, Keys]
+) -> None:
+    door, ring = tenants
+    await asyncio.to_thread(keys.create, database, "other")
+    await ring.refresh()
+    secret, key = await asyncio.to_thread(keys.create, database, "search")
+    with pytest.raises(ExpiredKey):
+        door.of_key(key.id)
+    assert await door.find_of_key(key.id) is door.authenticate(secret.encode())
+    await asyncio.to_thread(keys.revoke, database, key.id)
+    await ring.refresh()
+    with pytest.raises(ExpiredKey, match=key.id):
+        await door.find_of_key(key.id)
+
+
 async def test_what_a_key_asked_for_earlier_is_done_under_the_policy_of_now_or_not_at_all(
     database: Database, tenants: tuple[Tenants, Keys]
 ) -> None:

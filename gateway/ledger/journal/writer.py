@@ -113,7 +113,7 @@ class Journal:
             return
         if self._open:
             log.warning("%d attempts were still open; the ledger closes them as interrupted", len(self._open))
-        if not self._append(b""):
+        if self._waiting and not self._append(b""):
             # The log may be on another disk. Then these costs are not lost.
             log.error("the ledger journal could not take %d lines: %r", len(self._waiting), b"".join(self._waiting))
         fd, self._fd = self._fd, -1
