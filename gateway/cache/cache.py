@@ -83,7 +83,7 @@ class Cache:
         self._invalidation = Invalidation(log, self._exact, self._bodies, self._write_behind, self._snapshots.flushed)
         self._coalescer = Coalescer(state, self._write_behind.flush, self._exact.has, self._find, peers)
         self._tasks, self._meanings = Tasks(), Tasks()
-        self._pending = PendingQuestions(self._semantic, self._mean)
+        self._pending = PendingQuestions(self._semantic, partial(self._mean, again=False))
         self._counts = {"exact": 0, "semantic": 0, "miss": 0, "bypass": 0, "stored": 0, "unkept": 0}
 
     async def open(self) -> None:
@@ -316,14 +316,17 @@ class Cache:
         known = (ticket.digest, ticket.team, ticket.tags, ticket.asked_at, time.time() + ticket.policy.ttl, size)
         return Entry(*known, question, vector, place, attempt.cost_pico or 0, ticket.asker)
 
-    async def _mean(self, ticket: Ticket, entry: Entry, question: Question) -> None:
-        """Compute the vector of the question to a stored answer. Then add the vector to the semantic index."""
+    async def _mean(self, ticket: Ticket, entry: Entry, question: Question, *, again: bool = True) -> None:
+        """Compute the vector of the question to a stored answer. Then add the vector to the semantic index. `again`: if
+        there is no vector now, try once more later."""
         ticket.vector = await self._semantic.vector(question, ticket.sharers, urgent=False)
         if ticket.vector is not None and self._exact.get(entry.digest, time.time()) is entry:
             meant = entry._replace(question=question, vector=pack(ticket.vector))
             self._exact.replace(meant)
             self._semantic.add(meant)
             self._write_behind.add_vector(meant)
+        elif ticket.vector is None and again:  # the embedder is busy
+            self._pending.add(ticket, entry, question)
 
     def _learn(self, entry: Entry, policy: CachePolicy) -> bool:
         """Add an entry to the index, and delete the answers evicted for it. Returns False if a flush covers the entry,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import os
 import stat
 import time
@@ -105,9 +104,8 @@ async def test_what_is_flushed_is_gone_from_disk_within_a_minute_and_the_rest_st
     print(f"gone from disk after {time.monotonic() - began:.1f} s")
     assert gateway.files_with(KEPT)
     assert await gateway.ask("other", f"Where is {KEPT} mined in year 1907?") == "exact"
-    # A look-up by meaning has a time limit, and a busy embedder leaves questions out: any year will do, at some time.
-    years = itertools.cycle(YEARS)
-    await until(lambda: gateway.found_by_meaning("other", f"where is {KEPT} mined in year {next(years)}"), WITHIN_S)
+    # A look-up by meaning has a time limit, which a busy machine may exceed.
+    await until(lambda: gateway.found_by_meaning("other", f"where is {KEPT} mined in year 1907"), WITHIN_S)
     assert await gateway.ask("search", f"Where is {MARKER} mined in year 1907?", "only") == "504"
     done = await asyncio.to_thread(gateway.process.json, "cache", "flush", "--all", "--yes")
     await gateway.until(ANSWER, there=False)

@@ -13,7 +13,7 @@ from gateway.cache.cache import Cache
 from gateway.cache.result import Hit, Miss
 from gateway.cache.store.exact import Quota
 from gateway.domain.request import Controls
-from gateway.errors import CacheOnlyMiss, StateUnavailable
+from gateway.errors import CacheOnlyMiss, EmbedderUnavailable, StateUnavailable
 from gateway.state.redis.connection import State
 from gateway.state.redis.embedded import EmbeddedServer
 from gateway.state.redis.log import IndexLog
@@ -274,6 +274,29 @@ async def test_what_was_answered_before_the_embedder_had_loaded_is_found_by_mean
     embedder.ready = True
     await until(lambda: worker.cache.stats()["semantic_ready"] and len(embedder.texts) == 1)
     await worker.cache.deliver()
+    assert (await worker.ask(request("what is the capital of peru"), who)).cache == "semantic"
+
+
+class BusyEmbedder(FakeEmbedder):
+    """Refuses the first two texts: the look-up's, and the first attempt of the stored answer's question."""
+
+    refusals = 2
+
+    async def embed(self, text: str, owner: str = "") -> Any:
+        if self.refusals:
+            self.refusals -= 1
+            raise EmbedderUnavailable("too many texts are waiting for the embedder")
+        return await super().embed(text, owner)
+
+
+async def test_what_was_answered_while_the_embedder_was_busy_is_found_by_meaning_afterwards(
+    make_worker: Callable[..., Any],
+) -> None:
+    worker = await make_worker(BusyEmbedder())
+    who = tenant()
+    await until(lambda: worker.cache.stats()["semantic_ready"])
+    await worker.serve(request("What is the capital of Peru?"), who)
+    await until(lambda: worker.cache.stats()["semantic_questions"])
     assert (await worker.ask(request("what is the capital of peru"), who)).cache == "semantic"
 
 

@@ -1,5 +1,5 @@
-"""Questions whose answers were stored while the embedder was loading or paused after failures. The questions are
-embedded when the embedder works again."""
+"""Questions whose answers were stored while the embedder was loading, too busy, or paused after failures. The questions
+are embedded one after another when the embedder is available."""
 
 from __future__ import annotations
 
@@ -23,10 +23,12 @@ class PendingQuestions:
         in order."""
         self._semantic, self._mean = semantic, mean
         self._waiting: deque[tuple[Ticket, Entry, Question]] = deque(maxlen=_KEPT)
+        self._working = False
         self._tasks = Tasks()
 
     def add(self, ticket: Ticket, entry: Entry, question: Question) -> None:
-        if not self._waiting:
+        if not self._working:
+            self._working = True
             self._tasks.spawn(self._work(), "cache-early")
         self._waiting.append((ticket, entry, question))
 
@@ -35,6 +37,7 @@ class PendingQuestions:
             while self._waiting and await self._semantic.wait_available():
                 await self._mean(*self._waiting.popleft())
         finally:
+            self._working = False
             self._waiting.clear()
 
     async def aclose(self) -> None:
