@@ -9,8 +9,9 @@ from typing import Any
 import orjson
 
 from gateway.dialects.openai_responses.items import chat_messages, shortened
-from gateway.dialects.openai_responses.request import INSTRUCTIONS, kept, wants_logprobs
+from gateway.dialects.openai_responses.request import INSTRUCTIONS, kept, kind_of, wants_logprobs
 from gateway.dialects.openai_responses.response_object import INCOMPLETE, Ids, ended, output_items, response
+from gateway.dialects.openai_responses.thinking import SEALED, unpack
 from gateway.dialects.openai_responses.tools import chat_format, chat_tools
 from gateway.dialects.translate.responses_to_chat.writer import ResponsesWriter
 from gateway.domain.money.usage import Usage
@@ -108,9 +109,11 @@ def _messages(body: Mapping[str, Any], plan: ContextPlan | None) -> list[dict[st
         return chat_messages(instructions, enumerate(items))
     if INSTRUCTIONS in plan.replace:
         instructions = plan.replace[INSTRUCTIONS]
+    silent = set(kept(items, plan.drop)) - set(kept(items, plan.drop | plan.no_thinking))
     stays = [
         (place, shortened(items[place], plan.replace[place]) if place in plan.replace else items[place])
         for place in kept(items, plan.drop)
+        if not (place in silent and kind_of(items[place]) == "reasoning" and unpack(items[place].get(SEALED)))
     ]
     return chat_messages(instructions, stays)
 
