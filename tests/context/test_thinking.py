@@ -106,11 +106,12 @@ async def test_a_responses_session_that_is_trimmed_loses_the_packed_thinking_who
         thought = {"type": "thinking", "thinking": "Where is it?", "signature": f"s{step}"}
         items.append({"type": "reasoning", "summary": [], "encrypted_content": pack([thought])})
         items.append({"type": "function_call", "call_id": f"t{step}", "name": "look", "arguments": "{}"})
-        items.append({"type": "function_call_output", "call_id": f"t{step}", "output": "It is not there. " * 150})
-        if step == 5:
+        items.append({"type": "function_call_output", "call_id": f"t{step}", "output": "It is not there. " * 100})
+        if step in (2, 5):
             items += [{"role": "assistant", "content": "Not there."}, {"role": "user", "content": "Go on."}]
     request = responses_request(input=items, model="claude-opus-4-6")
     plan = await Contexts(counter).plan_for(request, tenant_of(3500), backend_of(model="claude-opus-4-6"))
     assert plan.drop
     sent = wire("openai_responses", "anthropic_messages").body(request, "claude-opus-4-6", plan).decode()
+    assert [step for step in range(8) if f'"t{step}"' in sent] == [3, 4, 5, 6, 7]
     assert [step for step in range(8) if f'"s{step}"' in sent] == [6, 7]
