@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from gateway.context import measure
 from gateway.context.count import family_factor
+from gateway.context.cuts import recall
 from gateway.context.cuts.session import AGE, NO_CUT, Cut, SessionCuts, Shape, Weighed, first_request, shapes_of
 from gateway.domain.backend import Backend
 from gateway.domain.holdout import is_held_out
@@ -67,7 +68,7 @@ class Cutting:
         if session is None or not session.follows(shapes):
             session = SessionCuts(rules_of(backend.model), family_factor(backend.model))
         newest = request.turns[-1]
-        asks = newest.role == "user" and "?" in newest.text  # then the outputs that were left out may be searched
+        asks = newest.role == "user" and _may_search(newest.text)
         if asks or sum([length for length, *_ in shapes[session.turns :]]) > _ON_LOOP_CHARACTERS:
             cut = await self._off_loop.run(session.cut, request, shapes, fixed)
         else:
@@ -78,6 +79,11 @@ class Cutting:
         self._counts["cut_requests"] += bool(cut.texts)
         self._counts["cut_tokens"] += cut.tokens
         return cut
+
+
+def _may_search(text: str) -> bool:
+    """Whether a user's text may cause a search of the outputs that were left out. A long text is not read here."""
+    return len(text) > _ON_LOOP_CHARACTERS or bool(recall.questions_in(text))
 
 
 def _may(request: CompletionRequest, tenant: Tenant, backend: Backend) -> bool:

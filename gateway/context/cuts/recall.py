@@ -16,6 +16,7 @@ from heapq import nlargest
 
 from gateway.context.cuts.outputs import NUMBERED
 from gateway.context.estimate import estimate
+from gateway.domain.text.asking import asks
 from gateway.domain.text.function_words import FUNCTION_WORDS
 
 MOST_TOKENS = 600
@@ -88,12 +89,15 @@ def is_prose(text: str) -> bool:
 
 def questions_in(text: str) -> list[str]:
     """The questions in the first and the last lines of a user's message."""
-    if "?" not in text:
-        return []
-    lines = [line for line in _own(text).split("\n") if "?" in line or line.strip()]
+    lines = [line for line in _own(text).split("\n") if line.strip()]
     edges = lines if len(lines) <= 2 * _EDGE_LINES else lines[:_EDGE_LINES] + lines[-_EDGE_LINES:]
-    parts = [part.strip() for line in edges if "?" in line for part in _sentences(line)]
-    return [part for part in parts if len(part) <= _LONGEST and part.rstrip(_CLOSING).endswith("?")]
+    parts = [part.strip() for line in edges for part in _sentences(line)]
+    return [part for part in parts if len(part) <= _LONGEST and _is_question(part)]
+
+
+def _is_question(part: str) -> bool:
+    """Whether a sentence asks. A question mark counts only at the end, because URLs have question marks too."""
+    return part.rstrip(_CLOSING).endswith("?") or asks(part.replace("?", ""))
 
 
 def _own(text: str) -> str:
