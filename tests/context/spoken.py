@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 
+from gateway.dialects.openai_responses.thinking import pack
 from gateway.domain.request import DialectName
 
 Message = dict[str, Any]
@@ -99,6 +100,8 @@ def _responses(messages: list[Message], system: str) -> Message:
         for result in of(message, "tool_result"):
             output = {"call_id": result["tool_use_id"], "output": _output(result)}
             items.append({"type": "function_call_output", **output})
+        if thinking := of(message, "thinking"):
+            items.append({"type": "reasoning", "summary": [], "encrypted_content": pack(thinking)})
         text = _thought(message) if message["role"] == "assistant" else said(message)
         if text:
             items.append({"role": message["role"], "content": text})

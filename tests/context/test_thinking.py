@@ -10,10 +10,11 @@ from gateway.context import measure
 from gateway.context.count import Counter
 from gateway.context.plan import Contexts
 from gateway.dialects.anthropic_messages.dialect import parse
+from gateway.dialects.openai_responses.thinking import pack
 from gateway.dialects.registry import wire
 from gateway.domain.request import CompletionRequest, Controls
 from tests.context.conftest import backend_of, hosted_of, tenant_of
-from tests.support.requests import chat_request
+from tests.support.requests import chat_request, responses_request
 
 THOUGHT = "I wonder whether the parcel leaves Leeds at noon or later. " * 900
 """About 12,000 tokens."""
@@ -95,3 +96,22 @@ async def test_a_chat_that_is_trimmed_loses_the_thinking_whose_history_changes(c
         sent = orjson.loads(wire("openai_chat", backend).body(request, "claude-opus-4-6", plan))["messages"]
         signed = [name for name in (f"s{step}" for step in range(8)) if f'"{name}"' in orjson.dumps(sent).decode()]
         assert signed == ["s6", "s7"]
+
+
+async def test_a_responses_session_that_is_trimmed_loses_the_packed_thinking_whose_history_changes(
+    counter: Counter,
+) -> None:
+    items: list[dict[str, Any]] = [{"role": "user", "content": "Find the parcel."}]
+    for step in range(8):
+        thought = {"type": "thinking", "thinking": "Where is it?", "signature": f"s{step}"}
+        items.append({"type": "reasoning", "summary": [], "encrypted_content": pack([thought])})
+        items.append({"type": "function_call", "call_id": f"t{step}", "name": "look", "arguments": "{}"})
+        items.append({"type": "function_call_output", "call_id": f"t{step}", "output": "It is not there. " * 100})
+        if step in (2, 5):
+            items += [{"role": "assistant", "content": "Not there."}, {"role": "user", "content": "Go on."}]
+    request = responses_request(input=items, model="claude-opus-4-6")
+    plan = await Contexts(counter).plan_for(request, tenant_of(3500), backend_of(model="claude-opus-4-6"))
+    assert plan.drop
+    sent = wire("openai_responses", "anthropic_messages").body(request, "claude-opus-4-6", plan).decode()
+    assert [step for step in range(8) if f'"t{step}"' in sent] == [3, 4, 5, 6, 7]
+    assert [step for step in range(8) if f'"s{step}"' in sent] == [6, 7]

@@ -15,8 +15,10 @@ from gateway.dialects.openai_chat import dialect as openai_chat
 from gateway.dialects.registry import wire
 from gateway.dialects.translate.chat_to_converse.translator import ChatToConverse
 from gateway.domain.money.usage import Usage
-from gateway.domain.request import CompletionRequest, Controls
-from gateway.errors import BackendGarbage, BadRequest, StreamBroken
+from gateway.domain.request import CompletionRequest, Controls, DialectName
+from gateway.errors import BackendGarbage, BadRequest, FaultyAnswer, StreamBroken
+from tests.dialects.test_hostile_translations import CLIENTS
+from tests.support.requests import request_in
 
 PIXEL = "iVBORw0KGgo="
 MODEL = "amazon.nova-pro-v1:0"
@@ -265,3 +267,37 @@ def test_what_is_no_event_is_garbage(event: Any) -> None:
     reader = ChatToConverse().reader(asked(stream=True))
     with pytest.raises(BackendGarbage):
         reader.feed(streamed([event]))
+
+
+FAULTS = ["malformed_model_output", "malformed_tool_use"]
+THOUGHT = {"reasoningContent": {"reasoningText": {"text": "hm", "signature": "sig"}}}
+
+
+@pytest.mark.parametrize("content", [[], [{"text": ""}], [THOUGHT]], ids=str)
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("reason", FAULTS)
+def test_a_failure_without_an_answer_is_a_faulty_answer(reason: str, client: DialectName, content: list[Any]) -> None:
+    translator = wire(client, "bedrock_converse")
+    reply = {**REPLY, "output": {"message": {"role": "assistant", "content": content}}, "stopReason": reason}
+    with pytest.raises(FaultyAnswer, match=reason):
+        translator.plain(request_in(client), orjson.dumps(reply))
+    begun = EVENTS[: 4 if THOUGHT in content else 1]
+    stop = {"messageStop": {"stopReason": reason}}
+    reader = translator.reader(request_in(client, stream=True))
+    reader.feed(streamed([*begun, stop]))
+    with pytest.raises(FaultyAnswer, match=reason):
+        reader.feed(streamed([EVENTS[-1]]))
+    assert (reader.usage, bool(reader.finish), reader.ending) == (COUNTED, True, b"")
+    without_usage = translator.reader(request_in(client, stream=True))
+    without_usage.feed(streamed([*begun, stop]))
+    with pytest.raises(FaultyAnswer, match=reason):
+        without_usage.eof()
+
+
+@pytest.mark.parametrize("reason", FAULTS)
+@pytest.mark.parametrize(("begun", "finish"), [(EVENTS[:7], "stop"), (EVENTS[:1] + EVENTS[7:11], "stop")])
+def test_a_failure_after_a_part_of_the_answer_ends_it(reason: str, begun: list[dict[str, Any]], finish: str) -> None:
+    reader = ChatToConverse().reader(asked(stream=True))
+    reader.feed(streamed([*begun, {"messageStop": {"stopReason": reason}}, EVENTS[-1]]))
+    reader.eof()
+    assert (reader.finish, reader.usage) == (finish, COUNTED)

@@ -27,7 +27,7 @@ _LEAST_LINE = 12
 _CALL_TOKENS = 12
 """Approximate number of tokens of a tool call in addition to its arguments."""
 _THINKING = frozenset({"thinking", "redacted_thinking"})
-_CHAT_THINKING = b'"thinking_blocks"'
+_CHAT_THINKING, _PACKED = b'"thinking_blocks"', b'"encrypted_content"'
 _EDGE = 160
 """Number of characters that stay at the beginning of an output, and at its end."""
 
@@ -95,10 +95,13 @@ def answer_of(request: CompletionRequest, turn: Turn) -> tuple[str, int | None]:
 
 
 def thinking_between(request: CompletionRequest, first: int, end: int) -> dict[int, int]:
-    """Index of a turn → estimated tokens of its thinking blocks, for the turns from `first` to before `end`. Only for
-    Anthropic's dialect and for chat, in which a message has thinking blocks in a field of its own."""
+    """Index of a turn → estimated tokens of its thinking blocks, for the turns from `first` to before `end`. For
+    Anthropic's dialect; for chat, in which a message has thinking blocks in a field of its own; and for Responses, in
+    which reasoning items precede the item of the turn."""
     if request.dialect == "openai_chat":
         return _thinking_in_chat(request, first, end) if _CHAT_THINKING in request.raw else {}
+    if request.dialect == "openai_responses":
+        return _thinking_in_responses(request, first, end) if _PACKED in request.raw else {}
     if request.dialect != "anthropic_messages":
         return {}
     found: dict[int, int] = {}
@@ -115,6 +118,17 @@ def _thinking_in_chat(request: CompletionRequest, first: int, end: int) -> dict[
         blocks = request.body["messages"][request.turns[place].index].get("thinking_blocks")
         if type(blocks) is list and blocks:
             found[place] = sum(estimate(str(block.get("thinking", ""))) for block in blocks if type(block) is dict)
+    return found
+
+
+def _thinking_in_responses(request: CompletionRequest, first: int, end: int) -> dict[int, int]:
+    items, found = request.body["input"], dict[int, int]()
+    for place in range(first, end):
+        at = request.turns[place].index - 1
+        while type(items) is list and at >= 0 and items[at].get("type") == "reasoning":
+            if items[at].get("encrypted_content"):
+                found.setdefault(place, 0)
+            at -= 1
     return found
 
 

@@ -87,7 +87,7 @@ class ConverseRelay(ConverseStream):
     def _take(self, parsed: Any) -> bytes:
         over = self.ended or self._failure
         written = super()._take(parsed)
-        if not (over or self._failure):
+        if not (over or self._failure or self._faulty):
             (self._held if self.finish else self._passed).append(parsed)
         return written
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import orjson
 
+SEALED = "encrypted_content"
 _MARK = "thinking-blocks-1:"
 """The prefix of content that the gateway has packed. Content that OpenAI has encrypted does not have this prefix."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,10 @@ from gateway.domain.backend import Backend
 from gateway.domain.money.usage import Usage
 from gateway.domain.request import CompletionRequest
 from gateway.errors import AllBackendsFailed, BackendRefused, StreamBroken
-from tests.fakes.bedrock import CLAUDES, MODELS, NOVAS, Bedrock, refuse, throttled
+from tests.fakes.bedrock import CLAUDES, CONVERSED, MODELS, NOVAS, Bedrock, refuse, throttled
 from tests.fakes.caller import Caller, read
-from tests.fakes.scripted import Pieces, Refuse
+from tests.fakes.event_stream import event
+from tests.fakes.scripted import Body, Pieces, Refuse
 from tests.support.requests import chat_request, messages_request, responses_request
 
 CLAUDE, NOVA = MODELS
@@ -164,6 +166,51 @@ async def test_throttling_as_the_first_event_of_a_200_is_tried_again(bedrock: Be
         bedrock.script(Pieces((throttled(),)))
         _, data = await ask(chat_request(stream=True), model=model)
         assert b"[DONE]" in data
+
+
+SPOKEN = Usage(input_tokens=9, cached_tokens=5, output_tokens=4)
+MALFORMED = {
+    **CONVERSED,
+    "output": {"message": {"role": "assistant", "content": []}},
+    "stopReason": "malformed_tool_use",
+}
+MALFORMED_END = (event("messageStop", {"stopReason": "malformed_tool_use"}), NOVAS[-1])
+HM = event("contentBlockDelta", {"contentBlockIndex": 0, "delta": {"reasoningContent": {"text": "hm"}}})
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("client", [chat_request, messages_request, responses_request])
+async def test_a_malformed_call_is_asked_again_and_billed_once(bedrock: Bedrock, client: Any, stream: bool) -> None:
+    async with aclosing(Fleet([at(bedrock, model=NOVA)])) as fleet:
+        caller = Caller(fleet)
+        bedrock.script(Pieces((NOVAS[0], *MALFORMED_END)) if stream else Body(MALFORMED))
+        assert b"Nova" in await read(await caller.call(client(stream=stream)))
+        failed, served = caller.record.attempts
+        assert (failed.outcome, failed.error, failed.usage) == ("failed", "backend_failed", SPOKEN)
+        assert served.usage == SPOKEN
+        assert failed.id in caller.books.closed
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_the_next_backend_is_asked_after_two_malformed_calls(bedrock: Bedrock, stream: bool) -> None:
+    async with aclosing(Fleet([at(bedrock, model=NOVA), at(bedrock, name="other")])) as fleet:
+        caller = Caller(fleet)
+        bedrock.script(*([Pieces((NOVAS[0], *MALFORMED_END)) if stream else Body(MALFORMED)] * 2))
+        assert b"Claude" in await read(await caller.call(chat_request(stream=stream)))
+        assert [(each.backend.name, each.usage) for each in caller.record.attempts] == [
+            ("aws", SPOKEN), ("aws", SPOKEN), ("other", SPOKEN),
+        ]  # fmt: skip
+
+
+async def test_a_malformed_call_after_thoughts_breaks_the_stream_and_is_billed_as_reported(bedrock: Bedrock) -> None:
+    async with aclosing(Fleet([at(bedrock, model=NOVA)])) as fleet:
+        caller = Caller(fleet)
+        bedrock.script(Pieces((NOVAS[0], HM, *MALFORMED_END)))
+        answer = await caller.call(chat_request(stream=True))
+        with pytest.raises(StreamBroken, match="malformed_tool_use"):
+            await read(answer)
+        await answer.aclose()
+        assert caller.record.attempts[0].usage == SPOKEN
 
 
 @pytest.mark.parametrize(("model", "frames"), [(CLAUDE, CLAUDES), (NOVA, NOVAS)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.errors import BackendGarbage
+from gateway.errors import BackendGarbage, FaultyAnswer
 
 Block = dict[str, Any]
 
@@ -15,6 +15,7 @@ _STOPS = {
     "malformed_tool_use": "end_turn",
 }
 """Converse's stop reason → Anthropic's stop reason. All other stop reasons have the same names in both."""
+_FAULTS = frozenset({"malformed_model_output", "malformed_tool_use"})
 _COUNTS = {
     "inputTokens": "input_tokens",
     "outputTokens": "output_tokens",
@@ -25,6 +26,13 @@ _COUNTS = {
 
 def stop_reason(reason: Any) -> Any:
     return _STOPS.get(reason, reason) if type(reason) is str else None
+
+
+def fault(reason: Any) -> FaultyAnswer | None:
+    """The error if an answer without content ended for `reason`. None if `reason` explains an empty answer."""
+    if type(reason) is not str or reason not in _FAULTS:
+        return None
+    return FaultyAnswer(f"The model ended without an answer ({reason}).")
 
 
 def usage(given: Any, tier: Any = None) -> dict[str, Any] | None:
@@ -42,7 +50,8 @@ def usage(given: Any, tier: Any = None) -> dict[str, Any] | None:
 
 
 def message(reply: dict[str, Any]) -> dict[str, Any]:
-    """A whole answer as a message in Anthropic's format. Raises BackendGarbage if `reply` is not an answer."""
+    """A whole answer as a message in Anthropic's format. Raises BackendGarbage if `reply` is not an answer, and
+    FaultyAnswer if the answer has no content and ended with a failure of the model."""
     output = reply.get("output")
     received = output.get("message") if type(output) is dict else None
     content = received.get("content") if type(received) is dict else None
@@ -52,6 +61,8 @@ def message(reply: dict[str, Any]) -> dict[str, Any]:
         blocks = [block for each in content if (block := _block(each))]
     except (LookupError, TypeError, AttributeError) as error:
         raise BackendGarbage("The backend answered with a content block that is not one of Converse's.") from error
+    if not any(map(_is_content, blocks)) and (failure := fault(reply.get("stopReason"))):
+        raise failure
     return {
         "type": "message",
         "role": "assistant",
@@ -59,6 +70,11 @@ def message(reply: dict[str, Any]) -> dict[str, Any]:
         "stop_reason": stop_reason(reply.get("stopReason")),
         "usage": usage(reply.get("usage"), reply.get("serviceTier")),
     }
+
+
+def _is_content(block: Block) -> bool:
+    """Whether a block, in Anthropic's format, belongs to the answer itself: a call, or a text that is not empty."""
+    return block["type"] == "tool_use" or bool(block.get("text"))
 
 
 def _block(block: Block) -> Block | None:

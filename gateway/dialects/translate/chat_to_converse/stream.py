@@ -7,9 +7,9 @@ from typing import Any
 import orjson
 
 from gateway.dialects.openai_chat.object_reader import ObjectReader
-from gateway.dialects.translate.chat_to_converse.reply import stop_reason, usage
+from gateway.dialects.translate.chat_to_converse.reply import fault, stop_reason, usage
 from gateway.dialects.translate.chat_to_messages.stream import MessagesStream
-from gateway.errors import BackendGarbage
+from gateway.errors import BackendGarbage, FaultyAnswer
 
 _START = {"type": "content_block_start"}
 
@@ -24,17 +24,41 @@ class ConverseStream(ObjectReader, MessagesStream):
         self._named = {"id": name, "model": model}
         self._blocks: dict[int, str] = {}
         """Index of an open block → the type of the block."""
+        self._opening = b""
+        """The chunk for `messageStart`, sent with the next chunk: a failure before that can still be retried."""
+        self._answered = False
+        self._faulty: FaultyAnswer | None = None
+        """The error of an answer without content. It is raised when the usage has arrived, or at the end."""
 
     def _take(self, parsed: Any) -> bytes:
         if self.ended or self._failure:
             return b""
+        written = self._converted(parsed)
+        if not self._failure and "messageStart" in parsed:
+            self._opening = written
+            return b""
+        return self._opened_with(written) if written else b""
+
+    def _contents(self, texts: list[str]) -> bytes:
+        return self._opened_with(super()._contents(texts))
+
+    def _opened_with(self, written: bytes) -> bytes:
+        opening, self._opening = self._opening, b""
+        return opening + written
+
+    def _converted(self, parsed: Any) -> bytes:
         try:
             if "type" in parsed:  # an exception, already converted to Anthropic's error event
                 return MessagesStream._read(self, _event(parsed))
             ((kind, value),) = parsed.items()
             if kind == "contentBlockDelta" and type(text := value["delta"].get("text")) is str:
+                self._answered = self._answered or bool(text)
                 return self._chunk({"content": text}) if text else b""
-            return b"".join([MessagesStream._read(self, _event(each)) for each in self._events(kind, value)])
+            if kind == "messageStop" and not self._answered and (failure := fault(value.get("stopReason"))):
+                self._faulty = failure
+                return b""
+            written = b"".join([MessagesStream._read(self, _event(each)) for each in self._events(kind, value)])
+            return self._end_faulty(self._faulty) if self._faulty and self.ended else written
         except (ValueError, AttributeError, TypeError, LookupError):
             return self._misread()
 
@@ -49,7 +73,21 @@ class ConverseStream(ObjectReader, MessagesStream):
                 texts.append(text)
         except (LookupError, TypeError, ValueError):
             pass  # the event is another one
+        self._answered = self._answered or bool(texts)
         return texts
+
+    def _end_faulty(self, failure: FaultyAnswer) -> bytes:
+        """Fail after the usage. The stream has a finish reason then, so the reported usage counts as complete."""
+        self.ended, self.ending, self.finish = False, b"", "stop"
+        return self._fail(failure)
+
+    def eof(self) -> None:
+        """Called at the end of the stream. Raises the failure of the stream, FaultyAnswer for a faulty answer without
+        usage, or StreamBroken if the stream is incomplete."""
+        self._read_rest()
+        if self._faulty and not self._failure:
+            self._fail(self._faulty)
+        super().eof()
 
     def _misread(self) -> bytes:
         return self._fail(BackendGarbage("The backend sent an event that is not one of Converse's."))
@@ -62,6 +100,7 @@ class ConverseStream(ObjectReader, MessagesStream):
                 return [{"type": "message_start", "message": self._named}]
             case "contentBlockStart":
                 call = value["start"].get("toolUse")
+                self._answered = self._answered or bool(call)
                 return self._opened(value["contentBlockIndex"], "tool_use", call) if call else []
             case "contentBlockDelta":
                 return self._delta(value["contentBlockIndex"], value["delta"])

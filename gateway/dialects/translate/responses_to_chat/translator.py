@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 import orjson
 
+from gateway.dialects.anthropic_messages.thinking import carried
 from gateway.dialects.openai_responses.items import chat_messages, shortened
 from gateway.dialects.openai_responses.request import INSTRUCTIONS, kept, wants_logprobs
 from gateway.dialects.openai_responses.response_object import INCOMPLETE, Ids, ended, output_items, response
+from gateway.dialects.openai_responses.thinking import SEALED, pack, unpack
 from gateway.dialects.openai_responses.tools import chat_format, chat_tools
 from gateway.dialects.translate.responses_to_chat.writer import ResponsesWriter
 from gateway.domain.money.usage import Usage
@@ -108,11 +111,19 @@ def _messages(body: Mapping[str, Any], plan: ContextPlan | None) -> list[dict[st
         return chat_messages(instructions, enumerate(items))
     if INSTRUCTIONS in plan.replace:
         instructions = plan.replace[INSTRUCTIONS]
-    stays = [
-        (place, shortened(items[place], plan.replace[place]) if place in plan.replace else items[place])
-        for place in kept(items, plan.drop)
-    ]
-    return chat_messages(instructions, stays)
+    places = kept(items, plan.drop)
+    silent = {*places}.difference(kept(items, plan.drop | plan.no_thinking))
+    return chat_messages(instructions, [(place, _changed(items[place], place, plan, silent)) for place in places])
+
+
+def _changed(item: dict[str, Any], place: int, plan: ContextPlan, silent: AbstractSet[int]) -> dict[str, Any]:
+    """`item` as `plan` sends it. `silent`: indexes of turns without thinking, and of the reasoning before them.
+    Google's signatures stay, as in chat."""
+    if place in plan.replace:
+        return shortened(item, plan.replace[place])
+    if place in silent and (blocks := unpack(item.get(SEALED))):
+        return {**item, SEALED: pack([block for block in blocks if carried(block)])}
+    return item
 
 
 def _logprobs(body: Mapping[str, Any]) -> dict[str, Any]:
