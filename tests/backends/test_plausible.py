@@ -110,3 +110,9 @@ def test_an_interrupted_answer_is_what_was_reported_and_no_less_than_was_deliver
 )
 def test_a_body_that_is_no_answer_is_booked_as_it_reports_or_as_it_arrived(body: bytes, booked: Usage | None) -> None:
     assert usage_without_answer(body, "openai_chat", 50) == booked
+
+
+def test_a_bill_that_was_reported_before_the_last_tokens_is_not_the_cost_of_an_interrupted_answer() -> None:
+    reported = Usage(40, output_tokens=2, billed_pico=7)
+    assert interrupted(reported, 50, 2).billed_pico == 7
+    assert interrupted(reported, 50, 900).billed_pico is None

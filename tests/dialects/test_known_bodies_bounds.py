@@ -98,6 +98,35 @@ def test_the_memory_of_bodies_is_bounded(kind: str) -> None:
     assert used < most
 
 
+BESIDE = {
+    "keys": ",".join(f'"{at:x}":"v{at:x}"' for at in range(22_000)),
+    "grown dict": ",".join(f'"{at:x}":"v{at:x}"' for at in range(10_923)),
+    "numbers": ",".join(f'"{at:x}":{at}.5' for at in range(20_000)),
+    "small dicts": '"a":[{}]'.format(
+        ",".join(f'{{"{at}":"v","b{at}":"w","c{at}":"x","d{at}":"y","e{at}":"z","f{at}":"u"}}' for at in range(2000))
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", BESIDE)
+def test_the_memory_of_fields_beside_the_conversation_is_counted(kind: str) -> None:
+    """Also after the items are located, when the bytes around them are held once more."""
+    bodies, raw = (
+        KnownBodies(),
+        f'{{"model":"m","messages":[{{"role":"user","content":"hi"}}],"x":{{{BESIDE[kind]}}}}}'.encode(),
+    )
+    tracemalloc.start()
+    try:
+        keep(bodies, bytes(bytearray(raw)))
+        bodies.locate(bodies.to_locate("key", "messages", raw))
+        used, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    known = bodies.find("key", "messages", raw)
+    assert known is not None
+    assert used < known.body.size
+
+
 @pytest.mark.parametrize("sign", ["", "│", "\U0001f600"])
 def test_the_memory_of_continued_sessions_is_at_least_half_of_the_limit_and_within_it(sign: str) -> None:
     most = 12 * 2**20

@@ -43,12 +43,12 @@ class FlaggedTurns:
             return found
         conversation = conversation_of(request, tenant.key.lineage)
         flags = self._flags.of(conversation)
-        if not flags or is_exempt(request, tenant) or self._switched_off(tenant.team) or _thinks(request):
+        if not flags or is_exempt(request, tenant) or self._switched_off(tenant.team):
             return found
         places = places_of(request.turns, flags)
         waiting = sorted(place for place, text in places.items() if not flags[text].left)
-        taken = waiting
-        if waiting and await self._flags.cached(conversation):
+        taken = [] if _thinks(request) else waiting
+        if taken and await self._flags.cached(conversation):
             taken = next((waiting[at:] for at, place in enumerate(waiting) if is_cheap(request.turns, place)), [])
         for place in taken:
             self._flags.leave_out(conversation, places[place])
@@ -89,5 +89,6 @@ def is_cheap(turns: Sequence[Turn], place: int) -> bool:
 
 
 def _thinks(request: CompletionRequest) -> bool:
-    """Whether the request contains thinking, or asks for it. A signature covers everything before the thinking."""
+    """Whether the request contains thinking, or asks for it. A signature covers everything before the thinking, so no
+    further answer is left out. Thinking that began after a mark was sent is signed together with the mark."""
     return contains_thinking(request) or asks_for_thinking(request) or b'"effort"' in request.raw

@@ -17,6 +17,7 @@ import orjson
 
 from gateway.dialects.clients import DIALECTS
 from gateway.domain.answer import Answer
+from gateway.domain.end_user import named
 from gateway.domain.prompt_cache import LONG_S, SHORT_S, rules_of
 from gateway.domain.record import Record
 from gateway.domain.request import CompletionRequest, DialectName
@@ -31,6 +32,8 @@ MOST_FLAGS = 20_000
 """Maximum number of reported answers that are known. The oldest ones are forgotten."""
 REPORTABLE_S = 4 * 3600
 """Seconds after an answer for which a report of the answer has an effect."""
+MOST_REPORTS = 10
+"""Maximum number of reports of one answer that have an effect. More of them would remove other reports from the log."""
 _DIGEST_BYTES = 16
 
 
@@ -47,17 +50,20 @@ class Flag:
 class Flags:
     """The reported answers of all conversations of this gateway. The object belongs to one event loop."""
 
-    def __init__(self, state: State) -> None:
-        self._state, self._log = state, IndexLog(state, "flags", max_length=MOST_FLAGS)
+    def __init__(self, state: State, most: int = MOST_FLAGS) -> None:
+        """`most`: maximum number of reported answers that are known."""
+        self._state, self._most, self._log = state, most, IndexLog(state, "flags", max_length=most)
         self._known: OrderedDict[bytes, dict[bytes, Flag]] = OrderedDict()
         """Digest of a conversation → digest of an answer → its flag."""
+        self._size = 0
+        """Number of flags in `_known`."""
         self._tasks, self._begun = Tasks(), False
 
     def begin(self) -> None:
         """Start to follow the log, if not done. Called when a policy uses the flags."""
         if not self._begun:
             self._begun = True
-            self._tasks.spawn(self._log.follow(self._apply, self._known.clear), "flagged answers")
+            self._tasks.spawn(self._log.follow(self._apply, self._clear), "flagged answers")
 
     async def aclose(self) -> None:
         await self._tasks.aclose()
@@ -99,8 +105,12 @@ class Flags:
     async def report(self, request_id: str, team: str, wrong: bool) -> None:
         """Store that the answer to a request of `team` is wrong, or that it is right after all. Raises
         StateUnavailable."""
-        note: bytes | None = await self._state.call("GET", self._answer(request_id, team))
-        if note is not None:
+        answer = self._answer(request_id, team)
+        note: bytes | None = await self._state.call("GET", answer)
+        if note is None:
+            return
+        reports, _ = await self._state.pipeline((("INCR", f"{answer}:n"), ("EXPIRE", f"{answer}:n", REPORTABLE_S)))
+        if reports <= MOST_REPORTS:
             conversation, text, turns = _read(note)
             await self._append(conversation, text, turns, b"wrong" if wrong else b"right")
 
@@ -136,14 +146,29 @@ class Flags:
         conversation, text, what = fields[b"of"], fields[b"text"], fields[b"what"]
         flags = self._known.setdefault(conversation, {})
         self._known.move_to_end(conversation)
+        before = len(flags)
         if what == b"right":
             if (flag := flags.get(text)) is not None and not flag.left:
                 del flags[text]
         else:
             flag = flags.setdefault(text, Flag(int(fields[b"turns"])))
             flag.left = flag.left or what == b"left"
-        if not flags or len(self._known) > MOST_FLAGS:
-            self._known.pop(conversation if not flags else next(iter(self._known)))
+        self._size += len(flags) - before
+        if not flags:
+            del self._known[conversation]
+        if self._size > self._most:
+            self._forget_oldest()
+
+    def _forget_oldest(self) -> None:
+        conversation, flags = next(iter(self._known.items()))
+        del flags[next(iter(flags))]
+        self._size -= 1
+        if not flags:
+            del self._known[conversation]
+
+    def _clear(self) -> None:
+        self._known.clear()
+        self._size = 0
 
     def _answer(self, request_id: str, team: str) -> str:
         return self._state.key("flags", "answer", team, request_id)
@@ -153,11 +178,12 @@ class Flags:
 
 
 def conversation_of(request: CompletionRequest, lineage: str) -> bytes:
-    """Digest of the API key and the session's name; without a name, of the key and the first words of the user."""
+    """Digest of the API key, the end user and the session's name; without a name, of the first words of the user. End
+    users of one application may have sessions with equal names or words."""
     name = request.controls.session or request.agent_session
     if not name:
         name = "\0" + next((turn.text for turn in request.turns if turn.role == "user"), "")
-    return _digest(f"{lineage}\0{name}")
+    return _digest(f"{lineage}\0{named(request.body, request.controls.end_user)}\0{name}")
 
 
 def digest_of(text: str) -> bytes:

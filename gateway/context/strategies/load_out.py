@@ -22,7 +22,7 @@ from gateway.context import measure
 from gateway.context.cuts.session import Shape, shapes_of
 from gateway.context.strategies.experiments import asks_for_thinking
 from gateway.context.strategies.relevance import contains_thinking, is_exempt
-from gateway.context.strategies.tool_lists import requires, tools_of, without
+from gateway.context.strategies.tool_lists import has_room, requires, tools_of, without
 from gateway.domain.backend import Backend
 from gateway.domain.prompt_cache import LONG_S, SHORT_S, rules_of
 from gateway.domain.request import CompletionRequest, Turn
@@ -218,6 +218,8 @@ def _decided(
         return _Decided(listed, before.state)
     names = [name for name in tools if name not in used]
     if len(names) == len(tools) or requires(request, names):
+        return _Decided(listed)
+    if rules_of(backend.model).kind != "marks" and not has_room(request, names):  # Anthropic has no limit
         return _Decided(listed)
     if not _pays(request, sum(tools[name] for name in names), backend):
         return _Decided(listed)

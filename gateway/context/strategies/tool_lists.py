@@ -6,7 +6,7 @@ MCP servers) are not functions, so they always stay.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +22,8 @@ _MARK = "cache_control"
 _LAZY = (b'"defer_loading"', b'"tool_reference"')
 """Names of fields and blocks with which a client loads definitions only when they are needed. The provider refuses a
 reference to a missing tool, and little can be saved in these requests."""
+_MOST_DESCRIBED = 1024
+"""Maximum characters of a function's description that OpenAI accepts for some models."""
 _FREE_CHOICES = (None, "auto", "none")
 _NAMED_CHOICES = ("tool", "function", "allowed_tools")
 _NOTE = (
@@ -65,6 +67,25 @@ def requires(request: CompletionRequest, names: Collection[str]) -> bool:
     return not set(chosen).isdisjoint(names)
 
 
+def has_room(request: CompletionRequest, names: Collection[str]) -> bool:
+    """Whether a provider with a limit for descriptions accepts the note about `names`."""
+    return _room([_function(request, tool) for tool in request.body["tools"]], names, _note(names)) is not None
+
+
+def _note(names: Collection[str]) -> str:
+    return _NOTE.format(names=", ".join(names))
+
+
+def _room(functions: Sequence[Mapping[str, Any] | None], names: Collection[str], note: str) -> int | None:
+    """Index of the last function that stays and whose description has room for `note`; None if there is none. If the
+    client has a longer description than `_MOST_DESCRIBED`, its provider has no such limit."""
+    sizes = {at: len(str(each.get("description") or "")) for at, each in enumerate(functions) if each}
+    limited = max(sizes.values()) <= _MOST_DESCRIBED
+    stays = [at for at in sizes if (functions[at] or {})["name"] not in names]
+    fits = (at for at in reversed(stays) if not limited or sizes[at] + 2 + len(note) <= _MOST_DESCRIBED)
+    return next(fits, None)
+
+
 def _strings(value: Any) -> Iterable[str]:
     if type(value) is str:
         yield value
@@ -74,9 +95,9 @@ def _strings(value: Any) -> Iterable[str]:
 
 
 def without(request: CompletionRequest, names: Collection[str]) -> CompletionRequest:
-    """The request without the definitions of the tools `names`. The description of the last function that stays lists
-    the names. At least one function must stay."""
-    note = _NOTE.format(names=", ".join(names))
+    """The request without the definitions of the tools `names`. The description of a function that stays lists the
+    names. At least one function must stay."""
+    note = _note(names)
     tools = _less([(tool, _function(request, tool)) for tool in request.body["tools"]], names, note)
     raw = json_splice.splice(request.raw, request.body, {"tools": orjson.dumps(tools)})
     echoed = request.echoed
@@ -100,13 +121,15 @@ def without(request: CompletionRequest, names: Collection[str]) -> CompletionReq
 def _less(tools: list[tuple[Any, Mapping[str, Any] | None]], names: Collection[str], note: str) -> list[Any]:
     """The definitions without `names`, with the note. A cache mark on a definition that is left out moves to the
     definition before it. `tools`: (definition, its part with name and description)."""
-    last = max(place for place, (_, function) in enumerate(tools) if function and function["name"] not in names)
+    noted = _room([function for _, function in tools], names, note)
+    if noted is None:
+        noted = max(place for place, (_, function) in enumerate(tools) if function and function["name"] not in names)
     kept: list[Any] = []
     for place, (tool, function) in enumerate(tools):
         if function and function["name"] in names:
             if kept and type(tool.get(_MARK)) is dict and type(kept[-1]) is dict:
                 kept[-1] = {_MARK: tool[_MARK], **kept[-1]}
-        elif place == last and function:
+        elif place == noted and function:
             kept.append(_noted(tool, function, note))
         else:
             kept.append(tool)

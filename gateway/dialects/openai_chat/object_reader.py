@@ -46,8 +46,8 @@ class ObjectReader(ChunkMaker):
             return at, b""
         pieces: list[bytes] = []
         place = 0
-        while place < len(values) and not (self.ended or self._failure):
-            if self._begun and not self.finish and (texts := self._texts(values, place)):
+        while place < len(values) and not self.ended:
+            if self._begun and not (self.finish or self._failure) and (texts := self._texts(values, place)):
                 pieces.append(self._contents(texts))
                 place += len(texts)
             else:

@@ -12,8 +12,9 @@ _PER_BYTE = (3, 6, 10)
 """Maximum bytes of memory for each byte of JSON: the JSON, its strings as Python objects, and copies of the strings in
 turns. For JSON whose strings take 1 byte for each character, 2 bytes, and 4 bytes. One character determines how many
 bytes each character of a string takes."""
-_PER_OBJECT, _PER_VALUE = 140, 84
-"""Bytes of memory for each object or array, and for each further value."""
+_PER_OBJECT, _PER_VALUE, _PER_KEY = 130, 84, 75
+"""Bytes of memory for each object or array, for each further value, and for each key: its string, and a slot of a dict
+that has just grown."""
 _MOST_WALKED = 5000
 """Maximum number of brackets and commas of an item whose objects are measured one by one, which takes up to a
 millisecond."""
@@ -71,7 +72,7 @@ def memory_of_item(part: bytes, item: Any, turn: Turn | None) -> int:
     """The bytes of memory of an item, of its JSON `part`, and of the texts of its turn. An estimate from above for an
     item with many values."""
     if part.count(b"{") + part.count(b"[") + part.count(b",") > _MOST_WALKED:
-        return memory_of(part, part.count(b"{") + part.count(b"["), part.count(b","))
+        return memory_of(part, part.count(b"{") + part.count(b"["), part.count(b","), part.count(b":"))
     size, values = 0, [item]
     for value in values:
         size += getsizeof(value)
@@ -88,9 +89,9 @@ def memory_of_item(part: bytes, item: Any, turn: Turn | None) -> int:
     return len(part) + size
 
 
-def memory_of(part: bytes, items: int, values: int) -> int:
-    """Maximum bytes of memory of `part` and of its Python objects. `items` and `values` as in `BodyScan`."""
+def memory_of(part: bytes, items: int, values: int, keys: int) -> int:
+    """Maximum bytes of memory of `part` and of its Python objects. `items`, `values` and `keys` as in `BodyScan`."""
     width = 0
     if not part.isascii() or part.rfind(b"\\u") >= 0:
         width = 2 if any(part.rfind(first) >= 0 for first in _WIDE) else 1
-    return len(part) * _PER_BYTE[width] + items * _PER_OBJECT + values * _PER_VALUE
+    return len(part) * _PER_BYTE[width] + items * _PER_OBJECT + values * _PER_VALUE + keys * _PER_KEY

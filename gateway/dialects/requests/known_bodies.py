@@ -115,7 +115,8 @@ class _Body:
         if self.around is None or self.raw[at:] != self.tail:
             self.tail = self.raw[at:]
             around = Facts.of(self.head + self.tail)
-            self.around = around._replace(memory=memory_of(self.head + self.tail, around.items, around.values))
+            memory = memory_of(self.head + self.tail, around.items, around.values, around.keys)
+            self.around = around._replace(memory=memory)
         self.ends = ends
 
     def follow(self, known: Known) -> None:
@@ -132,7 +133,7 @@ class _Body:
         if self.ends and self.around is not None:
             known = self.facts[-1].memory + self.around.memory
         else:
-            known = memory_of(self.raw, scan.items, scan.values)
+            known = memory_of(self.raw, scan.items, scan.values, scan.keys)
         return known + len(self.items) * _PER_ITEM
 
     def common(self, raw: bytes) -> int:

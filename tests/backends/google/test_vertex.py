@@ -224,6 +224,16 @@ async def test_a_malformed_call_is_asked_again_and_billed_once(google: Google, s
         assert failed.id in caller.books.closed
 
 
+async def test_tokens_that_are_reported_after_a_malformed_call_are_billed(google: Google) -> None:
+    unreported = {name: value for name, value in MALFORMED.items() if name != "usageMetadata"}
+    reported = {"usageMetadata": MALFORMED["usageMetadata"]}
+    async with aclosing(Fleet([studio(google)])) as fleet:
+        caller = Caller(fleet)
+        google.script(Pieces((event(unreported) + event(reported),)))
+        assert b"Hello" in await read(await caller.call(chat_request(stream=True)))
+        assert caller.record.attempts[0].usage == SPOKEN
+
+
 @pytest.mark.parametrize("stream", [False, True])
 async def test_malformed_calls_of_one_client_do_not_open_the_breaker(google: Google, stream: bool) -> None:
     async with aclosing(Fleet([studio(google)])) as fleet:

@@ -13,7 +13,7 @@ from gateway.context.count import Counter
 from gateway.context.cuts.session import NO_CUT, Cut
 from gateway.context.plan import Contexts
 from gateway.context.strategies.flagged_turns import MARK, FlaggedTurns, is_cheap
-from gateway.context.strategies.flags import Flags, conversation_of, digest_of
+from gateway.context.strategies.flags import MOST_REPORTS, Flags, conversation_of, digest_of
 from gateway.context.strategies.strategy import InTurn
 from gateway.dialects.registry import translators
 from gateway.domain.policy import ContextPolicy, Policy
@@ -56,12 +56,12 @@ async def flags(state: State) -> AsyncIterator[Flags]:
     await found.aclose()
 
 
-async def flag(state: State, text: str = WRONG, key: str = "k1") -> None:
+async def flag(state: State, text: str = WRONG, key: str = "k1", request_id: str = "req_1") -> None:
     """Report the answer `text` of the session as wrong."""
     note = b"%b%b1" % (conversation_of(request(), key), digest_of(text))
-    await state.call("SET", state.key("flags", "answer", "search", "req_1"), note)
+    await state.call("SET", state.key("flags", "answer", "search", request_id), note)
     reporter = Flags(state)
-    await reporter.report("req_1", "search", True)
+    await reporter.report(request_id, "search", True)
     await reporter.aclose()
 
 
@@ -160,6 +160,34 @@ THOUGHT = {"type": "thinking", "thinking": "Hm.", "signature": "x"}
 )  # fmt: skip
 async def test_nothing_is_left_out(flags: Flags, given: CompletionRequest, who: Tenant) -> None:
     assert await left_out(flags, given, who) == set()
+
+
+async def test_the_mark_stays_in_later_requests_whose_thinking_was_signed_together_with_it(flags: Flags) -> None:
+    assert await left_out(flags, request()) == {1}
+    later = request(user("Sure?"), said([THOUGHT, {"type": "text", "text": "Yes."}]), user("Ok."))
+    assert await left_out(flags, later) == {1}
+
+
+async def test_the_same_conversation_of_another_end_user_of_the_key_keeps_its_answer(flags: Flags) -> None:
+    assert await left_out(flags, request(metadata={"user_id": "eve"})) == set()
+    assert await left_out(flags, request(controls=Controls(session="s1", end_user="eve"))) == set()
+
+
+async def test_many_reports_of_one_answer_do_not_remove_other_reports_from_the_log(flags: Flags, state: State) -> None:
+    for number in range(3 * MOST_REPORTS):
+        await flags.report("req_1", "search", number % 2 == 0)
+    assert await state.call("XLEN", state.key("log", "flags")) <= MOST_REPORTS
+
+
+async def test_a_worker_keeps_a_limited_number_of_flags_of_one_conversation(state: State) -> None:
+    small = Flags(state, most=3)
+    small.begin()
+    conversation = conversation_of(request(), "k1")
+    for number in range(5):
+        await flag(state, f"answer {number}", request_id=f"req_{number}")
+    await until(lambda: digest_of("answer 4") in small.of(conversation))
+    assert set(small.of(conversation)) == {digest_of(f"answer {number}") for number in (2, 3, 4)}
+    await small.aclose()
 
 
 async def test_an_answer_that_the_model_continues_stays(flags: Flags) -> None:

@@ -235,6 +235,28 @@ async def test_the_provider_s_own_tools_and_named_tools_stay() -> None:
     assert offered(await worker.send(after_s=WAIT_S, tools=tools, last="try tool_b")) == {"web_search", "zog", "tool_b"}
 
 
+def described(sizes: dict[str, int]) -> list[dict[str, Any]]:
+    """A function for each of `NAMES`, whose descriptions have these numbers of characters; 900 by default."""
+    tools = tools_field("openai_chat", NAMES)
+    for each in tools:
+        each["function"]["description"] = "word " * (sizes.get(each["function"]["name"], 900) // 5)
+    return tools
+
+
+@pytest.mark.parametrize(
+    ("sizes", "left"),
+    [({}, set()), ({"zog": 200}, LEFT), ({"tool_l": 2000}, LEFT)],
+    ids=["no room", "room in the one that stays", "a provider without a limit"],
+)
+async def test_the_note_makes_no_description_longer_than_openai_accepts(sizes: dict[str, int], left: set[str]) -> None:
+    worker, tools = Worker("openai_chat", model="gpt-5.2"), described(sizes)
+    await worker.send(CALLED - 1, tools=tools)
+    body = await worker.send(after_s=2 * 3600, tools=tools)
+    assert set(NAMES) - offered(body) == left
+    most = max(len(each["function"]["description"]) for each in orjson.loads(body)["tools"])
+    assert most <= 1024 or "tool_l" in sizes
+
+
 async def test_a_few_short_definitions_stay() -> None:
     worker = Worker()
     few = ["zog", "tool_a"]

@@ -44,7 +44,10 @@ class GeminiStream(ObjectReader):
         return self.usage or usage(self._counts)
 
     def _take(self, parsed: Any) -> bytes:
-        if self.ended or self._failure:
+        if self.ended:
+            return b""
+        if self._failure:  # events after it may still report the tokens
+            self._count_late(parsed)
             return b""
         try:
             if type(parsed) is list or "error" in parsed:
@@ -56,6 +59,10 @@ class GeminiStream(ObjectReader):
             return written
         except (ValueError, AttributeError, TypeError, LookupError):
             return self._misread()
+
+    def _count_late(self, parsed: Any) -> None:
+        if self.finish and type(parsed) is dict and (late := usage(parsed.get("usageMetadata"))):
+            self.usage = late
 
     def _texts(self, values: list[dict[str, Any]], start: int) -> list[str]:
         texts: list[str] = []
