@@ -105,7 +105,7 @@ async def test_what_is_flushed_is_gone_from_disk_within_a_minute_and_the_rest_st
     print(f"gone from disk after {time.monotonic() - began:.1f} s")
     assert gateway.files_with(KEPT)
     assert await gateway.ask("other", f"Where is {KEPT} mined in year 1907?") == "exact"
-    # A look-up by meaning has a time limit, which a busy machine may exceed, and a thousand look-ups without a hit would
+    # A look-up by meaning has a time limit, which a busy machine may exceed, and a thousand look-ups without hits would
     # pause them. So a look-up is made once a second, each for another year; from 1920 on, the question is stored first.
     years = itertools.count(YEARS.start)
 
