@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 
 from gateway.context.strategies.passages import Passage, sentence_ends
 from gateway.domain.text.function_words import FUNCTION_WORDS
+from gateway.domain.text.normalisation import without_accents
 
 _WORD = re.compile(r"\w+")
 _K1, _B = 1.2, 0.5
@@ -28,17 +28,11 @@ def terms(text: str) -> list[str]:
     for word in _WORD.findall(text.lower()):
         if word in _PLAIN:
             continue
-        plain = _without_accents(word)
+        plain = without_accents(word)
         found.append(plain)
         if len(plain) > _STEM:
             found.append(f"{plain[:_STEM]}~")
     return found
-
-
-def _without_accents(word: str) -> str:
-    if word.isascii():
-        return word
-    return "".join(each for each in unicodedata.normalize("NFKD", word) if not unicodedata.combining(each))
 
 
 class Words:

@@ -1,4 +1,4 @@
-"""Finds sentences that ask for information in English, Spanish and Portuguese, also without a question mark."""
+"""Finds sentences that ask for information in English, Spanish and Portuguese by the words with which they begin."""
 
 from __future__ import annotations
 
@@ -22,6 +22,5 @@ _ASKING = re.compile(
 
 
 def asks(sentence: str) -> bool:
-    """Whether a sentence asks for information: it has a question mark, or begins with words that ask or that request
-    to tell."""
-    return "?" in sentence or _ASKING.match(sentence) is not None
+    """Whether a sentence begins with words that ask for information."""
+    return _ASKING.match(sentence) is not None
