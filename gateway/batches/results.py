@@ -47,8 +47,8 @@ class Results:
         self.unsent += self._form.unsent(result)
 
     def close(self) -> None:
-        """Close the files. Later calls of `add` then raise an error instead of writing to other files, which may have got the
-        same file descriptors."""
+        """Close the files. Later calls of `add` then raise an error. Otherwise they could write to other files, which
+        may have got the same file descriptors."""
         with self._lock:
             self.output.close()
             self.errors.close()
