@@ -42,7 +42,7 @@ _TRIES, _ARRAYS = 8, 2
 with the conversation."""
 MOST_ALIKE = 32
 """Maximum number of remembered bodies with which a new body is compared."""
-_MOST_LOOKED = 128
+_MOST_LOOKED = 64
 """Maximum number of remembered bodies at one place of the index whose beginning is compared with a new body."""
 MOST_LOCATED = 4
 """Maximum number of remembered bodies whose items are located for one request."""
