@@ -243,6 +243,8 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--seed", type=int, default=1, help="draws the day; default 1")
     parser.add_argument("--split", type=int, choices=(0, 1), default=0, help="half of the data; the other is fitted on")
     parser.add_argument("--alone", action="store_true", help="also each feature alone")
+    parser.add_argument("--arms", nargs="+", choices=[arm.name for arm in ARMS[1:]], default=[], metavar="ARM",
+                        help="which arms beside the reference; default: all on, cold start")  # fmt: skip
     parser.add_argument("--usd", type=float, help="dollars of the day on the references; default: the mixture's")
     parser.add_argument("--plans", type=Path, help="folder that keeps the fitted plans for other runs with these data")
     parser.add_argument("--out", type=Path, default=Path("loadtest-results"), help="folder for day.*")
@@ -264,7 +266,8 @@ def main(words: Sequence[str]) -> int:
         plans.mkdir(parents=True, exist_ok=True)
         setting = prepared(folders, mixture, given.seed, given.split, Path(folder), plans.absolute())
         outcomes = []
-        for arm in (*ARMS, *(ALONE if given.alone else ())):
+        arms = [arm for arm in ARMS if not given.arms or arm.name in (ARMS[0].name, *given.arms)]
+        for arm in (*arms, *(ALONE if given.alone else ())):
             home = Path(folder) / arm.name.replace(" ", "-")
             home.mkdir()
             outcomes.append(uvloop.run(play(setting, arm, home)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -69,8 +70,8 @@ class Plan:
         reaches it, the best. None if every strategy needs a model that cannot be called.
 
         `able`: models that can be called → their backends. `subject`: the conversation or request; the same subject
-        always gets the same choice. `tariff`: present prices. `reference`: the model a part of whose quality is wanted; strategies then
-        count with the quality that they reach with some confidence (`Strategy.least`). "": with the expected quality.
+        always gets the same choice. `tariff`: present prices. `reference`: the model whose quality is to be kept in
+        part; then the quality of a strategy counts with a margin (`Strategy.least`). "": without a margin.
         """
         frontier = self._frontier(frozenset(able), tariff, reference)
         if not frontier:
@@ -91,7 +92,8 @@ class Plan:
 
     def _frontier(self, able: frozenset[str], tariff: Tariff, reference: str) -> tuple[Strategy, ...]:
         """The best strategies by quality and cost among those whose models can all be called. If models are missing or
-        prices have changed, reserves and single models are considered, too."""
+        prices have changed, reserves and single models are considered, too. With a reference, no strategy is expected
+        to cost more than the reference alone."""
         known = self._frontiers.get((able, tariff, reference))
         if known is None:
             known = self._at(able, tariff, reference)
@@ -101,36 +103,39 @@ class Plan:
         return known
 
     def _at(self, able: frozenset[str], tariff: Tariff, reference: str) -> tuple[Strategy, ...]:
-        others = tuple(each for each in (*self.singles, *self.reserves) if each.models <= able)
-        if not tariff:
-            # the reference's own quality is not in doubt, so it may be better than what is nearly as good
-            sure = tuple(each for each in others if reference in each.first and not each.several)
-            joining = sure if able >= set(self.models) else others
-            return _frontier((*self.strategies, *joining), able, reference)
-        frontier = self._frontier(able, (), reference)
-        others = (*(each for each in self.strategies if each.models <= able), *others)
-        if not all(each.asks for each in (*frontier, *others)):  # an older version wrote no costs per model
-            return frontier
-        return _repriced(frontier, others, tariff, reference) if frontier else frontier
+        possible = [each for each in self.strategies if each.models <= able]
+        others = [each for each in (*self.singles, *self.reserves) if each.models <= able]
+        # the reference's own quality is not in doubt, so it may be better than what is nearly as good
+        sure = [each for each in others if _calls_only(each, reference)]
+        frontier = _best([*possible, *(sure if able >= set(self.models) else others)], reference)
+        every = [*possible, *others]
+        # an older version wrote no costs per model
+        if tariff and frontier and all(each.asks for each in (*frontier, *every)):
+            every = _repriced(frontier, every, tariff, reference)
+        else:
+            every = [*frontier, *sure]
+        most = min((each.usd for each in every if _calls_only(each, reference)), default=math.inf)
+        return tuple(_best([each for each in every if each.usd <= most], reference))
 
 
-def _frontier(strategies: Sequence[Strategy], able: frozenset[str], reference: str) -> tuple[Strategy, ...]:
-    possible = [each for each in strategies if each.models <= able]
-    kept = corners([each.usd for each in possible], [each.least(reference) for each in possible])
-    return tuple(possible[place] for place in kept)
+def _calls_only(strategy: Strategy, model: str) -> bool:
+    return not strategy.several and strategy.first == {model}
+
+
+def _best(strategies: Sequence[Strategy], reference: str) -> list[Strategy]:
+    kept = corners([each.usd for each in strategies], [each.least(reference) for each in strategies])
+    return [strategies[place] for place in kept]
 
 
 def _repriced(
     frontier: Sequence[Strategy], others: Sequence[Strategy], tariff: Tariff, reference: str
-) -> tuple[Strategy, ...]:
-    """The best strategies by quality and cost at the prices of `tariff`. `frontier`: the best strategies at the fitted
-    prices. `others`: strategies whose quality is known less exactly; it counts at most as much as the frontier's
-    quality at equal cost."""
+) -> list[Strategy]:
+    """All strategies at the prices of `tariff`. `frontier`: the best strategies at the fitted prices. `others`:
+    strategies whose quality is known less exactly; it counts at most as much as the frontier's quality at equal
+    cost."""
     usd, quality = [each.usd for each in frontier], [each.least(reference) for each in frontier]
     ceiling = np.interp([each.usd for each in others], usd, quality).tolist()
     lower = [max(0.0, each.least(reference) - most) for each, most in zip(others, ceiling, strict=True)]
     every = [*frontier, *(replace(each, quality=each.quality - less) for each, less in zip(others, lower, strict=True))]
     changes = dict(tariff)
-    cost = [repriced_usd(each, changes) for each in every]
-    kept = corners(cost, [each.least(reference) for each in every])
-    return tuple(replace(every[place], usd=cost[place]) for place in kept)
+    return [replace(each, usd=repriced_usd(each, changes)) for each in every]
