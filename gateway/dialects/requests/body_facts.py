@@ -1,4 +1,4 @@
-"""The facts about the bytes of a large body that are kept with the body: its scan, and the memory that it takes."""
+"""Facts about the bytes of a large body that are remembered with the body: its scan, and the memory that it needs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WIDE = (*(bytes([first]) for first in range(0xF0, 0xF5)), b"\\ud", b"\\uD")
 
 
 class Facts(NamedTuple):
-    """The facts of `BodyScan` about a part of a body that begins and ends between two values."""
+    """The facts of `BodyScan` for a part of a body. The part begins and ends between two values."""
 
     items: int = 0
     keys: int = 0
@@ -36,7 +36,7 @@ class Facts(NamedTuple):
 
     @classmethod
     def of(cls, part: bytes, words: frozenset[bytes] = WORDS) -> Facts:
-        """`words`: the words that may occur in `part`."""
+        """Find the facts about `part`. `words`: the words that may occur in `part`."""
         items, values = part.count(b"{") + part.count(b"["), part.count(b",")
         return cls(
             items,
@@ -59,18 +59,19 @@ class Facts(NamedTuple):
         )
 
     def scan(self, raw: bytes) -> BodyScan:
-        """The scan of the whole body `raw`, which these facts are about."""
+        """Return the scan of the whole body `raw`, whose facts this object has."""
         return BodyScan(raw, self.items, self.keys, self.values, self.words, self.escaped_letter, self.models)
 
 
 def scanned(raw: bytes) -> BodyScan:
-    """The scan of a body of which nothing is known."""
+    """Scan a body of which nothing is known yet."""
     return Facts.of(raw).scan(raw)
 
 
 def memory_of_item(part: bytes, item: Any, turn: Turn | None) -> int:
-    """The bytes of memory of an item, of its JSON `part`, and of the texts of its turn. An estimate from above for an
-    item with many values."""
+    """Estimated bytes of memory of an item, of its JSON `part`, and of the texts of its turn. For an item with many
+    values, the estimate is too high rather than too low.
+    """
     if part.count(b"{") + part.count(b"[") + part.count(b",") > _MOST_WALKED:
         return memory_of(part, part.count(b"{") + part.count(b"["), part.count(b","), part.count(b":"))
     size, values = 0, [item]

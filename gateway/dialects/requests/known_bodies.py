@@ -1,8 +1,9 @@
-"""Remembers recent large bodies. A body that continues a remembered conversation is parsed from its first new message.
+"""Remembers recent large bodies. A body that continues a remembered conversation is parsed only from its first new
+message on.
 
-A coding agent sends its whole conversation with every request, so all messages except the last ones have the bytes that
-the request before had. These bytes are compared, not hashed, so that results about other bytes are never used. The
-bytes around the known messages are parsed again. Each API key has its own bodies.
+A coding agent sends its whole conversation with every request, so all messages except the last ones have the same
+bytes as in the request before. These bytes are compared and not hashed, so that results for other bytes are never
+used. The bytes around the known messages are parsed again. Each API key has its own remembered bodies.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ class _Body:
     """Whether `locate` was called."""
 
     def resembles(self, raw: bytes) -> bool:
-        """Whether it is worthwhile to compare `raw` with this body."""
+        """Whether `raw` may continue this body, so that a comparison is worthwhile."""
         at = len(self.raw) // 4
         return bool(self.ends or not self.searched) and raw.startswith(self.raw[at : at + _PROBE], at)
 
@@ -101,7 +102,7 @@ class _Body:
                 return
 
     def _count(self, ends: list[int]) -> None:
-        """Set `ends`, and find the facts about the items that have none yet."""
+        """Set `ends`, and find the facts about the items that have no facts yet."""
         facts = self.facts[-1] if self.facts else Facts()
         at = ends[len(self.facts) - 1] if self.facts else self.start
         known = len(self.facts)
@@ -120,7 +121,9 @@ class _Body:
         self.ends = ends
 
     def follow(self, known: Known) -> None:
-        """Take over what is known of the first items, and find the positions of the others."""
+        """Copy the known facts about the first items from an earlier body, and find the positions of the other
+        items.
+        """
         before, count = known.body, known.shared
         self.head, self.start = before.head, before.start
         ends = _ends_of(self.raw, known.end, self.items[count:], first=False)
@@ -137,7 +140,9 @@ class _Body:
         return known + len(self.items) * _PER_ITEM
 
     def common(self, raw: bytes) -> int:
-        """The number of items whose bytes `raw` has at the same positions, if it has the bytes before them too."""
+        """The number of leading items whose bytes are at the same positions in `raw`. 0 if the bytes before the
+        items differ.
+        """
         view = memoryview(self.raw)
         if not raw.startswith(view[: self.start]):
             return 0
@@ -159,7 +164,9 @@ class Known(NamedTuple):
 
     @property
     def is_most(self) -> bool:
-        """Whether these are most items of the earlier body, so that the new body probably replaces it."""
+        """Whether these items are most of the earlier body, so that the new body probably continues it and can
+        replace it.
+        """
         return 2 * self.shared >= len(self.body.ends)
 
     @property
@@ -175,8 +182,9 @@ class Known(NamedTuple):
         return len(self.body.head) + len(raw) - self.end
 
     def parsed(self, raw: bytes) -> Continued | None:
-        """The parsed body `raw`. None if the rest is not the JSON that continues the conversation; then `raw` must be
-        parsed as a whole."""
+        """The parsed body `raw`. None if the rest of `raw` is not JSON that continues the conversation; then `raw`
+        must be parsed as a whole.
+        """
         if len(raw) <= self.end:
             return None
         earlier, at = self.body, skip_blanks(raw, self.end)
@@ -220,8 +228,11 @@ class KnownBodies:
         return len(self._single.bodies) + len(self._continuing.bodies)
 
     def to_locate(self, owner: str, name: str, raw: bytes) -> list[_Body]:
-        """The remembered bodies of the API key `owner` that `raw` may continue, and whose items are not located. Pass
-        them to `locate`, off the event loop, before `find` is called. `name`: the field of the conversation."""
+        """The remembered bodies of the API key `owner` that `raw` may continue, and whose items have no known
+        positions yet.
+
+        Pass them to `locate`, off the event loop, before you call `find`. `name`: the field of the conversation.
+        """
         unsearched = (body for body in self._alike(owner, name, raw) if not body.ends and not body.searched)
         return list(islice(unsearched, MOST_LOCATED))
 
@@ -234,8 +245,9 @@ class KnownBodies:
                 body.locate()
 
     def find(self, owner: str, name: str, raw: bytes) -> Known | None:
-        """The remembered body of the API key `owner` with the most items that `raw` has too. `name`: the field of the
-        conversation."""
+        """The remembered body of the API key `owner` that has the most items in common with `raw`. `name`: the
+        field of the conversation.
+        """
         best: Known | None = None
         for body in self._alike(owner, name, raw):
             count = body.common(raw) if body.ends else 0
@@ -309,7 +321,7 @@ class _Queue:
         self.size += body.size
 
     def discard(self, body: _Body) -> bool:
-        """Remove `body`. Returns False if it is not here."""
+        """Remove `body`. Returns False if the queue does not contain it."""
         if body not in self.bodies:
             return False
         del self.bodies[body]
@@ -334,8 +346,9 @@ def _places(raw: bytes, quoted: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _ends_of(raw: bytes, at: int, items: list[Any], *, first: bool) -> list[int]:
-    """The position after each of `items`, which stand in `raw` from `at` on; empty if they do not. `first`: whether
-    no comma stands before them."""
+    """The position after each of `items`, if they are in `raw` from `at` on; empty if they are not there. `first`:
+    whether no comma comes before them.
+    """
     ends: list[int] = []
     for item in items:
         if not first:
@@ -352,7 +365,7 @@ def _ends_of(raw: bytes, at: int, items: list[Any], *, first: bool) -> list[int]
 
 
 def _end_of(raw: bytes, at: int, item: Any) -> int:
-    """The position after `item`, which stands at `at`; 0 if another value stands there."""
+    """The position after `item`, if it is at position `at`; 0 if another value is there."""
     written = orjson.dumps(item)  # most clients write JSON as orjson does
     if raw.startswith(written, at):
         return at + len(written)
@@ -365,7 +378,9 @@ def _end_of(raw: bytes, at: int, item: Any) -> int:
 
 
 def _rest_of(rest: bytes, name: str) -> tuple[dict[str, Any], list[Any]] | None:
-    """The parsed `rest` and the items in it. None if it has another field `name`, or is no valid body."""
+    """Parse `rest`, and return it with the items in it. None if `rest` has another field `name`, or is no valid
+    body.
+    """
     try:
         fields = load_object(rest)
     except BadRequest:
