@@ -29,7 +29,7 @@ from gateway.dialects.path_endpoint import PathEndpoint
 from gateway.dialects.requests.body_extent import check_extent
 from gateway.dialects.requests.body_facts import scanned
 from gateway.dialects.requests.forwarding import check_forwarding
-from gateway.dialects.requests.known_bodies import LEAST_BYTES, KnownBodies
+from gateway.dialects.requests.known_bodies import LEAST_BYTES, KnownBodies, longest, to_locate
 from gateway.domain.continued import Continued, Notes
 from gateway.domain.record import Record, RequestIds
 from gateway.domain.request import CompletionRequest, Controls
@@ -156,9 +156,10 @@ class Inference:
 
         conversing, owner = CONVERSATIONS.get(path), tenant.key.lineage
         name, off_loop = conversing.CONVERSATION if conversing else "", self._pipeline.off_loop
-        if bodies := self._bodies.to_locate(owner, name, body):
+        alike = self._bodies.alike(owner, name, body)
+        if bodies := to_locate(alike):
             await off_loop.run(self._bodies.locate, bodies)
-        known = self._bodies.find(owner, name, body)
+        known = longest(alike, body)
 
         def parse(continued: Continued | None) -> CompletionRequest:
             scan = continued.scan if continued else scanned(body)

@@ -14,7 +14,6 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import islice
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -36,7 +35,6 @@ MOST_IDLE_S = 3600.0
 cache, after which a session rarely goes on."""
 _PER_ITEM = 900
 """Bytes of memory for the turn and the facts of each item of the conversation."""
-_PROBE = 64
 _KEY = secrets.token_hex(16)
 """The name that the key of the conversation has while the rest of a body is parsed. No client can know this name, so a
 second key with the conversation's own name is noticed."""
@@ -45,8 +43,14 @@ _TRIES, _ARRAYS = 8, 2
 with the conversation."""
 MOST_ALIKE = 32
 """Maximum number of remembered bodies with which a new body is compared."""
+_MOST_LOOKED = 64
+"""Maximum number of remembered bodies at one place of the index whose beginning is compared with a new body."""
 MOST_LOCATED = 4
 """Maximum number of remembered bodies whose items are located for one request."""
+_PROBE = 64
+"""Bytes that a place in the index of remembered bodies has of a body."""
+_Place = tuple[str, str, int, bytes]
+"""The API key, the name of the conversation's field, a position, and the bytes of the body from this position on."""
 _index = attrgetter("index")
 _WIDER, _BLANKS = 8, 1000
 """An item of a body takes at most `_WIDER` times the bytes that orjson writes for the item, and `_BLANKS` more bytes;
@@ -84,11 +88,18 @@ class _Body:
     """The facts about the bytes before and after the items."""
     searched: bool = False
     """Whether `locate` was called."""
+    beginning: memoryview = field(init=False)
+    """The first quarter of `raw`."""
+    place: _Place = field(init=False)
+    """The place of `raw` in the index of remembered bodies."""
+
+    def __post_init__(self) -> None:
+        self.beginning = memoryview(self.raw)[: len(self.raw) // 4]
+        self.place = _place(self.owner, self.raw, 1 << len(self.raw).bit_length() - 2)
 
     def resembles(self, raw: bytes) -> bool:
-        """Whether `raw` may continue this body, so that a comparison is worthwhile."""
-        at = len(self.raw) // 4
-        return bool(self.ends or not self.searched) and raw.startswith(self.raw[at : at + _PROBE], at)
+        """Whether it is worthwhile to compare `raw` with this body: `raw` begins as the first quarter of this body."""
+        return raw.startswith(self.beginning) and bool(self.ends or not self.searched)
 
     def locate(self) -> None:
         """Find the positions of the items."""
@@ -213,54 +224,56 @@ class Known(NamedTuple):
         return Continued(body, rest, scan, self.shared, turns, earlier.notes)
 
 
+def to_locate(bodies: list[_Body]) -> list[_Body]:
+    """The members of `bodies` whose items must be located before `longest` can compare them; at most MOST_LOCATED."""
+    return [body for body in bodies if not body.searched and not body.ends][:MOST_LOCATED]
+
+
+def longest(bodies: list[_Body], raw: bytes) -> Known | None:
+    """The member of `bodies` with the most items that `raw` has too; None if no body has an item of `raw`."""
+    best: Known | None = None
+    for body in bodies:
+        count = body.common(raw) if body.ends else 0
+        if count and (best is None or count > best.shared):
+            best = Known(body, count)
+            if best.is_most:
+                break
+    return best
+
+
 class KnownBodies:
     """The recent large bodies of one worker, with at most `most_bytes` bytes of memory. Methods may be called from
     several threads. `clock`: the time in seconds."""
 
     def __init__(self, most_bytes: int = MOST_BYTES, clock: Callable[[], float] = time.monotonic) -> None:
         self._most, self._clock, self._lock = most_bytes, clock, threading.Lock()
-        self._bodies: dict[tuple[str, str], list[_Body]] = {}
-        """(API key, name of the conversation's field) → its bodies, the latest last."""
+        self._bodies: dict[_Place, list[_Body]] = {}
+        """The bodies at each place, the latest last. The position of a place is the power of two between a quarter and
+        half of the body's length, so a body that continues another one has the same bytes there."""
         self._single, self._continuing = _Queue(), _Queue()
 
     def __len__(self) -> int:
         """The number of bodies that are remembered."""
         return len(self._single.bodies) + len(self._continuing.bodies)
 
-    def to_locate(self, owner: str, name: str, raw: bytes) -> list[_Body]:
-        """The remembered bodies of the API key `owner` that `raw` may continue, and whose items have no known
-        positions yet.
-
-        Pass them to `locate`, off the event loop, before you call `find`. `name`: the field of the conversation.
-        """
-        unsearched = (body for body in self._alike(owner, name, raw) if not body.ends and not body.searched)
-        return list(islice(unsearched, MOST_LOCATED))
+    def alike(self, owner: str, name: str, raw: bytes) -> list[_Body]:
+        """The remembered bodies of the API key `owner` that `raw` may continue: first the longest ones, and of these
+        the latest. `name`: the field of the conversation."""
+        found, at = list[_Body](), 1 << max(len(raw), 1).bit_length() - 1
+        while at >= LEAST_BYTES // 2:
+            if bodies := self._bodies.get(_place((owner, name), raw, at)):
+                found += [body for body in bodies[: -_MOST_LOOKED - 1 : -1] if body.resembles(raw)]
+            at //= 2
+        return found[:MOST_ALIKE]
 
     def locate(self, bodies: list[_Body]) -> None:
-        """Find the positions of the items of `bodies`. This takes several times as long as parsing them."""
+        """Find the positions of the items of `bodies`. This takes several times as long as parsing them, so call it
+        off the event loop."""
         for body in bodies:
             with self._lock:
                 searched, body.searched = body.searched, True
             if not searched:
                 body.locate()
-
-    def find(self, owner: str, name: str, raw: bytes) -> Known | None:
-        """The remembered body of the API key `owner` that has the most items in common with `raw`. `name`: the
-        field of the conversation.
-        """
-        best: Known | None = None
-        for body in self._alike(owner, name, raw):
-            count = body.common(raw) if body.ends else 0
-            if count and (best is None or count > best.shared):
-                best = Known(body, count)
-                if best.is_most:
-                    break
-        return best
-
-    def _alike(self, owner: str, name: str, raw: bytes) -> Iterator[_Body]:
-        """The latest bodies that `raw` may continue, the latest first."""
-        bodies = reversed(tuple(self._bodies.get((owner, name), ())))
-        return islice((body for body in bodies if body.resembles(raw)), MOST_ALIKE)
 
     def keep(
         self,
@@ -273,8 +286,8 @@ class KnownBodies:
         scan: BodyScan,
         known: Known | None,
     ) -> None:
-        """Remember the body `raw`. `fields`: the parsed body. `scan`: scan of `raw`. `known`: result of `find` for
-        `raw`."""
+        """Remember the body `raw`. `fields`: the parsed body. `scan`: scan of `raw`. `known`: result of `longest`
+        for `raw`."""
         items = fields.get(name)
         if type(items) is not list or not items or len(raw) < LEAST_BYTES:
             return
@@ -292,7 +305,7 @@ class KnownBodies:
             if known is not None and known.is_most:
                 self._remove(known.body)
             (self._single if known is None else self._continuing).add(body)
-            self._bodies.setdefault(body.owner, []).append(body)
+            self._bodies.setdefault(body.place, []).append(body)
             for queue in (self._single, self._continuing):
                 while queue.bodies and (oldest := next(iter(queue.bodies))).kept_at < body.kept_at - MOST_IDLE_S:
                     self._remove(oldest)
@@ -302,10 +315,10 @@ class KnownBodies:
 
     def _remove(self, body: _Body) -> None:
         if self._single.discard(body) or self._continuing.discard(body):
-            bodies = self._bodies[body.owner]
+            bodies = self._bodies[body.place]
             bodies.remove(body)
             if not bodies:
-                del self._bodies[body.owner]
+                del self._bodies[body.place]
 
 
 class _Queue:
@@ -327,6 +340,10 @@ class _Queue:
         del self.bodies[body]
         self.size -= body.size
         return True
+
+
+def _place(owner: tuple[str, str], raw: bytes, at: int) -> _Place:
+    return *owner, at, raw[at : at + _PROBE]
 
 
 def _places(raw: bytes, quoted: bytes) -> Iterator[tuple[int, int]]:
