@@ -57,7 +57,7 @@ class BackgroundHold:
         pico = worst(price, input_tokens, self.output_limit)
         period = await self._spend_cap.hold(self._tenant, pico)
         if period is None:
-            raise BudgetExhausted("The cap on comparisons in this period is spent, or too little of it is left.")
+            raise BudgetExhausted("Too little is left of the limit for the cost of comparisons in this period.")
         self._held.append((period, pico))
 
     async def grow(self, output_tokens: int, seen: int) -> None:

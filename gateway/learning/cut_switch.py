@@ -55,4 +55,4 @@ class CutSwitch:
 
 
 def _troubled(error: Exception) -> None:
-    log.warning("the teams without cuts cannot be read, the last known ones are used: %s", error)
+    log.warning("the teams whose old outputs must stay cannot be read; the last known ones are used: %s", error)
