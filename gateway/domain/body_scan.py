@@ -44,4 +44,4 @@ class BodyScan:
 def has_escaped_letter(raw: bytes) -> bool:
     """Return whether `ESCAPED_LETTER` matches anywhere in `raw`. The beginning of the pattern is searched first,
     because this is faster."""
-    return raw.rfind(b"\\u00") >= 0 and ESCAPED_LETTER.search(raw) is not None
+    return b"\\" in raw and raw.rfind(b"\\u00") >= 0 and ESCAPED_LETTER.search(raw) is not None

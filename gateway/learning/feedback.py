@@ -71,6 +71,8 @@ class Feedback:
         gateway/domain/routing/learned.py)."""
         self._database, self._learned, self._clock = database, learned or NoEvidence(), clock
         self._stored = self._refused = 0
+        self._replaced: dict[str, list[float]] = {}
+        """Key → the times of its ratings of the last minute that a later rating replaced, so that SQL lacks them."""
 
     async def rate(self, tenant: Tenant, flight: Mapping[str, Any], rating: Rating) -> None:
         """Store a rating of the request with the flight record `flight`. It replaces an earlier rating of this request
@@ -80,15 +82,17 @@ class Feedback:
         """
         backend, now = _served_by(flight), self._clock.time()
         predicted, target = self._promise(tenant.team, flight, backend)
+        replaced = self._replaced.setdefault(tenant.key.lineage, [])  # one list, also for ratings at the same time
+        replaced[:] = [at for at in replaced if at > now - 60]
 
         def keep(connection: Connection) -> bool:
             c = feedback.c
             lately = select(func.count()).where(c.key_id == tenant.key.lineage, c.at > now - 60)
-            if (connection.scalar(lately) or 0) >= PER_MINUTE:
+            if (connection.scalar(lately) or 0) + len(replaced) >= PER_MINUTE:
                 return False
-            connection.execute(
-                delete(feedback).where(feedback.c.request_id == flight["id"], feedback.c.key_id == tenant.key.lineage)
-            )
+            earlier = (c.request_id == flight["id"], c.key_id == tenant.key.lineage)
+            replaced.extend(connection.scalars(select(c.at).where(*earlier, c.at > now - 60)))
+            connection.execute(delete(feedback).where(*earlier))
             connection.execute(
                 insert(feedback).values(
                     at=now,
