@@ -39,7 +39,7 @@ class BackgroundHold:
         self._spend_cap, self._budget, self._prices, self._tenant = spend_cap, budget, prices, tenant
         self.output_limit: int | None = most_output
         self._held: list[tuple[str, int]] = []
-        """(Window, pico-dollars) of each hold on the comparison cap."""
+        """(Window, pico-dollars) of each hold on the limit for comparisons."""
 
     def left_nano(self) -> int | None:
         return self._budget.left_nano()

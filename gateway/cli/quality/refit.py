@@ -45,7 +45,7 @@ class Refit:
     measured: dict[str, int] = field(default_factory=dict)
     """Team → number of measured prompts, with those of earlier runs."""
     notes: list[str] = field(default_factory=list)
-    """What was not done, and why."""
+    """Sentences about the parts of the run that were skipped, with the reasons."""
     pool: Pool = ()
     rows: int = 0
     plan: str = ""
