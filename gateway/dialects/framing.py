@@ -1,4 +1,6 @@
-"""Client dialects that differ from another dialect only in the form of requests and answers on the wire."""
+"""Interface for client dialects that another dialect already serves, except for the form of requests and answers on
+the wire.
+"""
 
 from __future__ import annotations
 

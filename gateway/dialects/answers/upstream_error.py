@@ -117,7 +117,7 @@ def passing(error: UpstreamError) -> str:
 
 
 def in_success(error: UpstreamError) -> BackendError:
-    """The exception for an error in a plain answer with status 200."""
+    """The exception for a plain answer with status 200 whose body contains an error."""
     kind, message = passing(error), f"The backend answered 200 with an error: {error.message}"
     if kind == "rate_limit_error":
         return BackendRateLimited(message)

@@ -19,7 +19,7 @@ OWN = "ollama"
 """A key in `CompletionRequest.echoed`. Its value is the request as the client sent it."""
 EXTRAS = "ollama"
 """A key in `CompletionRequest.body`. Its value has the fields and options that chat does not have and that may change
-the answer of an Ollama server, so that they are part of the cache's key."""
+the answer of an Ollama server, so they are part of the cache's key."""
 
 _WANTED = {
     "stream": Wanted((bool,), "true or false"),

@@ -30,7 +30,9 @@ _MOST_UNDERSCORES = 24
 
 
 class Facts(NamedTuple):
-    """The facts of `BodyScan` for a part of a body. The part begins and ends between two values."""
+    """The facts of `BodyScan` for a part of a body. The part contains only whole values, such as the items of a
+    conversation.
+    """
 
     items: int = 0
     keys: int = 0
@@ -43,7 +45,7 @@ class Facts(NamedTuple):
 
     @classmethod
     def of(cls, part: bytes, words: frozenset[bytes] = WORDS) -> Facts:
-        """`words`: the words that may occur in `part`."""
+        """Find the facts about `part`. `words`: the words that may occur in `part`."""
         marks = part.translate(None, _UNMARKED)  # one pass; each `count` of `part` would take about as long
         keys, values = marks.count(b":"), marks.count(b",")
         near = _near_underscores(part)
