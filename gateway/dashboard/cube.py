@@ -125,7 +125,8 @@ def _groups(
 
 
 def _shown(c: Any, period: Period) -> ColumnElement[Any]:
-    """The SQL expression for the time that clocks in the period's zone show at `c.at`, in seconds since 1970."""
+    """The SQL expression for the local time at which an entry began, in seconds since 1970. The time zone is that of
+    the period."""
     (_, offset), *changes = offsets(period.zone, period.since, period.until)
     later = [(c.at >= begin, changed) for begin, changed in reversed(changes)]
     shown: ColumnElement[Any] = c.at + (case(*later, else_=offset) if later else offset)

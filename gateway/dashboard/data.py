@@ -100,14 +100,15 @@ class Figures:
         task = self._making.get(asked)
         if task is None:
             if sum(each[0] == team for each in self._making) >= MOST_WAITING:
-                raise Overloaded("Too many figures of this team are being added up; try again.", retry_after_s=1.0)
+                raise Overloaded("Too many requests for this team's figures wait; try again.", retry_after_s=1.0)
             task = self._making[asked] = self._tasks.spawn(self._make(*asked), "dashboard figures")
         try:
             async with asyncio.timeout(WAIT_S):
                 done = await asyncio.shield(task)
         except TimeoutError:
             raise Overloaded(
-                "The figures are still being added up; ask again or for fewer days.", retry_after_s=WAIT_S
+                "Computing the figures takes too long; try again, or choose fewer days.",
+                retry_after_s=WAIT_S,
             ) from None
         if not done:
             raise LedgerUnavailable("The ledger cannot be read; check that its database is up.", retry_after_s=5.0)

@@ -27,8 +27,8 @@ KEPT_S = 400 * 86400
 
 
 class Day(NamedTuple):
-    """The figures of one team between two moments (Unix seconds). If `team` is empty, those of all teams. `entries`:
-    number of the ledger's rows and sums in this time. `figures`: JSON values."""
+    """The figures of one team between two moments (Unix seconds). `team`: empty for the figures of all teams.
+    `entries`: number of the ledger's rows and sums in this time. `figures`: JSON values."""
 
     team: str
     since: float

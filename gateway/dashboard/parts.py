@@ -33,7 +33,7 @@ class Prices(SimulatedCall, PriceList, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The entries to read: those of `team` in `period`. If `team` is empty, those of all teams."""
+    """Selects the ledger entries to read: those of `team` in `period`. `team`: empty for the entries of all teams."""
 
     team: str
     period: Period
@@ -174,7 +174,8 @@ def alerts(connection: Connection, scope: Scope) -> dict[str, Any]:
 
 
 def all_teams(connection: Connection, scope: Scope) -> dict[str, Any]:
-    """One row for each team with spend, expected spend, errors and open alerts. Also the spend of each day by team."""
+    """The table of all teams: a row for each team with spend, expected spend, errors and open alerts. Also the spend of
+    each day by team."""
     period = scope.period
     groups = cube.read(connection, period, None, by_team=True, computed=scope.computed)
     waiting = queries.open_alerts(connection, period.now)

@@ -110,7 +110,7 @@ def beside_savings(connection: Connection, since: float, until: float, team: str
 def requests(connection: Connection, team: str, ids: Sequence[str]) -> list[dict[str, Any]]:
     """The requests of `team` with these ids, in the order of `ids`. Ids of other teams are left out."""
     c = ledger.c
-    # Without the team in SQL, the index on request_id is used, and not the larger part of the index on teams.
+    # The team is compared below and not in SQL, so that SQL uses the index on request_id. The one on teams is slower.
     which = and_(c.request_id.in_(ids), c.id.not_in(_superseded))
     found: dict[str, list[Row[Any]]] = {}
     for row in connection.execute(select(ledger).where(which).order_by(c.attempt)):

@@ -43,8 +43,8 @@ _READ = 200
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The selection of requests: those of `team` in `period` that fulfil all `filters`. `own`: only those of the key
-    with this lineage; empty: those of all keys."""
+    """Selects requests: those of `team` in `period` that fulfil all `filters`. `own`: the lineage of a key, whose
+    requests alone are selected; empty: the requests of all keys."""
 
     team: str
     period: Period
@@ -122,7 +122,7 @@ def _older(after: str) -> ColumnElement[bool]:
     try:
         moment = float(at)
     except ValueError:
-        raise ValueError("after must be the value of next of the page before") from None
+        raise ValueError("after must be the value of next in the previous page") from None
     if not id:
         return false()
     c = ledger.c
@@ -131,7 +131,7 @@ def _older(after: str) -> ColumnElement[bool]:
 
 def _dearest(connection: Connection, wanted: Wanted, after: str) -> tuple[list[str], str]:
     if after and not (after.isascii() and after.isdigit() and len(after) < 7):
-        raise ValueError("after must be the value of next of the page before")
+        raise ValueError("after must be the value of next in the previous page")
     offset, c = int(after or 0), ledger.c
     # The float only decides the order; a sum of integers could overflow.
     cost = func.sum(cast(func.coalesce(c.cost_pico, 0), Float))

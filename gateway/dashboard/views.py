@@ -154,7 +154,7 @@ class Views:
         rows, facts, names = await self._read(tenant, partial(one_request.rows_of, id=id, team=team))
         found = one_request.as_object(rows, facts, await self._flight(id, team))
         if found is None or not (found["flight"]["key"] == tenant.key.lineage or sees_team(tenant)):
-            raise NotFound("No such request of this key; what has ended is known everywhere about a second later.")
+            raise NotFound("There is no such request of this key. A request can be found about a second after its end.")
         return _json({**found, "key_names": names}, request)
 
     async def groups(self, request: Request, tenant: Tenant) -> Response:

@@ -101,4 +101,4 @@ class LiveTrials:
 
 
 def _troubled(error: Exception) -> None:
-    log.warning("trials of traffic classes cannot be read, references will answer: %s", error)
+    log.warning("trials of traffic classes cannot be read, so references answer instead of cheaper backends: %s", error)

@@ -39,7 +39,7 @@ class BackgroundHold:
         self._spend_cap, self._budget, self._prices, self._tenant = spend_cap, budget, prices, tenant
         self.output_limit: int | None = most_output
         self._held: list[tuple[str, int]] = []
-        """(Window, pico-dollars) of each hold on the comparison cap."""
+        """(Window, pico-dollars) of each hold on the limit for comparisons."""
 
     def left_nano(self) -> int | None:
         return self._budget.left_nano()
@@ -57,7 +57,7 @@ class BackgroundHold:
         pico = worst(price, input_tokens, self.output_limit)
         period = await self._spend_cap.hold(self._tenant, pico)
         if period is None:
-            raise BudgetExhausted("The cap on comparisons in this period is spent, or too little of it is left.")
+            raise BudgetExhausted("Too little is left of the limit for the cost of comparisons in this period.")
         self._held.append((period, pico))
 
     async def grow(self, output_tokens: int, seen: int) -> None:

@@ -25,7 +25,7 @@ class CutSwitch:
     def __init__(self, database: Database, *, interval_s: float = INTERVAL_S, clock: Clock = time) -> None:
         self._database, self._interval_s, self._clock = database, interval_s, clock
         self._until: dict[str, float] = {}
-        """Team → Unix time at which the team's cuts come back."""
+        """Team → Unix time until which leaving out old outputs is switched off for the team."""
         self._used = False
         self._tasks = Tasks()
 
@@ -55,4 +55,4 @@ class CutSwitch:
 
 
 def _troubled(error: Exception) -> None:
-    log.warning("the teams without cuts cannot be read, the last known ones are used: %s", error)
+    log.warning("the teams whose old outputs must stay cannot be read; the last known ones are used: %s", error)

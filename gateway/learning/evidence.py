@@ -90,4 +90,4 @@ def changed(connection: Connection, seen: tuple[int, int], now: float) -> tuple[
 
 
 def _troubled(error: Exception) -> None:
-    log.warning("judged answers cannot be read, the previous figures stay in use: %s", error)
+    log.warning("judged answers cannot be read, so the previous figures are still used: %s", error)

@@ -17,8 +17,8 @@ class Accepted:
     somebody edits gateway.yaml never reads a half-finished file."""
 
     def __init__(self, settings: Settings, source: Path | None) -> None:
-        """`source`: the file from which `settings` were read. None: gateway.yaml in the working directory; if this does
-        not exist, no file."""
+        """`source`: the file from which `settings` were read. None means gateway.yaml in the working directory, if
+        there is one."""
         here = Path("gateway.yaml")
         self._source = source or (here.absolute() if here.is_file() else None)
         self.path = settings.paths.accepted

@@ -98,7 +98,7 @@ class LedgerService:
             async with asyncio.timeout(MIGRATE_S):
                 await self._migrate()
         except (SQLAlchemyError, TimeoutError) as error:
-            log.error("the ledger database cannot be reached; the journal grows until it can: %s", error)
+            log.error("the ledger database cannot be reached; until then, the journal on disk grows: %s", error)
 
     async def _migrate(self) -> None:
         await asyncio.to_thread(self._database.upgrade)
@@ -173,7 +173,7 @@ class LedgerService:
                 await asyncio.to_thread(self._database.close)
         except TimeoutError:
             self.abandoned = True
-            log.error("the ledger database does not answer; the journal is drained at the next start")
+            log.error("the ledger database does not answer; the next start writes the rest of the journal to it")
         except (SQLAlchemyError, OSError) as error:
             self.abandoned = True  # an earlier call may still be waiting for the database
-            log.error("the rest of the journal is drained at the next start: %s", error)
+            log.error("the next start writes the rest of the journal to the ledger database: %s", error)

@@ -73,6 +73,6 @@ class LocalModel:
             status = await status_of(HOST, self.port, "/health", PROBE_S)
             failures = 0 if status or self.child.pid is None else failures + 1
             if failures >= MAX_FAILURES:
-                log.error("the local model is frozen: starting it again")
+                log.error("the local model is frozen; it is restarted")
                 self.child.kill("frozen")
                 failures = 0

@@ -115,7 +115,7 @@ class ChildProcess:
         if self.short_lives < CRASH_LOOP:
             log.warning("%s %s; again in %.1f s", self.name, how, wait_s)
         elif self.short_lives == CRASH_LOOP:
-            log.error("%s keeps ending, the last time it %s; it is tried again and again", self.name, how)
+            log.error("%s keeps ending, the last time it %s; it is restarted each time", self.name, how)
 
     def check(self) -> None:
         """Set the number of short runs to 0 if the process has run long enough."""

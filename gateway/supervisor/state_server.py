@@ -103,7 +103,7 @@ class StateServer:
     async def _restart(self) -> None:
         cause = "frozen" if self._server.alive() else "gone"
         self._ends[cause] += 1
-        log.error("the state server is %s: restarting it", cause)
+        log.error("the state server is %s; it is restarted", cause)
         wait_s = CHECK_S
         while True:
             try:

@@ -166,7 +166,7 @@ class Supervisor:
 
     def _exit_without_threads(self) -> None:
         """Exit the process at once. A regular end would close the event loop, which could wait forever for a thread."""
-        log.info("leaving without waiting for the database")
+        log.info("exiting without waiting for the database")
         self._runtime.remove()
         if self._fork_server:
             self._fork_server.stop()
@@ -228,7 +228,7 @@ class Supervisor:
             try:
                 return await self._fork_server.fork(settings, fds)
             except ForkServerGone as error:
-                log.error("%s: worker %d is started as a program, and needs more memory", error, number)
+                log.error("%s: worker %d is started as a program, so it needs more memory", error, number)
         command = self._worker_command or python("-m", "gateway.supervisor.worker")
         environment = {WORKER_VARIABLE: orjson.dumps({**settings, **fds}).decode()}
         return await spawn(command, environment=environment, fds=list(fds.values()))
@@ -264,7 +264,7 @@ class Supervisor:
         try:
             self._settings = self._accepted.renew()
         except ConfigError as error:
-            log.error("no rolling restart, the workers stay as they are:\n%s", error)
+            log.error("no rolling restart; the workers keep their present settings:\n%s", error)
             return "gateway.yaml was refused, see the log"
         log.info("rolling restart begins")
         done = await self._workers.roll(before)

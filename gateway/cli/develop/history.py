@@ -37,7 +37,8 @@ from gateway.state.sql.tables import hit_checks
 SEED = 19
 DAY_S = 86_400.0
 CHECKED, WRONG = 0.2, 0.02
-"""Invented shares: of semantic hits that were compared with a fresh answer, and of these the wrong ones."""
+"""Invented shares. `CHECKED`: semantic hits that were compared with a fresh answer. `WRONG`: wrong answers among
+these."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,7 +76,7 @@ def examine(settings: Settings) -> list[Finding]:
 def _disk(settings: Settings) -> Iterator[Finding]:
     data = settings.paths.data
     folder = next(path for path in (data, *data.parents) if path.exists())
-    # A file system without size, such as /proc, takes no file, whatever the permissions are.
+    # In a file system of size 0, such as /proc, no file can be created, whatever the permissions are.
     if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK) or not shutil.disk_usage(folder).total:
         remedy = f"give another --data-dir, or let user {os.geteuid()} write there"
         yield Finding(False, f"the data directory {data} cannot be written", remedy)

@@ -143,7 +143,7 @@ class Model:
             base = next((self._variables[name] for name in names if self._variables.get(name)), "")
             base = base or _VENDORS.get(provider, ("", ""))[0]
         if not base and KINDS.get(kind) and KINDS[kind].needs_base_url and not KINDS[kind].base_url:
-            raise LeftOut("it has no address; add `api_base`")
+            raise LeftOut("the model has no address; add `api_base`")
         if "@" in urlsplit(base).netloc:
             raise LeftOut("its address contains a password; write it by hand, with the key in a variable")
         return _as_ours(kind, base)

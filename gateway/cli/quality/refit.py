@@ -45,7 +45,7 @@ class Refit:
     measured: dict[str, int] = field(default_factory=dict)
     """Team → number of measured prompts, with those of earlier runs."""
     notes: list[str] = field(default_factory=list)
-    """What was not done, and why."""
+    """Sentences about the parts of the run that were skipped, with the reasons."""
     pool: Pool = ()
     rows: int = 0
     plan: str = ""
@@ -109,9 +109,9 @@ def _refit(settings: Settings, teams: Sequence[str], limit: int | None) -> Refit
         files[pool].append(out)
         try:
             prices |= _measure(settings, policy, pool, out, limit, done)
-        except LedgerUnavailable:  # nobody's calls can be recorded, so the run must be repeated soon
+        except LedgerUnavailable:  # no call of any team can be recorded, so the whole run must be repeated soon
             raise
-        except GatewayError as error:  # the team cannot pay; others can
+        except GatewayError as error:  # this team cannot pay, but other teams can
             done.notes.append(f"{policy.team}: {error.message}")
     if priced := {pool: paths for pool, paths in files.items() if prices.keys() >= set(pool)}:
         _fit(settings, priced, prices, folder, done)

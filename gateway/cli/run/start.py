@@ -68,7 +68,7 @@ class Terminal:
     err: int
 
     def tell(self, line: str) -> None:
-        """Print on the terminal's standard error."""
+        """Print a line on the terminal's standard error, although the process's own output is redirected."""
         os.write(self.err, (visible(line, lines=True) + "\n").encode())
 
 

@@ -16,7 +16,7 @@ from gateway.ledger.store.samples import KeptSample
 from gateway.state.sql.tables import ledger
 
 _AT_ONCE = 500
-"""Number of requests of one query. Databases limit the parameters of a query."""
+"""Maximum number of requests in one query, because databases limit the parameters of a query."""
 
 
 def read(connection: Connection, team: str) -> list[LoggedCall]:

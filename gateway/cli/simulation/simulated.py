@@ -37,7 +37,8 @@ KINDS = ("repeat", "moved", "kept", "refused", "unknown")
 
 @dataclass(slots=True)
 class Sums:
-    """The sums of calls of one kind, in pico-dollars."""
+    """The number of calls and their costs, in pico-dollars: `now`, the actual cost; `low` and `high`, the lowest and
+    the highest possible cost in this gateway."""
 
     calls: int = 0
     now: int = 0

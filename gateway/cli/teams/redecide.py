@@ -142,7 +142,7 @@ class Redecider:
         return self._router.decide(_request(row), self._tenant(policy, row.key_id), estimate, row.session)
 
     def _tenant(self, policy: Policy, key: str) -> Tenant:
-        name = id(policy), key  # a tenant holds its policy, so the id is not used again
+        name = id(policy), key  # the tenant keeps the policy alive, so no other object gets its id
         if name not in self._tenants:
             self._tenants[name] = Tenant(Key(key, policy.team), policy, closed=self._closed(policy.team))
         return self._tenants[name]

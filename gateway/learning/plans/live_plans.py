@@ -178,4 +178,4 @@ def _served(job: Sample, score: float) -> Outcome | None:
 
 
 def _troubled(error: Exception) -> None:
-    log.warning("plans on trial cannot be read, the current plan stays in use: %s", error)
+    log.warning("plans on trial cannot be read, so the present plan is still used: %s", error)

@@ -194,7 +194,8 @@ def kept(job: Sample, other: Sequence[Mapping[str, Any]], finish: str, judge: st
 
 
 def _in_question(route: Route, served: str, drawn: float, learned: Evidence, team: str) -> tuple[Source, str | None]:
-    """The source of the comparison, and the backend that is evaluated (None if there is none)."""
+    """The purpose of the comparison (its `source` in the evidence), and the backend that is evaluated; None instead of
+    a backend if there is none to evaluate."""
     assert route.reference is not None
     decided = route.decided
     if decided is not None:

@@ -159,7 +159,7 @@ class Shadows:
         try:
             found = await self._compare(job, pipeline)
         except BudgetExhausted:
-            if job.trial is not None and job.trial.weak:  # nothing can show that the reference is no better
+            if job.trial is not None and job.trial.weak:  # without a comparison, count it as worse
                 await self._trials.see(job.key, job.trial._replace(score=0.0))
             raise
         if found is None:
