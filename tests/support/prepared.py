@@ -20,11 +20,12 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import orjson
 
@@ -84,13 +85,22 @@ _template: list[tuple[subprocess.Popen[bytes], socket.socket]] = []
 """The process that is forked, once it runs, and this end of its control socket."""
 
 
-def start(arguments: Sequence[str], environment: Mapping[str, str], output: int) -> PreparedProcess:
-    """`thriftgate` with `arguments` in the repository's folder, in a session of its own; what it writes goes to the
-    file descriptor `output`. Raises RuntimeError if it cannot be started."""
+def start(
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    output: int,
+    *,
+    errors: int | None = None,
+    folder: Path = REPOSITORY,
+) -> PreparedProcess:
+    """`thriftgate` with `arguments` in `folder`, in a session of its own. What it writes goes to the file descriptors
+    `output` and `errors` (default: `output`). Raises RuntimeError if it cannot be started."""
     status, theirs = socket.socketpair()
-    message = orjson.dumps({"arguments": list(arguments), "environment": dict(environment)})
+    message = orjson.dumps(
+        {"arguments": list(arguments), "environment": dict(environment), "folder": str(folder.absolute())}
+    )
     with theirs, _one_at_a_time:
-        socket.send_fds(_control(), [message], [output, theirs.fileno()])
+        socket.send_fds(_control(), [message], [output, output if errors is None else errors, theirs.fileno()])
     status.settimeout(START_S)
     number = status.recv(_NUMBER.size)
     if not number:
@@ -99,6 +109,22 @@ def start(arguments: Sequence[str], environment: Mapping[str, str], output: int)
     status.settimeout(None)
     (pid,) = _NUMBER.unpack(number)
     return PreparedProcess(pid, status)
+
+
+def run(
+    arguments: Sequence[str], environment: Mapping[str, str], folder: Path, timeout_s: float = START_S
+) -> subprocess.CompletedProcess[str]:
+    """As `subprocess.run` with captured output. Raises subprocess.TimeoutExpired."""
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+        process = start(arguments, environment, output.fileno(), errors=errors.fileno(), folder=folder)
+        try:
+            code = process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+        output.seek(0)
+        errors.seek(0)
+        return subprocess.CompletedProcess(list(arguments), code, output.read().decode(), errors.read().decode())
 
 
 def _control() -> socket.socket:
@@ -135,7 +161,7 @@ def main() -> None:
         for module in (*MODULES, *IMPORTED):
             importlib.import_module(module)
     while True:
-        data, fds, _, _ = socket.recv_fds(control, _MOST_BYTES, 2)
+        data, fds, _, _ = socket.recv_fds(control, _MOST_BYTES, 3)
         if not data:
             break
         if os.fork() == 0:
@@ -153,13 +179,14 @@ def _reap() -> None:
             pass
 
 
-def _watch(asked: Mapping[str, object], output: int, status: int) -> NoReturn:
+def _watch(asked: Mapping[str, Any], output: int, errors: int, status: int) -> NoReturn:
     """Start the command, and tell its process id and, when it has ended, its exit status."""
     pid = os.fork()
     if pid == 0:
         os.close(status)
-        _run(asked, output)
+        _run(asked, output, errors)
     os.close(output)
+    os.close(errors)
     os.write(status, _NUMBER.pack(pid))
     _, ended = os.waitpid(pid, 0)
     with contextlib.suppress(BrokenPipeError):
@@ -167,20 +194,19 @@ def _watch(asked: Mapping[str, object], output: int, status: int) -> NoReturn:
     os._exit(0)
 
 
-def _run(asked: Mapping[str, object], output: int) -> NoReturn:
+def _run(asked: Mapping[str, Any], output: int, errors: int) -> NoReturn:
     os.setsid()
-    for stream in (1, 2):
-        os.dup2(output, stream)
+    os.dup2(output, 1)
+    os.dup2(errors, 2)
     os.close(output)
-    environment, arguments = asked["environment"], asked["arguments"]
-    assert isinstance(environment, dict)
-    assert isinstance(arguments, list)
+    os.close(errors)
+    os.chdir(asked["folder"])
     os.environ.clear()
-    os.environ.update(environment)
+    os.environ.update(asked["environment"])
     time.tzset()
     from gateway.cli import main as cli
 
-    sys.argv[:] = [str(cli.__file__), *arguments]
+    sys.argv[:] = [str(cli.__file__), *asked["arguments"]]
     gc.enable()
     code: object = 1
     try:
