@@ -14,6 +14,7 @@ import contextlib
 import gc
 import importlib
 import os
+import runpy
 import select
 import signal
 import socket
@@ -30,7 +31,7 @@ from typing import Any, NoReturn
 import orjson
 
 REPOSITORY = Path(__file__).parents[2]
-MODULES = ("gateway.cli.run.serve", "gateway.supervisor.supervisor")
+MODULES = ("gateway.cli.main", "gateway.cli.run.serve", "gateway.supervisor.supervisor")
 """Imported beside what the fork server imports for the workers."""
 START_S = 60.0
 _MOST_BYTES = 131072
@@ -92,12 +93,19 @@ def start(
     *,
     errors: int | None = None,
     folder: Path = REPOSITORY,
+    script: Path | None = None,
 ) -> PreparedProcess:
-    """`thriftgate` with `arguments` in `folder`, in a session of its own. What it writes goes to the file descriptors
-    `output` and `errors` (default: `output`). Raises RuntimeError if it cannot be started."""
+    """`thriftgate` with `arguments`, or the Python file `script`, in `folder` and in a session of its own. What it
+    writes goes to the file descriptors `output` and `errors` (default: `output`). Raises RuntimeError if it cannot be
+    started."""
     status, theirs = socket.socketpair()
     message = orjson.dumps(
-        {"arguments": list(arguments), "environment": dict(environment), "folder": str(folder.absolute())}
+        {
+            "arguments": list(arguments),
+            "environment": dict(environment),
+            "folder": str(folder.absolute()),
+            "script": str(script or ""),
+        }
     )
     with theirs, _one_at_a_time:
         socket.send_fds(_control(), [message], [output, output if errors is None else errors, theirs.fileno()])
@@ -204,14 +212,17 @@ def _run(asked: Mapping[str, Any], output: int, errors: int) -> NoReturn:
     os.environ.clear()
     os.environ.update(asked["environment"])
     time.tzset()
-    from gateway.cli import main as cli
-
-    sys.argv[:] = [str(cli.__file__), *asked["arguments"]]
     gc.enable()
-    code: object = 1
+    code: object = 0
     try:
-        cli.main()
-        code = 0
+        if asked["script"]:
+            sys.argv[:] = [asked["script"], *asked["arguments"]]
+            runpy.run_path(asked["script"], run_name="__main__")
+        else:
+            from gateway.cli import main as cli
+
+            sys.argv[:] = [str(cli.__file__), *asked["arguments"]]
+            cli.main()
     except SystemExit as leaving:
         code = leaving.code
     sys.exit(code if isinstance(code, int) or code is None else 1)
