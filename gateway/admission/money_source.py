@@ -1,4 +1,4 @@
-"""The interface of what gives money to a hold: shared counters, or the limit of the request itself."""
+"""The interface of a source of money for a hold: shared counters, or the limit of the request itself."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class MoneySource(Protocol):
 
     @property
     def soft(self) -> object:
-        """True (in a condition) if there are soft budgets, which are not enforced."""
+        """A truthy value if there are soft budgets, which are not enforced."""
         ...
 
     @property

@@ -48,7 +48,9 @@ class CheckCounts:
 
 
 class HitCounters:
-    """Counts hits, and writes the counts to the database in a thread. A look-up counts for the team that made it."""
+    """Counts hits, and writes the counts to the database in a thread. A look-up is counted for the team that made
+    it.
+    """
 
     def __init__(self, database: Database, *, clock: Clock = time) -> None:
         self._database, self._clock = database, clock

@@ -1,4 +1,4 @@
-"""`thriftgate ledger`: verify, drain, roll up and reprice the ledger."""
+"""`thriftgate ledger`: verifies, drains, rolls up and reprices the ledger."""
 
 from __future__ import annotations
 

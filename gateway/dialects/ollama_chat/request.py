@@ -138,7 +138,9 @@ def _image(image: Any, where: str) -> dict[str, Any]:
 
 
 class _Calls:
-    """Assigns ids to tool calls without one. A result without an id belongs to the first open call with its name."""
+    """Assigns ids to tool calls that have none. A result without an id is assigned to the first call of its name
+    without a result.
+    """
 
     def __init__(self) -> None:
         self._waiting: list[tuple[str, str]] = []

@@ -1,4 +1,4 @@
-"""Finds sentences that ask for information in English, Spanish and Portuguese by the words with which they begin."""
+"""Finds sentences that ask for information, in English, Spanish and Portuguese, by their first words."""
 
 from __future__ import annotations
 
@@ -22,5 +22,5 @@ _ASKING = re.compile(
 
 
 def asks(sentence: str) -> bool:
-    """Whether a sentence begins with words that ask for information."""
+    """Return whether a sentence begins with words that ask for information."""
     return _ASKING.match(sentence) is not None

@@ -26,10 +26,10 @@ _LONGEST_REFUSAL = 400
 
 
 def declines(text: str) -> bool:
-    """Whether the whole text is a refusal, in English, Spanish or Portuguese."""
+    """Return whether the whole text is a refusal, in English, Spanish or Portuguese."""
     return len(text) <= _LONGEST_REFUSAL and begins_declining(text)
 
 
 def begins_declining(text: str) -> bool:
-    """Like `declines`, for an answer that may continue."""
+    """Return whether the text begins with a refusal. Like `declines`, but the answer may not be complete yet."""
     return _REFUSAL.match(text) is not None
