@@ -97,8 +97,9 @@ class _Warm:
 
 
 class _Share:
-    """The measured share of cases in which an event happens. Before any observation, an assumed share is used, which
-    counts as `weight` observations."""
+    """The share of cases in which an event happens. Before any observation, an assumed share is used, which counts
+    as `weight` observations.
+    """
 
     __slots__ = ("seen", "yes")
 
@@ -133,8 +134,11 @@ class CacheMarking:
         prefix: Prefix | None,
         plan: ContextPlan,
     ) -> CacheMarks | None:
-        """The cache marks for a request to `backend`, which caches only marked prompts. None: the client's own marks
-        are sent unchanged. `plan`: the other changes to the request."""
+        """The cache marks for a request to `backend`, which caches only marked prompts. None: send the client's own
+        marks unchanged.
+
+        `plan`: the other changes to the request.
+        """
         mode = tenant.policy.context.prompt_cache
         if mode == "client" or request.controls.untouched:
             return None
@@ -162,9 +166,12 @@ class CacheMarking:
         return marks
 
     def _first(self, request: CompletionRequest, tenant: Tenant, backend: Backend) -> CacheMarks:
-        """The marks for the first request of a session. If the session will probably continue, the whole prompt is
-        marked. If not, only the tools and the system prompt are marked, and only if another session sent equal tools
-        and an equal system prompt within five minutes."""
+        """The marks for the first request of a session. The whole prompt is marked if the session will probably
+        continue.
+
+        Otherwise only the tools and the system prompt are marked. They are marked only if another session sent the
+        same tools and system prompt within five minutes.
+        """
         if self._share_of_returns(tenant.team, "tools" in request.needs).value > _RETURNS_PAY:
             return CacheMarks("5m", fixed=True)
         return CacheMarks(fixed=self._seen_lately(request, tenant, backend))
@@ -246,19 +253,23 @@ class CacheMarking:
             self._warm.popitem(last=False)
 
     def cached(self, session: bytes, backend: str) -> tuple[int, int]:
-        """(Tokens of the session's prompt, how many of them `backend` keeps for an hour). (0, 0) if no mark
-        of the whole prompt is known."""
+        """Return (tokens of the session's prompt, those of them that `backend` keeps for an hour). (0, 0) if no
+        mark of the whole prompt is known.
+        """
         warm = self._warm.get((session, backend))
         return (warm.tokens, warm.long_tokens) if warm is not None and warm.blocks else (0, 0)
 
     def renew(self, session: bytes, backend: str) -> None:
-        """Store that the session's prompt was read from the cache of `backend` just now."""
+        """Record that the session's prompt was just read from the cache of `backend`, which renews its lifetime."""
         if (warm := self._warm.get((session, backend))) is not None:
             warm.renewed = self._monotonic()
 
     def _see_gap(self, before: _Warm | None, marks: CacheMarks, team: str) -> None:
-        """Count the pause between the session's last request and this request. `before`: the state of the session after
-        its last request. If it is None, the session is new, and its start is counted instead."""
+        """Count the pause between the session's last request and this one. `before`: the state of the session after
+        its last request.
+
+        If `before` is None, the session is new, and its start is counted instead.
+        """
         if before is None:
             self._share_of_returns(team, marks.agent).seen += 1
             return
@@ -284,9 +295,11 @@ def _answers(request: CompletionRequest) -> int:
 
 
 def _around(warm: _Warm, changed: int, anchor: int) -> tuple[tuple[int, Lifetime], ...]:
-    """The marks for a request with a new cut. `changed`: the message at which the cut begins. One mark is at the last
-    position before the cut that the provider's cache has kept. The other mark is at the position where the next cut
-    will begin."""
+    """At most two cache marks for a request with a new cut. `changed`: the message at which the cut begins.
+
+    One mark is at the last position before the cut that the provider's cache has kept. The other is at the position
+    where the next cut will begin.
+    """
     kept = next((messages for messages, blocks in warm.ends.items() if blocks == warm.anchor), 0)
     places = [warm.anchor] if 0 < kept <= changed else []
     if blocks := warm.ends.get(anchor, 0):
@@ -304,8 +317,9 @@ def _note_cost(now: _Warm, before: _Warm | None, usage: Usage) -> None:
 
 
 def _note_end(ends: dict[int, int], marks: CacheMarks) -> None:
-    """Add the end of a request to the request ends of its session. The ends before the anchor are removed, because they
-    are no longer needed."""
+    """Add the end of this request to the request ends of its session. Ends before the anchor are removed, because
+    they are no longer needed.
+    """
     for messages in [each for each in ends if each < marks.anchor or each >= marks.messages]:
         del ends[messages]
     ends[marks.messages] = marks.blocks
