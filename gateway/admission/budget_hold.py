@@ -130,6 +130,12 @@ class BudgetHold:
             output_bound.may_write_cache(price, backend, request, marked=marked),
             output_bound.may_be_media(price, request),
         )
+        if group.bounds and not (self._parts or self._record.attempts or self._over):  # usual, so nothing is held yet
+            worst = call.cost(call.most)
+            if group.try_take(worst, self._record):
+                self.held = self._parts[0] = worst
+                self._known, call.paid, self._calls[0] = True, call.most, call
+                return
         await self._open(group, call)
         self._calls[max(self._parts)] = call
 
@@ -179,12 +185,6 @@ class BudgetHold:
             await self._resize(call.cost(tokens), self._patience_s)
             self._pays(call, tokens)
             return
-        if not self._parts and not self._record.attempts and not self._over:  # usual
-            worst = call.cost(call.most)
-            if group.try_take(worst, self._record):
-                self.held += worst
-                self._parts[0], self._known, call.paid = worst, True, call.most
-                return
         try:
             await self._first_offered(group, call)
         except BudgetExhausted:

@@ -13,6 +13,8 @@ from gateway.domain.text.declining import declines
 from gateway.errors import BackendGarbage
 
 _CLEAN = frozenset({"stop", "length"})
+_ACTIONS = frozenset({"tool_calls", "function_call", "refusal"})
+"""Fields of a message whose answer is not stored."""
 
 
 def doubtful(record: Record, attempt: Attempt) -> bool:
@@ -33,7 +35,7 @@ def keepable(answer: Answer, dialect: DialectName) -> bytes | None:
         message = choices[0]["message"]
     except (orjson.JSONDecodeError, LookupError, TypeError, BackendGarbage):
         return None
-    if len(choices) != 1 or message.get("tool_calls") or message.get("function_call") or message.get("refusal"):
+    if len(choices) != 1 or (not _ACTIONS.isdisjoint(message) and any(map(message.get, _ACTIONS))):
         return None
     content = message.get("content")
     if not isinstance(content, str) or not (text := content.strip()) or declines(text):

@@ -34,13 +34,11 @@ class Deadlines:
 
     def bucket(self, when: float) -> set[Deadline]:
         """The set of deadlines that end at the moment to which `when` is rounded up."""
-        loop = self.loop
-        step = COARSE_S if when - loop.time() >= COARSE_FROM_S else FINE_S
+        step = COARSE_S if when - self.loop.time() >= COARSE_FROM_S else FINE_S
         due = (when // step + 1.0) * step
-        found = self._due.get(due)
-        if found is None:
+        if (found := self._due.get(due)) is None:
             found = self._due[due] = set()
-            loop.call_at(due, self._expire, due)
+            self.loop.call_at(due, self._expire, due)
         return found
 
     def _expire(self, due: float) -> None:

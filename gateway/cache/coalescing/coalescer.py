@@ -90,25 +90,27 @@ class Coalescer:
         its own (`x-thriftgate-max-usd`) shares none, because other requests have other limits."""
         return request.controls.max_usd is None and tenant.policy.cache.join != "none" and request.dialect in DIALECTS
 
-    async def join(self, digest: bytes, request: CompletionRequest, deadline: float, *, claim: bool) -> Join | None:
-        """The answer in progress to an identical request; None if there is none. Returns after the answer's first
-        bytes. `claim`: if there is none, other workers join the call of this worker."""
-        for _ in range(MOST_JOINS):
-            subscriber = self._subscribe(digest, request, deadline, claim=claim)
-            if subscriber is None:
-                return None
+    async def join(
+        self, subscriber: Subscriber, digest: bytes, request: CompletionRequest, deadline: float, *, claim: bool
+    ) -> Join | None:
+        """The answer in progress to which `subscriber` has subscribed. Returns after its first bytes. If the call fails
+        before, another call in progress may be joined; None if this request must make the call."""
+        for joined in range(1, MOST_JOINS + 1):
             if join := await self._begin(subscriber, request):
                 self._counts["joined"] += 1
                 return join
             self._counts["joined_in_vain"] += 1
+            if joined == MOST_JOINS or not (following := self.subscribe(digest, request, deadline, claim=claim)):
+                return None
+            subscriber = following
         return None
 
-    def _subscribe(
+    def subscribe(
         self, digest: bytes, request: CompletionRequest, deadline: float, *, claim: bool
     ) -> Subscriber | None:
-        """A subscriber to the call in progress; None: this request makes the call. `claim`: also search other
-        workers."""
-        shared = self._calls.find(digest, deadline, form(request))
+        """A subscriber to the call in progress for an identical request; None: this request makes the call. `claim`:
+        also search other workers, which from now on join the call of this worker."""
+        shared = self._calls.find(digest, deadline, None if self._peers is None else form(request))
         if shared is not None:
             return Subscriber(shared, silent=not (shared.form == form(request) and _shares_bytes(request)))
         owner = self._claim(digest) if claim else None

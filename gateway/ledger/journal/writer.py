@@ -8,7 +8,9 @@ import errno
 import logging
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -75,8 +77,8 @@ class Journal:
         self._torn = self._troubled = self._lost = False
         self._waiting: list[bytes] = []
         """Closed lines that are not written yet."""
-        self._loop: asyncio.AbstractEventLoop | None = None
-        """The event loop, if the closed lines of one turn are written together."""
+        self._flush_soon: Callable[[], None] | None = None
+        """Makes the event loop call `flush` at the end of this turn. None: each closed line is written at once."""
         self._unflushed: list[bytes] = []
         """Lines that were written but may not be on disk yet. They are written again if the disk is lost."""
         self._slots: slots.Slots | None = None
@@ -123,7 +125,7 @@ class Journal:
     def write_before(self, outgoing: WriteBatcher) -> None:
         """From now on, write the closed lines of one turn of the event loop together, before `outgoing` sends. Call
         `flush` before an answer is sent in any other way."""
-        self._loop, outgoing.before = asyncio.get_running_loop(), self.flush
+        outgoing.before, self._flush_soon = self.flush, partial(outgoing.flush_soon, asyncio.get_running_loop())
 
     def flush(self) -> None:
         """Write the closed lines that wait. Disk errors do not raise."""
@@ -228,11 +230,11 @@ class Journal:
         self._closed += 1
         if slot is not None:
             self._ended_slots.append(slot)
-        if self._loop is None and self._append(line):
+        if self._flush_soon is None and self._append(line):
             return
         self._waiting.append(line)
-        if self._loop is not None and len(self._waiting) == 1:
-            self._loop.call_soon(self.flush)
+        if self._flush_soon is not None:
+            self._flush_soon()
 
     def _append(self, line: bytes) -> bool:
         """Write waiting lines and `line` in one call. Returns False if not everything was written."""
