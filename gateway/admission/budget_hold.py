@@ -12,6 +12,7 @@ before each call. `grow` holds more money while an answer without a limit stream
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 from gateway.admission import output_bound
 from gateway.admission.call_cost import CallCost
@@ -106,9 +107,8 @@ class BudgetHold:
         if price is None or (not price.output and price.free):
             await self._resize(0, 0.0)
             return
-        if not group.known:
-            await self._look(group)
         if group.soft:
+            await self._look(group)
             group.note_soft(self._record)
         expectation = self._expectations.of(self._record.tenant.team, backend.name)
         request = self._request
@@ -136,6 +136,7 @@ class BudgetHold:
                 self.held = self._parts[0] = worst
                 self._known, call.paid, self._calls[0] = True, call.most, call
                 return
+        await self._look(group)
         await self._open(group, call)
         self._calls[max(self._parts)] = call
 
@@ -172,10 +173,10 @@ class BudgetHold:
         self.covers, self.output_limit, self._call, self._place, self._known = EVER, None, None, None, False
 
     async def _look(self, group: MoneySource) -> None:
-        try:
-            await group.look(_EVER_S)
-        except StateUnavailable:
-            return  # taking units fails again, and then the budget's rule is applied
+        """Read the counters of the group, if they were never read. Nothing can be taken from them before."""
+        if not group.known:
+            with suppress(StateUnavailable):  # taking units fails again, and then the budget's rule is applied
+                await group.look(_EVER_S)
 
     async def _open(self, group: MoneySource, call: CallCost) -> None:
         """Hold money for the longest possible answer. If the budget does not allow that, hold money for a shorter

@@ -112,8 +112,7 @@ class CounterGroup:
         return min([lease.left for lease in self.leases])
 
     def sound(self, age_s: float) -> bool:
-        """Whether the maximum cost of all calls must stay within a limit. If not, only the expected cost of each call
-        is held."""
+        """Whether no budget is exhausted, according to values that are at most `age_s` seconds old."""
         oldest = self._leases.now - age_s
         for lease in self.leases:
             if lease.seen <= oldest:

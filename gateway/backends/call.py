@@ -46,7 +46,6 @@ from gateway.errors import (
     NotSpoken,
     UnknownModel,
 )
-from gateway.runtime.off_loop import LARGE_BYTES
 
 _MOST_PLAIN_BYTES = 64 * 2**20
 _CAP = re.compile(rb"\d{1,9}")
@@ -156,9 +155,7 @@ class BackendCall:
         )
 
     def writes_long(self, request: CompletionRequest, plan: ContextPlan) -> bool:
-        """Whether `write` takes so long that it must run in a thread."""
-        if len(request.raw) <= LARGE_BYTES:
-            return False
+        """Whether `write` takes so long that it must run in a thread. Only for a body of more than `LARGE_BYTES`."""
         translator = self._chosen.get(request.dialect)
         copied = translator is not None and translator.backend == request.dialect and not plan.touched
         return request.is_large or not copied

@@ -220,7 +220,7 @@ class Cache:
         if not self._state.healthy:
             record.degraded.add("state")
             return False
-        return self._exact.get(ticket.digest, time.time()) is not None
+        return self._exact.get(ticket.digest, record.started_at) is not None
 
     async def _by_meaning(
         self, ticket: Ticket, question: Question, request: CompletionRequest, tenant: Tenant, record: Record
@@ -309,8 +309,19 @@ class Cache:
         question = ticket.question if answer.finish == "stop" else None
         now, cost_pico = time.time(), attempt.cost_pico
         vector = None if ticket.vector is None or question is None else pack(ticket.vector)
-        known = (ticket.digest, ticket.team, ticket.tags, ticket.asked_at, now + ticket.policy.ttl, len(completion))
-        entry = Entry(*known, None if vector is None else question, vector, place, cost_pico or 0, ticket.asker)
+        entry = Entry(
+            ticket.digest,
+            ticket.team,
+            ticket.tags,
+            ticket.asked_at,
+            now + ticket.policy.ttl,
+            len(completion),
+            None if vector is None else question,
+            vector,
+            place,
+            cost_pico or 0,
+            ticket.asker,
+        )
         if self._learn(entry, ticket.policy, now):
             stored = Stored(completion, attempt.usage, cost_pico, attempt.backend.name, attempt.backend.model)
             self._write_behind.add(entry, stored)

@@ -19,8 +19,8 @@ _ACTIONS = frozenset({"tool_calls", "function_call", "refusal"})
 
 def doubtful(record: Record, attempt: Attempt) -> bool:
     """Whether the backend was less confident of its answer than the policy requires. Such an answer is not stored."""
-    below = record.route.escalate_below if record.route else 0.0
-    return record.weak or (attempt.confidence is not None and attempt.confidence < below)
+    confidence, route = attempt.confidence, record.route
+    return record.weak or (confidence is not None and route is not None and confidence < route.escalate_below)
 
 
 def keepable(answer: Answer, dialect: DialectName) -> bytes | None:

@@ -113,7 +113,9 @@ class Coalescer:
         shared = self._calls.find(digest, deadline, None if self._peers is None else form(request))
         if shared is not None:
             return Subscriber(shared, silent=not (shared.form == form(request) and _shares_bytes(request)))
-        owner = self._claim(digest) if claim else None
+        if not claim or self._host_locks is None:
+            return None
+        owner = self._claim(self._host_locks, digest)
         return None if owner is None else self._subscribe_to_peer(owner, digest, request, deadline)
 
     async def _begin(self, subscriber: Subscriber, request: CompletionRequest) -> Join | None:
@@ -159,11 +161,9 @@ class Coalescer:
 
     # -- other workers of this host ------------------------------------------------------------------------------------
 
-    def _claim(self, digest: bytes) -> int | None:
+    def _claim(self, host_locks: HostLocks, digest: bytes) -> int | None:
         """Decide which worker makes the call. None: this worker; otherwise that worker's process id."""
-        if self._host_locks is None:
-            return None
-        owner = self._host_locks.take(digest)
+        owner = host_locks.take(digest)
         if owner is None:
             self._claimed.add(digest)
         return owner

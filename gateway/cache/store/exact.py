@@ -91,8 +91,9 @@ class ExactIndex:
         """Add an entry, and return the entries evicted or replaced. None: not added, because it has expired at `now`
         (Unix seconds) or a flush covers it. `most_entries`, `most_bytes`: the team's quota, if lower than the default.
         """
-        late = entry.asked_at <= self._flushed_until
-        if entry.expires_at <= now or (late and any(flush.covers(entry) for flush in self._flushes)):
+        if entry.expires_at <= now:
+            return None
+        if entry.asked_at <= self._flushed_until and any(flush.covers(entry) for flush in self._flushes):
             return None
         gone = []
         if entry.digest in self._teams:

@@ -135,21 +135,22 @@ class Journal:
     def open(self, attempt: Attempt, record: Record) -> None:
         """Record in the journal that `attempt` will be called. Raises LedgerUnavailable. After this error, the backend
         must not be called."""
-        if self._fd < 0 or self._slots is None:
+        if self._slots is None or self._fd < 0:
             raise _unavailable("the journal is not open")
         terms, opening = self._terms_of(attempt.backend), rows.opening(attempt, record)
         slot = self._slots.take() if record.stream or FACTS[record.dialect].opaque else None
+        more, traffic_class, most = rows.asked(attempt, record), record.traffic_class, attempt.most_output
         entry: dict[str, Any] = {"open": opening, "tokens": attempt.input_tokens, "slot": slot}
         if terms is not None:
             entry["source"], entry["prices"] = terms.source, terms.flat or terms.text(attempt.input_tokens)
             if record.of_gateway:
                 attempt.price_text = entry["prices"]
-        if more := rows.asked(attempt, record):
+        if more:
             entry["more"] = more
-        if record.traffic_class:
-            entry["class"] = record.traffic_class
-        if attempt.most_output is not None:
-            entry["cap"] = attempt.most_output
+        if traffic_class:
+            entry["class"] = traffic_class
+        if most is not None:
+            entry["cap"] = most
         if attempt.service_tier:
             usual = Usage(attempt.input_tokens, service_tier=attempt.service_tier)
             if terms is not None:
@@ -201,8 +202,9 @@ class Journal:
             attempt.cost_pico, attempt.price_source = min(usage.billed_pico, rows.MOST_PICO), upstream.BILL
         elif usage.fees or usage.service_tier:  # a provider's bill includes them
             attempt.unpriced = unpriced_units(None if terms is None else terms.price, usage)
-        decision = None if record.route is None else record.route.decided
-        decided = None if decision is None else self._decided(attempt, decision, usage)
+        decided = None
+        if (route := record.route) is not None and route.decided is not None:
+            decided = self._decided(attempt, route.decided, usage)
         self._keep(opened.opening + rows.ending(attempt, record, usage, prices, decided), record, opened.slot)
 
     def _decided(self, attempt: Attempt, decision: Decision, usage: Usage) -> rows.Decided | None:
