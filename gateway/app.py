@@ -94,15 +94,18 @@ class Application:
             await wiring.aclose()
 
     def _methods(self, path: str) -> str:
-        """The value of the `Allow` header for `path`. If `path` is unknown, all methods that any path of the gateway
-        accepts."""
+        """The value of the `Allow` header for `path`. An unknown path gets all methods that any path of the gateway
+        accepts.
+        """
         if at(path):
             return "OPTIONS, POST"
         return allowed(self._service, path, "OPTIONS") or "DELETE, GET, HEAD, OPTIONS, POST"
 
     def endpoint(self, path: bytes) -> Inference | None:
-        """The endpoint that answers a POST to `path`; None if Starlette answers it. None for a final slash, which only
-        ASGI removes."""
+        """The endpoint that answers a POST to `path`; None if Starlette answers it.
+
+        A path with a final slash gets None, because only the ASGI entry point removes the slash.
+        """
         return self._inference if path.isascii() and at(path.decode()) else None
 
     def socket_at(self, path: bytes) -> bool:
@@ -122,7 +125,9 @@ class Application:
             await self._others(scope, receive, send)
 
     def _booked(self, send: Send) -> Send:
-        """`send` for an answer that the batcher does not send: the journal is written before each message."""
+        """Wrap `send` so that the journal is written before each message. For answers that the write batcher does
+        not send.
+        """
 
         async def booked(message: Message) -> None:
             self.wiring.journal.flush()
@@ -135,7 +140,7 @@ _OPERATORS = ("/admin", "/dashboard", "/metrics")
 
 
 def _without_slash(path: str) -> str:
-    """`path` without a final slash, which some clients append. The operator's own paths keep it."""
+    """Remove a final slash, which some clients append, from `path`. The operator's own paths keep it."""
     return path if path == "/" or (path[:-1] != "/dashboard" and path.startswith(_OPERATORS)) else path[:-1]
 
 
@@ -196,8 +201,9 @@ def _routes(wiring: Wiring) -> list[Route]:
 
 
 def troubles(worker: Worker) -> list[str]:
-    """Sentences about problems with workers and with restarts. They are read from a file that the supervisor writes.
-    Empty if there is no supervisor."""
+    """Sentences about problems with workers and with restarts, from a file that the supervisor writes. Empty if
+    there is no supervisor.
+    """
     try:
         return list(orjson.loads(worker.settings.paths.runtime.read_bytes()).get("troubles", ()))
     except (OSError, ValueError):  # no supervisor runs
@@ -214,8 +220,9 @@ async def not_found(request: Request, error: Exception) -> Response:
 
 
 def allowed(service: Starlette, path: str, *more: str) -> str:
-    """The value of the `Allow` header for `path`: the methods of all routes that serve it, and the methods `more`.
-    Empty if no route serves it."""
+    """The value of the `Allow` header for `path`: the methods of all routes that serve it, and the methods in
+    `more`. Empty if no route serves the path.
+    """
     serving = [each for each in service.routes if isinstance(each, Route) and each.path_regex.match(path)]
     methods = {method for route in serving for method in route.methods or ()}
     return ", ".join(sorted({*methods, *more})) if methods else ""
@@ -229,7 +236,7 @@ async def not_allowed(request: Request, error: Exception) -> Response:
 
 
 def worker_from(description: Mapping[str, Any]) -> Worker:
-    """The worker that `description` describes, in the form in which the supervisor passes it. Raises ConfigError."""
+    """Build the worker that `description` describes. The supervisor passes this description. Raises ConfigError."""
 
     def path(name: str) -> Path | None:
         return Path(description[name]) if description.get(name) else None
@@ -250,8 +257,9 @@ def worker_from(description: Mapping[str, Any]) -> Worker:
 
 
 def __getattr__(name: str) -> Application:
-    """Build the application `gateway.app:app` when it is first needed, for other ASGI servers. Without a supervisor,
-    the application has its own ledger writer."""
+    """Build the application `gateway.app:app` when another ASGI server first asks for it. Without a supervisor, the
+    application has its own ledger writer.
+    """
     if name == "app":
         return Application(worker_from(orjson.loads(variable("THRIFTGATE_WORKER", "{}"))))
     raise AttributeError(name)

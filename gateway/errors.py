@@ -95,13 +95,14 @@ class UnsupportedMediaType(BadRequest):
 
 
 class RequestTimeout(BadRequest):
-    """The client sends its request too slowly. Its connection is closed, so the rest of the request is not read."""
+    """The client sent its request too slowly. The gateway closes the connection, and does not read the rest of the
+    request."""
 
     status, code, kind, retryable = 408, "request_timeout", "timeout_error", True
 
 
 class UnknownResponse(BadRequest):
-    """A request continues a response that is not stored or has expired."""
+    """The request continues a response that is not stored or has expired."""
 
     code = "previous_response_not_found"
 
@@ -113,7 +114,7 @@ class KeyReused(BadRequest):
 
 
 class TargetTooLong(BadRequest):
-    """The path and the query string are too long."""
+    """The path and query string of the request are too long."""
 
     status, code = 414, "request_target_too_long"
 
@@ -123,13 +124,14 @@ class HeadTooLarge(BadRequest):
 
 
 class ResponseInProgress(BadRequest):
-    """A client sent a second request on a WebSocket before the answer to the first request ended."""
+    """The client sent a second request on a WebSocket before the answer to the first request ended."""
 
     status, code = 409, "response_in_progress"
 
 
 class SocketExpired(BadRequest):
-    """A WebSocket has existed for as long as it may. The code is that of OpenAI's API; Codex then connects again."""
+    """The WebSocket has reached its maximum age. The error code is that of OpenAI's API, after which Codex connects
+    again."""
 
     status, code, retryable = 408, "websocket_connection_limit_reached", True
 
@@ -154,7 +156,8 @@ class BudgetExhausted(GatewayError):
     status, code, kind = 429, "insufficient_quota", "insufficient_quota"
 
     def __init__(self, message: str, *, retry_after_s: float | None = None, truncates: bool = False) -> None:
-        """`truncates`: whether the answer in progress ends as at its length limit, without this error."""
+        """`truncates`: whether an answer in progress ends as if its length limit was reached, instead of with this
+        error."""
         super().__init__(message, retry_after_s=retry_after_s)
         self.truncates = truncates
 
@@ -203,7 +206,7 @@ class LedgerUnavailable(GatewayError):
 
 
 class BackendError(GatewayError):
-    """The failure of one attempt. `backend`: name of the backend."""
+    """One attempt failed. `backend`: name of the backend that was called."""
 
     status, code, retryable = 502, "backend_error", True
 
@@ -212,13 +215,13 @@ class BackendError(GatewayError):
         self.backend = backend
 
     def of_operator(self) -> Self:
-        """Mark this error as one whose cause only the operator can correct, and return it. After this error, the
-        attempt is not repeated."""
+        """Mark this error as one that only the operator can correct, and return it. The attempt is then not
+        repeated."""
         self.retryable, self.needs_operator = False, True
         return self
 
     def heed(self, should_retry: bytes | None) -> None:
-        """Apply the value `should_retry` of the backend's `x-should-retry` header. Does nothing if the backend did not
+        """Apply the backend's header `x-should-retry`. `should_retry`: its value. Does nothing if the backend did not
         send the header."""
         if should_retry in (b"true", b"false"):
             self.retryable = self.retry_header = should_retry == b"true"
@@ -249,12 +252,12 @@ class BackendOverloaded(BackendFailed):
 
 
 class FaultyAnswer(BackendFailed):
-    """The model ended without an answer, through a mistake of its own. A second call may succeed. The backend itself
+    """The model ended without a usable answer, through its own mistake. A second call may succeed. The backend itself
     works."""
 
 
 class NotSpoken(BackendFailed):
-    """The backend has no endpoint for the dialect in which the request was sent. The request can be sent again in
+    """The backend has no endpoint for the dialect (wire format) of the request. The request can be sent again in
     another dialect."""
 
 
@@ -263,7 +266,7 @@ class BackendRateLimited(BackendError):
 
 
 class BackendRefused(BackendError):
-    """The backend refuses the request itself (4xx). `status` and the error object are those of the backend."""
+    """The backend refused the request itself (status 4xx). `status` and the error object come from the backend."""
 
     retryable = False
 
@@ -296,13 +299,13 @@ _ADVICE = {
 
 
 class AllBackendsFailed(GatewayError):
-    """All attempts failed, or none could be made. Status 429: all were rate-limited. 503: all rate-limited or
-    overloaded, or no attempt. 502: otherwise."""
+    """All attempts failed, or no attempt could be made. Status 429: all attempts were rate-limited. 503: no attempt was
+    made, or all were rate-limited or overloaded. 502: all other cases."""
 
     code, retryable = "all_backends_failed", True
 
     def __init__(self, failures: Sequence[GatewayError], *, others_may_recover: bool = False) -> None:
-        """`others_may_recover`: whether another backend was not called, but may answer later."""
+        """`others_may_recover`: whether a backend that was not called may answer later."""
         limited = bool(failures) and all(isinstance(failure, BackendRateLimited) for failure in failures)
         full = all(isinstance(failure, BackendRateLimited | BackendOverloaded) for failure in failures)
         self.status = 429 if limited else 503 if full else 502
@@ -328,10 +331,10 @@ class AllBackendsFailed(GatewayError):
 
 
 class StateUnavailable(Exception):
-    """The state server is unavailable, slow or frozen. Callers continue without it if they can, and most requests are
-    still answered."""
+    """The state server is unavailable, slow or does not respond. Callers continue without it where they can, and most
+    requests are still answered."""
 
 
 class EmbedderUnavailable(Exception):
-    """The embedder is not available, so texts have no vectors. Until it is available, semantic cache and embedding
-    features are off."""
+    """The embedder is unavailable, so texts cannot be converted to vectors. Until it is available, the semantic cache
+    and the features that use vectors are off."""

@@ -45,8 +45,11 @@ Answered = Callable[[CompletionRequest, Record, Answer], None]
 
 
 class Pipeline:
-    """The steps of a request. Before the answer: limits → spent budget → cache → grade and route → hold → call. At its
-    end: price, journal, settle, store, emit."""
+    """Runs the steps of a request.
+
+    Before the answer: limits, spent budget, cache, grade and route, hold, call. At its end: price, journal, settle,
+    store in the cache, emit telemetry.
+    """
 
     def __init__(
         self,
@@ -66,7 +69,7 @@ class Pipeline:
         off_loop: OffLoop | None = None,
         answered: Answered | None = None,
     ) -> None:
-        """`answered`: called with each answer to a team whose policy has `context.flagged_turns`."""
+        """`answered`: function that is called with each answer to a team whose policy has `context.flagged_turns`."""
         self.limits, self.budgets, self.contexts = limits, budgets, contexts
         self.cache, self.router, self.fleet, self.books = cache, router, fleet, books
         self.telemetry = telemetry
@@ -78,8 +81,10 @@ class Pipeline:
         self.settlement = Settlement(books, counter, cache, router, contexts, sampler)
 
     async def serve(self, request: CompletionRequest, tenant: Tenant, record: Record, deadline: float) -> Reply:
-        """Get the answer to `request`. Raises a GatewayError before the first byte. `deadline`: loop time for the whole
-        answer."""
+        """Get the answer to `request`. `deadline`: loop time by which the whole answer must be complete.
+
+        Raises a GatewayError before the first byte of the answer.
+        """
         reply = Reply(self, record, deadline)  # closed here on failure, otherwise by the caller's `async with`
         try:
             if tenant.policy.experiments or record.tags:
@@ -115,7 +120,7 @@ class Pipeline:
             raise
 
     async def _varied(self, request: CompletionRequest, record: Record) -> CompletionRequest:
-        """The request with the texts of the team's experiments. Stores the variants on the record."""
+        """Return the request with the texts of the team's experiments, and store the chosen variants on the record."""
         policy = record.tenant.policy
         for name in [name for name in record.tags if name.startswith(EXPERIMENT_TAG)]:
             del record.tags[name]  # the client cannot choose
@@ -135,8 +140,9 @@ class Pipeline:
         groups: Groups,
         deadline: float,
     ) -> None:
-        """Get an answer from a backend and put it into `paid`. Returns when the first bytes of the answer have
-        arrived."""
+        """Get an answer from a backend and store it in `paid`. Returns when the first bytes of the answer have
+        arrived.
+        """
         route = await self.router.route(request, record.tenant, estimate, record)
         paid.hold = self.budgets.hold(record.tenant, record, request, groups)
         paid.answer = await self._call(route, request, record, paid.hold, deadline)
@@ -154,9 +160,12 @@ class Pipeline:
         deadline: float,
         plan_for: Callable[[Backend], Awaitable[ContextPlan]] | None = None,
     ) -> Answer:
-        """Get an answer for the gateway's own use, without limits and cache. It is closed on return; its cost is in
-        `record.cost_pico`. The caller settles `hold`. `deadline`: loop time. `plan_for`: makes the context plan; None:
-        the plan is made as for a client's request. Raises GatewayError."""
+        """Get an answer for the gateway's own use, without limits and cache.
+
+        The answer is closed when the function returns. Its cost is then in `record.cost_pico`, and the caller
+        settles `hold`. `deadline`: loop time. `plan_for`: makes the context plan; None: the plan is made as for a
+        client's request. Raises GatewayError.
+        """
         answer: Answer | None = None
         try:
             answer = await self._call(route, request, record, hold, deadline, plan_for)
@@ -187,8 +196,11 @@ class Pipeline:
 
 
 class Reply:
-    """The answer to one request and its clean-up. Use it in `async with`, which closes answer and accounting. A reply
-    that is never read is settled too."""
+    """The answer to one request, together with its clean-up.
+
+    Use it in `async with`: leaving the block closes the answer and settles its cost, also if the answer was never
+    read.
+    """
 
     outcome: Outcome = NOTHING
     answered: Callable[[Answer], None] | None = None
@@ -217,8 +229,7 @@ class Reply:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close the reply. Only the last step of closing awaits, so a cancellation cannot interrupt the steps before
-        it."""
+        """Close the reply. Only the last step awaits, so a cancellation cannot interrupt the steps before it."""
         late = None
         try:
             self._deadline.__exit__(kind, error, trace)
@@ -236,8 +247,11 @@ class Reply:
             raise late from None
 
     async def pipe_to(self, take: Sink) -> bool:
-        """Pass the pieces of the answer to `take` as they arrive. Returns True if `take` wants no more now, False if
-        only `ending` is left. Raises the answer's errors."""
+        """Pass the pieces of the answer to `take` as they arrive.
+
+        Returns True if `take` accepts no more pieces now, False if only `ending` is left. Raises the answer's
+        errors.
+        """
 
         def hand_on(piece: bytes) -> bool:
             self.last = piece
@@ -258,6 +272,6 @@ class Reply:
         yield self.ending
 
     def whole(self) -> bytes:
-        """Settle, and return the whole body. Only for an answer that is not a stream."""
+        """Settle the cost, and return the whole body. Only for an answer that is not a stream."""
         self.outcome.settle()
         return self.answer.ending

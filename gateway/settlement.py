@@ -49,8 +49,10 @@ class Settlement:
     sampler: Sampler | None = None
 
     def close(self, record: Record, answer: Answer | None) -> tuple[int, int]:
-        """Price the answer and journal the attempt that gave it. Returns (pico-dollars, tokens) of all attempts of the
-        request."""
+        """Price the answer and journal the attempt that gave it.
+
+        Returns the cost in pico-dollars and the tokens of all attempts of the request.
+        """
         if answer is not None and (attempt := answer.attempt) is not None:
             if attempt.usage is None:
                 attempt.estimate_usage(self._delivered(answer, attempt.chunks))
@@ -87,12 +89,17 @@ class Outcome(Protocol):
         """The object from which the bytes of the answer are read."""
 
     def settle(self) -> None:
-        """Settle the cost of the answer. Called before the end of the answer is sent, or at the latest when the request
-        ends."""
+        """Settle the cost of the answer. The caller does this before it sends the end of the answer, or at the
+        latest when the request ends.
+        """
 
     def close(self, end: Callable[[], None]) -> None:
-        """Settle the cost, if not done. Then release the request's part of the rate limits, and call `end`. While a
-        background task works for the request, both wait. Does not await."""
+        """Settle the cost, if that has not happened yet. Then release the request's part of the rate limits, and
+        call `end`.
+
+        While a background task works for the request, the release and the call of `end` wait for that task. Does
+        not await.
+        """
 
 
 class Unpaid:
@@ -125,7 +132,7 @@ NOTHING = Unpaid()
 
 
 class StoredAnswer(Unpaid):
-    """An answer from the cache. It gets a ledger row with cost 0 at once."""
+    """An answer from the cache. Its ledger row, with cost 0, is written at once."""
 
     def __init__(self, settlement: Settlement, record: Record, permit: Permit, hit: Hit) -> None:
         super().__init__(permit, hit.answer)
@@ -134,7 +141,9 @@ class StoredAnswer(Unpaid):
 
 
 class JoinedAnswer(Unpaid):
-    """The answer to an identical request in progress. That request's row has the cost; this one's has 0."""
+    """The answer to an identical request in progress. The ledger row of that request has the cost; the row of this
+    request has cost 0.
+    """
 
     def __init__(self, settlement: Settlement, record: Record, permit: Permit, join: Join) -> None:
         super().__init__(permit, join.answer)
@@ -156,8 +165,9 @@ class JoinedAnswer(Unpaid):
 
 
 class PaidAnswer:
-    """An answer from a backend. Its cost must be settled. If other requests share the answer, it may continue after its
-    own request has ended."""
+    """An answer from a backend, whose cost must be settled. If other requests share the answer, it may continue
+    after the request that pays for it has ended.
+    """
 
     answer: Answer | None = None
     published = False
@@ -196,14 +206,15 @@ class PaidAnswer:
 
     @property
     def paid(self) -> Paid:
-        """Usage, cost and backend of the answer so far. They are final after the settlement."""
+        """Usage, cost and backend of the answer so far. The values are final after the settlement."""
         if self.answer is None or (attempt := self.answer.attempt) is None:
             return UNPAID
         return Paid(attempt.usage, attempt.cost_pico, attempt.backend.name, attempt.backend.model)
 
     def share_plain(self, shared: SharedCall, buy: Callable[[], Awaitable[None]]) -> Awaitable[None]:
-        """Get an answer that is not a stream through `buy`, for all subscribers of `shared`. The call continues if the
-        client of this request disconnects."""
+        """Get an answer that is not a stream through `buy`, and publish it to all subscribers of `shared`. The call
+        continues if the client of this request disconnects.
+        """
         self._record.others = shared.outlives
         self._after.append(shared.finish_call)
         return shared.run_call(self, buy)
@@ -234,7 +245,8 @@ class PaidAnswer:
 
     def _keep(self) -> None:
         """Store the answer in the cache and offer it for comparisons. An answer that a budget has cut short is not
-        stored."""
+        stored.
+        """
         answer, settlement = self.answer, self._settlement
         if answer is None or self._record.curtailed:
             return
@@ -263,8 +275,11 @@ class PaidAnswer:
             log.exception(NOT_CLOSED)
 
     async def pipe_to(self, take: Sink) -> bool:
-        """Pass the pieces of the answer to `take`, once the held money covers them. Returns True if `take` wants no
-        more now, False if only `ending` is left. Raises BudgetExhausted and the answer's errors."""
+        """Pass each piece of the answer to `take` once the held money covers the piece.
+
+        Returns True if `take` accepts no more pieces now, False if only `ending` is left. Raises BudgetExhausted
+        and the answer's errors.
+        """
         answer = self.answer
         assert answer is not None
         if not answer.stream and answer.over:  # a complete plain answer has nothing before its ending
@@ -287,7 +302,9 @@ class PaidAnswer:
 
 
 def run_steps(*steps: Callable[[], object]) -> None:
-    """Run `steps` and log their errors. An error must not break a complete answer or the following steps."""
+    """Run `steps` in order. An error is only logged, so that it breaks neither a complete answer nor the steps
+    after it.
+    """
     for step in steps:
         try:
             step()
@@ -296,8 +313,9 @@ def run_steps(*steps: Callable[[], object]) -> None:
 
 
 async def close_quietly(answer: Answer) -> None:
-    """Close the connection from which the answer came. An error is only logged, because the answer does not depend on
-    it."""
+    """Close the connection from which the answer came. An error is only logged, because it does not change the
+    answer.
+    """
     try:
         await answer.aclose()
     except Exception:

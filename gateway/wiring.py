@@ -102,7 +102,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """The settings and facts with which one worker is started."""
+    """The settings and facts from which one worker is started."""
 
     settings: Settings
     redis_url: str
@@ -125,13 +125,13 @@ MOST_CACHED = 50_000
 
 
 def fingerprint(backends: Sequence[Backend]) -> str:
-    """A digest of the backends' names and models. If it changes, entries that were cached before are no longer used."""
+    """A digest of the backends' names and models. If the digest changes, earlier cache entries are no longer used."""
     identities = [(each.name, each.kind, each.base_url, each.sent_model) for each in backends]
     return blake2b(orjson.dumps(identities), digest_size=8).hexdigest()
 
 
 def embedder(settings: EmbedderSettings) -> ModelEmbedder:
-    """The packaged embedder, or the embedder of the model that the operator has chosen. Reads a small file. Raises
+    """The packaged embedder, or the embedder model that the operator chose. Reads a small file. Raises
     EmbedderUnavailable."""
     if settings.model is None:
         return OnnxEmbedder()
@@ -155,8 +155,8 @@ class Watched(Protocol):
 
 
 class Wiring:
-    """All parts of a worker. Each is opened after the parts that it needs, and closed before them. If one fails to
-    open, all are closed."""
+    """All parts of a worker. Each part is opened after the parts that it needs, and closed before them. If a part fails
+    to open, all opened parts are closed."""
 
     def __init__(self, worker: Worker) -> None:
         self.worker = worker
@@ -180,8 +180,8 @@ class Wiring:
         self._begin()
 
     def _begin(self) -> None:
-        """Start to load embedder and classifier in the background. Each is loaded only if a policy of a team with a key
-        uses it."""
+        """Start to load the embedder and the classifier in the background. Each is loaded only if the policy of a team
+        with a key uses it."""
         policies = [self.policies.current.find(team)[0] for team in self.ring.teams]
         if any(policy.cache.enabled and policy.cache.semantic.enabled for policy in policies):
             self.cache.begin_by_meaning()
@@ -193,7 +193,7 @@ class Wiring:
             self._tasks.spawn(self.router.load(), "classifier")
 
     async def _open_state(self) -> None:
-        """Open the connections to the state server and the database, and the keys and policies."""
+        """Connect to the state server and the database, and load the keys and policies."""
         settings, config = self.worker.settings, self.worker.settings.config
         self.state = await self._enter(State(self.worker.redis_url, timeout_s=config.state.timeout))
         self.database = await asyncio.to_thread(Database, settings.database_url)
@@ -216,16 +216,15 @@ class Wiring:
         self._watch(state=self.state, keys=self.ring, policies=self.policies, telemetry=self.telemetry)
 
     async def _migrate(self) -> None:
-        """Migrate the database, only without a supervisor. Errors are only logged: the worker then does not become
+        """Migrate the database, unless a supervisor does it. An error is only logged; the worker then does not become
         ready."""
         try:
             await asyncio.to_thread(self.database.upgrade)
         except SQLAlchemyError as error:
-            log.error("the ledger database cannot be brought up to date: %s", error)
+            log.error("the tables of the ledger database cannot be migrated: %s", error)
 
     async def _open_path(self) -> None:
-        """Open the packages through which a request passes, in the order of their dependencies, and then the
-        pipeline."""
+        """Open the parts through which a request passes, each after those that it needs; last, the pipeline."""
         await self._open_backends()
         await self._open_admission()
         await self._open_cache()
@@ -233,7 +232,7 @@ class Wiring:
         await self._open_pipeline()
 
     async def _open_backends(self) -> None:
-        """Open prices and the fleet of backends."""
+        """Open the prices and the backends."""
         self.prices = await asyncio.to_thread(PriceBook.of, self.worker.settings)
         backends = await self._backends()
         self.off_loop = OffLoop()
@@ -262,18 +261,19 @@ class Wiring:
 
     @property
     def instance(self) -> str:
-        """The id of this gateway for other gateways: equal for all workers of a data directory."""
+        """The id by which other gateways recognise this gateway. It is equal for all workers with the same data
+        directory."""
         place = f"{platform.node()}:{self.worker.settings.paths.data.absolute()}"
         return blake2b(place.encode(), digest_size=6).hexdigest()
 
     def _own_litellm(self) -> OwnProcess:
-        """Litellm's process of this worker. It is started when it is first needed."""
+        """The LiteLLM process of this worker. It starts when it is first needed."""
         process = OwnProcess()
         self._exits.push_async_callback(process.aclose)
         return process
 
     async def _open_admission(self) -> None:
-        """Open the journal, budgets and limits. Budgets restore their leases from the journal."""
+        """Open the journal, the budgets and the limits. The budgets restore their leases from the journal."""
         settings, config, workers = self.worker.settings, self.worker.settings.config, self.worker.workers
         name = own_name()
         number = str(self.worker.number)
@@ -309,7 +309,7 @@ class Wiring:
         self._watch(embedder=vectors, cache=self.cache)
 
     async def _open_routing(self) -> None:
-        """Open the router and the stored evidence from which it learns."""
+        """Open the router, and the stored judgements from which it learns."""
         config = self.worker.settings.config
         self.learning = await self._enter(Learning(self.database))
         self.spend_cap = SpendCap(self.database, config.trials)
@@ -335,7 +335,7 @@ class Wiring:
         )
 
     async def _open_pipeline(self) -> None:
-        """Open the pipeline, and the background parts that make calls through it."""
+        """Open the pipeline, and the background parts that send requests through it."""
         self.counter = Counter()
         switch = await self._enter(CutSwitch(self.database))
         self.flags = Flags(self.state)
@@ -388,8 +388,8 @@ class Wiring:
         self._watch(context=contexts, cuts=switch, plans=plans, fresh=fresh, tool_loops=loops, keep_alive=keep_alives)
 
     async def _open_sides(self) -> None:
-        """Open the parts that completions do not need: feedback, the page, batches. Without a supervisor, also open a
-        writer of the ledger."""
+        """Open the parts that completions do not need: feedback, the dashboard, batches. Without a supervisor, also
+        open a writer of the ledger."""
         settings, config = self.worker.settings, self.worker.settings.config
         self.authenticator = Authenticator(self.tenants)
         self.idempotency = Idempotency(self.state, patience_s=config.requests.deadline)
@@ -455,13 +455,14 @@ class Wiring:
         return part
 
     def _watch(self, **parts: Watched) -> None:
-        """Export the figures of the parts as metrics. The keyword of a part becomes the label of its figures."""
+        """Export the figures of the parts as metrics. The keyword under which a part is passed becomes the label of its
+        metrics."""
         for name, part in parts.items():
             self.telemetry.watch(name, part.stats)
 
     async def _backends(self) -> Sequence[Backend]:
-        """The backends in gateway.yaml. If gateway.yaml has no list of backends, the backends found on this machine.
-        Facts that are missing come from the price list."""
+        """The backends in gateway.yaml. If gateway.yaml has no list of backends, the backends that run on this machine.
+        The price list supplies missing facts."""
         worker = self.worker
         found = await backends_of(worker.settings.config, worker.local_model_url, worker.simulate)
         return grouped([self.prices.complete(backend) for backend in found], worker.settings.config.model_groups)

@@ -1,12 +1,12 @@
 """Holds money for one request before each call: enough for the longest answer that the call can have.
 
 If the budget allows this hold, the call is sent as the client wrote it. Otherwise the output of a text answer is
-capped, so that the held money pays for it. Any other call waits until holds of other requests end, or is refused. So
-calls in progress can never cost more than the rest of the budget, whatever they return.
+capped, so that the held money pays for it. Calls that cannot be capped wait until holds of other requests end, or
+are refused. So calls in progress can never cost more than the rest of the budget.
 
-The steps of a request: `Budgets.refuse_exhausted` (`budgets.py`) checks that no budget is spent. `extend` holds money
-before each call. `grow` holds more money while an answer without a limit streams. `settle` books the actual cost.
-`release` ends what is still held. `PaidAnswer` in `gateway/settlement.py` calls the last two.
+The steps of a request: `Budgets.refuse_exhausted` (`budgets.py`) checks that no budget is spent. `extend` holds
+money before each call. `grow` holds more money while an answer without a limit streams. `settle` books the actual
+cost. `release` ends what is still held. `PaidAnswer` in `gateway/settlement.py` calls `settle` and `release`.
 """
 
 from __future__ import annotations
@@ -97,9 +97,11 @@ class BudgetHold:
     async def extend(
         self, backend: Backend, input_tokens: int, attached: Attached = NOTHING_ATTACHED, *, marked: bool = False
     ) -> None:
-        """Hold additional money for a call of `backend`. Raises BudgetExhausted. `input_tokens`: input of the call,
-        including `attached`. `attached`: tokens of images, sound and documents. `marked`: whether the gateway marks the
-        prompt for the backend's cache."""
+        """Hold additional money for a call of `backend`. Raises BudgetExhausted.
+
+        `input_tokens`: input of the call, including `attached`. `attached`: tokens of images, sound and documents.
+        `marked`: whether the gateway marks the prompt for the backend's cache.
+        """
         group = self._group
         if self._known or self._call is not None:
             self._begin_anew()
@@ -166,8 +168,9 @@ class BudgetHold:
         return held
 
     def _begin_anew(self) -> None:
-        """Prepare for another attempt. The previous attempt's data stay, because the client may still get its
-        answer."""
+        """Prepare for another attempt. The data of the previous attempt are kept, because the client may still get
+        its answer.
+        """
         if self._known:
             self._limits[max(self._parts)] = self.covers, self.output_limit
         self.covers, self.output_limit, self._call, self._place, self._known = EVER, None, None, None, False
@@ -237,8 +240,9 @@ class BudgetHold:
         return _SLACK_TOKENS + call.paid // _SLACK_SHARE
 
     def _pays(self, call: CallCost, tokens: int) -> None:
-        """Store that the held money pays for `tokens` output tokens of the call. The answer may become longer; then
-        `grow` holds more money."""
+        """Record that the held money pays for `tokens` output tokens of the call. If the answer becomes longer,
+        `grow` holds more money.
+        """
         call.paid = tokens
         if tokens >= call.most:
             self.covers = EVER
@@ -248,8 +252,9 @@ class BudgetHold:
             self.covers = tokens * 3 // 4 - 1
 
     async def _resize(self, part: int, patience_s: float) -> None:
-        """Change the amount of money that is held for the request. `part`: units for the next attempt. Earlier attempts
-        stay covered."""
+        """Change the amount that is held for the request. `part`: units for the next attempt. The amounts for
+        earlier attempts stay held.
+        """
         group, attempts = self._group, self._record.attempts
         parts = {len(attempts): part}
         for place, held in self._parts.items():
@@ -274,8 +279,11 @@ class BudgetHold:
             self.held += units
 
     async def grow(self, output_tokens: int, seen: int) -> None:
-        """Hold more money if an answer in progress needs it. Raises BudgetExhausted. `output_tokens`: estimate from the
-        delivered text. `seen`: maximum number of tokens that can have arrived so far."""
+        """Hold more money if an answer in progress needs it. Raises BudgetExhausted.
+
+        `output_tokens`: estimate from the delivered text. `seen`: maximum number of tokens that can have arrived so
+        far.
+        """
         call = self._call
         if seen <= self.covers or call is None or self._over:
             return
@@ -295,7 +303,9 @@ class BudgetHold:
         self.covers = seen + wanted - output_tokens
 
     def _add(self, place: int, units: int) -> None:
-        """Count `units`, which have just been taken, as held for the attempt with index `place`."""
+        """Add `units` to the held units of the attempt with index `place`. The caller has already taken them from
+        the budget.
+        """
         if self._over:  # another task has settled or released the hold
             self._group.give(units)
         else:
@@ -303,8 +313,9 @@ class BudgetHold:
             self._parts[place] += units
 
     def follow(self, attempt: Attempt) -> None:
-        """Make `covers` and `grow` refer to `attempt`, whose answer the client gets. The call is needed if money is
-        held for several attempts."""
+        """Make `covers` and `grow` refer to `attempt`, whose answer the client gets. Call this if money is held for
+        several attempts.
+        """
         place = self._record.attempts.index(attempt)
         if place in self._limits and place in self._parts:
             self._call = self._calls.get(place)

@@ -1,9 +1,12 @@
-"""Checks budgets and opens holds for organisation, team, key, end user and session, in US dollars or tokens per window.
+"""Checks budgets and opens holds for organisation, team, key, end user and session, in US dollars or tokens per
+window.
 
 Counters are leased (`state/leases/leases.py`), so settled spend plus the holds of all workers never exceed a hard
 limit. Far from the limit, a hold only changes memory. A counter is rebuilt from the ledger if it is missing, has
-another epoch, or had leases of a dead worker. A request counts in the windows in which it began, however long it runs:
-its holds, its settlement and its ledger rows all have its start time.
+another epoch, or had leases of a dead worker.
+
+A request counts in the budget windows in which it began, even if it ends in later ones. So its holds, its
+settlement and its ledger rows all have its start time.
 """
 
 from __future__ import annotations
@@ -110,8 +113,11 @@ class Budgets:
     async def refuse_exhausted(
         self, tenant: Tenant, end_user: str = "", at: float | None = None, session: str = ""
     ) -> Groups:
-        """The counter groups of the request, for `hold`. Raises BudgetExhausted if an exhausted budget refuses all
-        requests, even cache hits. `at`: time at which the request began (Unix seconds); None: now."""
+        """Return the counter groups of the request, for `hold`. `at`: time at which the request began (Unix
+        seconds); None: now.
+
+        Raises BudgetExhausted if an exhausted budget refuses all requests, even cache hits.
+        """
         groups = self._groups_of(tenant, end_user, session, self._time() if at is None else at)
         for group in groups:
             if group.refusing and not group.sound(_FRESH_S) and (account := await self._spent(group)):
@@ -120,8 +126,9 @@ class Budgets:
         return groups
 
     async def _spent(self, group: CounterGroup) -> BudgetWindow | None:
-        """The exhausted budget of `group`; None if no budget is exhausted. If the values that this worker knows are
-        old, the counters are read again first."""
+        """Return an exhausted budget of `group`, or None. The counters are read again first if the values that this
+        worker knows are old.
+        """
         for max_age_s in (_FRESH_S, _EXHAUSTED_FRESH_S):
             try:
                 await group.look(max_age_s)
@@ -134,8 +141,11 @@ class Budgets:
     def hold(
         self, tenant: Tenant, record: Record, request: CompletionRequest | None = None, groups: Groups | None = None
     ) -> RequestHold:
-        """A hold for one request, in which no money is held yet. `request`: its fields may limit the length of the
-        answer. `groups`: result of `refuse_exhausted` for this request; None: they are looked up."""
+        """Return a hold for one request, without any held money yet.
+
+        `request`: its fields may limit the length of the answer. `groups`: result of `refuse_exhausted` for this
+        request; None: the groups are looked up.
+        """
         self._counts["holds"] += 1
         if groups is None:
             groups = self._groups_of(tenant, record.end_user, record.session, record.started_at)
@@ -168,8 +178,9 @@ class Budgets:
         return groups
 
     def _of_other_window(self, tenant: Tenant, at: float) -> _KeyBudgets:
-        """The counter groups of the tenant's key in the windows that contain the time `at`. Used for requests that
-        began in an earlier window."""
+        """The counter groups of the tenant's key in the windows that contain the time `at`. For requests that began
+        in an earlier window.
+        """
         lineage = tenant.key.lineage
         last, key_budgets = self._by_lineage.get(lineage), self._earlier.get(lineage)
         if (
@@ -198,8 +209,9 @@ class Budgets:
         return _KeyBudgets(tenant.policy, groups, since, until, each)
 
     def _of_subject(self, tenant: Tenant, per: Subject, name: str, at: float) -> Groups:
-        """The counter groups of one end user or session. The most recently used groups are kept, so that they need not
-        be made again."""
+        """The counter groups of one end user or session. The most recently used groups are kept in memory for
+        further requests.
+        """
         place, policy = (tenant.team, per, name), tenant.policy
         groups = self._users.pop(place, ())
         if not groups or any(one.policy is not policy or not one.since <= at < one.until for one in groups):

@@ -13,7 +13,7 @@ from gateway.domain.units import pico_to_nano_up
 
 @dataclass(slots=True)
 class CallCost:
-    """One call, for which money is held."""
+    """Data of one call from which its maximum cost is computed."""
 
     price: Price
     expectation: Forecast
@@ -49,8 +49,9 @@ class CallCost:
         return pico_to_nano_up(most)
 
     def affordable(self, units: int) -> int:
-        """The number of output tokens that `units` pay for, after the input was paid from them. Negative if `units` do
-        not even pay for the input."""
+        """The number of output tokens that `units` pay for, after the input is paid. Negative if `units` do not
+        even pay for the input.
+        """
         begun = self.cost(0)
         thousand = self.cost(1000) - begun
         return (units - begun) * 1000 // max(thousand, 1)

@@ -10,7 +10,7 @@ from gateway.domain.routing.route import NOTHING_ATTACHED, Attached
 
 
 class BudgetHolds:
-    """Implements `Hold` by several holds. The hold with the lowest limit decides."""
+    """Implements `Hold` as a combination of several holds. The hold with the lowest limit decides."""
 
     def __init__(self, parts: tuple[BudgetHold, ...]) -> None:
         self._parts = parts
@@ -25,8 +25,11 @@ class BudgetHolds:
     async def extend(
         self, backend: Backend, input_tokens: int, attached: Attached = NOTHING_ATTACHED, *, marked: bool = False
     ) -> None:
-        """Hold money for a call of `backend` in each of the holds. Raises BudgetExhausted if one hold cannot grow.
-        Holds that have grown already keep their money until the next call or the end."""
+        """Hold money for a call of `backend` in each of the holds. Raises BudgetExhausted if one of them cannot
+        grow.
+
+        After this error, the holds that have grown already keep their money until the next call or the end.
+        """
         for part in self._parts:
             await part.extend(backend, input_tokens, attached, marked=marked)
         self.output_limit = min(
@@ -42,8 +45,9 @@ class BudgetHolds:
         self._cover()
 
     def follow(self, attempt: Attempt) -> None:
-        """Make `covers` and `grow` refer to `attempt`, whose answer the client gets. The call is needed if money is
-        held for several attempts."""
+        """Make `covers` and `grow` refer to `attempt`, whose answer the client gets. Call this if money is held for
+        several attempts.
+        """
         for part in self._parts:
             part.follow(attempt)
         self._cover()
@@ -53,7 +57,7 @@ class BudgetHolds:
         self.held = sum([part.held for part in self._parts])
 
     def settle(self, cost_pico: int) -> None:
-        """Book the request's total cost (pico-dollars). Synchronous."""
+        """Book the request's total cost (pico-dollars) in all holds. Does not await."""
         for number, part in enumerate(self._parts):
             part.settle(cost_pico, learn=number == 0)
 

@@ -107,12 +107,15 @@ class CounterGroup:
 
     @property
     def left(self) -> int:
-        """The number of unspent units in the group's budget with the fewest. Units that are only held count as
-        unspent."""
+        """The unspent units of the budget in the group that has the fewest. Units that are only held count as
+        unspent.
+        """
         return min([lease.left for lease in self.leases])
 
     def sound(self, age_s: float) -> bool:
-        """Whether no budget is exhausted, according to values that are at most `age_s` seconds old."""
+        """Whether all counters were read within the last `age_s` seconds, and no exhausted budget refuses all
+        requests.
+        """
         oldest = self._leases.now - age_s
         for lease in self.leases:
             if lease.seen <= oldest:
@@ -131,13 +134,16 @@ class CounterGroup:
         return None
 
     def refuse_unpriced(self, backend: Backend, what: str = "") -> None:
-        """Raise BudgetExhausted if a hard budget in dollars forbids calls of unknown price. `what`: the unit without a
-        price; empty if the model has no price. The operator's own machines count as free."""
+        """Raise BudgetExhausted if a hard budget in dollars forbids calls of unknown price.
+
+        `what`: the unit without a price; empty if the model has no price. The operator's own machines count as
+        free.
+        """
         if self._needs_price is not None and (what or not backend.own):
             raise messages.unpriced(self._named(self._needs_price), backend, what)
 
     def note_soft(self, record: Record) -> None:
-        """Record which soft budgets are exhausted."""
+        """Record on the request which soft budgets are exhausted."""
         for account in self.soft:
             if account.spent >= account.limit and account.budget.title not in record.over_budget:
                 record.over_budget += (account.budget.title,)
@@ -146,8 +152,9 @@ class CounterGroup:
         return messages.spent(self._named(account), self._time())
 
     def try_take(self, units: int, record: Record) -> bool:
-        """Take `units` from those that this worker has reserved at the state server. Returns False if too few are left;
-        then nothing was taken."""
+        """Take `units` from those that this worker has reserved at the state server. Returns False, without taking
+        any, if too few are left.
+        """
         if self.tag in self._leases.away:
             record.degraded.add("state")
         return self._leases.try_hold(self.leases, units)
@@ -172,9 +179,12 @@ class CounterGroup:
             await self._freed.wait(min(_LOOK_S, left_s))
 
     async def stretch(self, units: int, held: int, record: Record) -> BudgetExhausted | None:
-        """Take `units` for an answer in progress, without waiting. Returns an error if a budget has too few units left.
-        A budget that lets answers finish may be exceeded. Raises BudgetExhausted if the state server is unavailable and
-        a budget then refuses."""
+        """Take `units` for an answer in progress, without waiting. Returns an error if a budget has too few units
+        left.
+
+        If a budget lets answers finish, the units are taken although they exceed the budget. Raises BudgetExhausted
+        if the state server is unavailable and a budget refuses in this case.
+        """
         wants, overdrawn = [(lease, units) for lease in self.leases], []
         try:
             while wants and (short := await self._leases.ask(wants)):

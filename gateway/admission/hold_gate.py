@@ -10,15 +10,18 @@ from gateway.errors import BudgetExhausted
 
 
 class HoldGate:
-    """Wraps the stream of `attempt`, which costs money. If the budgets allow no more money to be held, the stream is
-    broken off or truncated."""
+    """Wraps the stream of `attempt`. If the budgets allow no more money to be held, it breaks the stream off or
+    truncates it.
+    """
 
     def __init__(self, answer: Answer, attempt: Attempt, hold: Hold, record: Record) -> None:
         self._answer, self._attempt, self._hold, self._record = answer, attempt, hold, record
 
     async def pipe_to(self, take: Sink) -> bool:
-        """Like `Answer.pipe_to`, but hold enough money before `take` gets each piece. Without more money, the budget's
-        rule decides: truncate the answer, or raise BudgetExhausted."""
+        """Like `Answer.pipe_to`, but holds enough money before `take` gets each piece.
+
+        If no more money can be held, the rule of the budget decides: truncate the answer, or raise BudgetExhausted.
+        """
         answer, attempt, hold = self._answer, self._attempt, self._hold
         uncovered = b""
 
@@ -47,8 +50,9 @@ class HoldGate:
         return False
 
     async def _truncate(self, spent: BudgetExhausted) -> None:
-        """End the answer as if it had reached its length limit. Raises `spent` if this kind of answer cannot be ended
-        early."""
+        """End the answer as if it had reached its length limit. Raises the error `spent` if this kind of answer
+        cannot be ended early.
+        """
         answer, attempt = self._answer, self._attempt
         delivered = delivered_at_most(answer, attempt)
         if not await answer.cut(interrupted(attempt.reported, attempt.input_tokens, delivered)):

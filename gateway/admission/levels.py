@@ -61,8 +61,9 @@ class Levels:
         self._gatherings: dict[tuple[Subject, str, float, float], _Gathering] = {}
 
     def of_key(self, tenant: Tenant, at: float) -> tuple[CounterGroup, ...]:
-        """The counter groups of a key, with the team's dollars first. Groups of end users and sessions are left out.
-        `at`: Unix time that selects the windows."""
+        """The counter groups of a key, those of the team's dollars first, without those of end users and sessions.
+        `at`: Unix time that selects the windows.
+        """
         team, key, organisation = tenant.team, tenant.key.lineage, tenant.organisation
         budgets, spent = list(enumerate(tenant.policy.budget)), self._spending.spent
         of_team = _Level(
@@ -92,7 +93,9 @@ class Levels:
         return self._groups(tenant, at, [of_team, of_key]) + self._groups(tenant, at, [above])
 
     def of_subject(self, tenant: Tenant, per: Subject, name: str, at: float) -> tuple[CounterGroup, ...]:
-        """The counter groups of the end user or session `name`. `per`: its kind."""
+        """The counter groups of the end user or session with this `name`. `per`: whether the name is an end user or
+        a session.
+        """
         team = tenant.team
         level = _Level(
             tag=f"{team} {blake2b(name.encode(), digest_size=8).hexdigest()}",
@@ -135,8 +138,9 @@ class Levels:
             yield BudgetWindow(budget, level.owner, level.where, lease, limit, start, end)
 
     async def _spent_by(self, per: Subject, team: str, since: float, until: float, name: str) -> SpentReader:
-        """A function that reads the spend of one end user or session from the ledger. Calls during a read wait; one
-        further read answers them all."""
+        """Return a function that reads the spend of one end user or session from the ledger. Calls that arrive
+        during a read wait for one further read, which answers them all.
+        """
         asked = per, team, since, until
         gathering = self._gatherings.get(asked)
         if gathering is None:
@@ -154,7 +158,9 @@ async def _base(known: Known, start: float, end: float, meter: Meter) -> int:
 
 
 class _Gathering:
-    """Combines reads of single values. A value requested during a read is read with the next batch."""
+    """Combines concurrent reads of single values into batches. A value that is requested during a read is read in
+    the next batch.
+    """
 
     def __init__(self, ask: Callable[[Sequence[str]], Awaitable[Mapping[str, SpentReader]]]) -> None:
         self._ask = ask

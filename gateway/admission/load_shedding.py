@@ -1,11 +1,13 @@
-"""Limits the number of requests that one worker accepts. The limit falls while the event loop is late. Batch requests
-are refused first, and each team has a fair share.
+"""Limits the number of requests that one worker accepts. Batch requests are refused first, and each team has a fair
+share.
 
-A refusal costs a fraction of an answer, so it is made early, before the body is read. While the loop is not late, only
-`requests.concurrent` limits the worker. While the loop stays late, the limit falls by a tenth at each measurement. At
-each other measurement, it rises by a twentieth. As in CoDel, the loop counts as late only if it was late at each of the
-last measurements. A queue that never empties means overload. A queue that empties means a burst, a garbage collection,
-or another program on the same processor.
+A refusal costs a fraction of an answer, so it is made early, before the body is read. While the event loop is not
+late, only `requests.concurrent` limits the worker. At each measurement at which the loop is late, the limit falls
+by a tenth. At all other measurements, it rises by a twentieth.
+
+As in the algorithm CoDel, the loop counts as late only if it was late at each of the last measurements. A queue
+that never empties means overload. A queue that empties means a burst, a garbage collection, or another program on
+the same processor.
 """
 
 from __future__ import annotations
@@ -113,14 +115,15 @@ class LoadShedder:
             del self._teams[team]
 
     def pause_s(self, refusal: GatewayError) -> float:
-        """Seconds for which a refused request's connection is not read. Immediate retries then cause no load. 0 if the
-        loop is not late."""
+        """Seconds for which the connection of a refused request is not read, so that immediate retries cause no
+        load. 0 if the loop is not late.
+        """
         if self._bound == self._most or not isinstance(refusal, Overloaded):
             return 0.0
         return min(refusal.retry_after_s or 0.0, _LONGEST_PAUSE_S)
 
     def tick(self, lag_s: float) -> None:
-        """Change the limit by one measurement. `lag_s`: seconds by which the loop was late."""
+        """Adjust the limit after one measurement. `lag_s`: seconds by which the loop was late."""
         self._lags_s.append(lag_s)
         self._served_per_s += (self._ended / TICK_S - self._served_per_s) * _NEWEST
         self._refused_per_s += (self._refused / TICK_S - self._refused_per_s) * _NEWEST

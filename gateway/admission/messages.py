@@ -76,7 +76,9 @@ def out_of_reach(named: NamedBudget) -> BudgetExhausted:
 
 
 def unpriced(named: NamedBudget, backend: Backend, what: str) -> BudgetExhausted:
-    """The error if `what` has no price on `backend`. If `what` is empty, the backend's model has no price."""
+    """The error for a call whose price on `backend` is unknown. `what`: the unit without a price; empty if the
+    model has no price.
+    """
     thing = f"{what} on {backend.name}" if what else f"{backend.model} on {backend.name}"
     return BudgetExhausted(
         f"Nobody knows what {thing} costs, and {named.owner} has a hard budget of {_limit(named.budget)}, which could "

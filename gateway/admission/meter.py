@@ -22,8 +22,9 @@ class Meter(Protocol):
     name: str
 
     def price(self, backend: Backend) -> Price | None:
-        """The price of `backend` in thousandths of a unit per token. None if the price is unknown; then nothing can be
-        held."""
+        """The price of `backend` in thousandths of a unit per token. None if the price is unknown; then no money
+        can be held.
+        """
         ...
 
     def limit(self, budget: Budget) -> int | None:

@@ -1,4 +1,4 @@
-"""The interface of what gives money to a hold: shared counters, or the limit of the request itself."""
+"""The interface of a source of money for a hold: shared counters, or the limit of the request itself."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gateway.errors import BudgetExhausted
 
 
 class MoneySource(Protocol):
-    """Gives units of `meter` to a hold."""
+    """Gives units of `meter` (nano-dollars or tokens) to a hold."""
 
     meter: Meter
     truncates: bool
@@ -20,7 +20,7 @@ class MoneySource(Protocol):
 
     @property
     def soft(self) -> object:
-        """True (in a condition) if there are soft budgets, which are not enforced."""
+        """A truthy value if there are soft budgets, which are not enforced."""
         ...
 
     @property

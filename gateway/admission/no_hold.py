@@ -14,12 +14,12 @@ EVER = float("inf")
 
 
 class RequestHold(Hold, Protocol):
-    """A `Hold` with the further methods that the pipeline needs to settle it."""
+    """A `Hold` with the methods that the pipeline needs to settle a request."""
 
     held: int
 
     def settle(self, cost_pico: int) -> None:
-        """Book the request's total cost (pico-dollars). Synchronous."""
+        """Book the request's total cost (pico-dollars). Does not await."""
         ...
 
     def release(self) -> None:

@@ -1,5 +1,6 @@
-"""Computes the maximum output tokens of one call, and whether the call may be capped if the money does not pay for
-them."""
+"""Computes the maximum output tokens of one call, and whether the output may be capped if the money does not pay
+for it.
+"""
 
 from __future__ import annotations
 
@@ -75,13 +76,14 @@ def can_be_capped(request: CompletionRequest | None) -> bool:
 
 
 def generous(expectation: Forecast, backend: Backend) -> int:
-    """A number of output tokens for one answer that hardly any answer exceeds. Used as a cap."""
+    """An output limit for one answer, in tokens, that hardly any answer exceeds. Used as a cap."""
     return max(_GENEROUS * expectation.output_tokens, _LEAST_GENEROUS_TOKENS, floor(expectation, backend))
 
 
 def floor(expectation: Forecast, backend: Backend) -> int:
-    """The minimum cap for one answer, in output tokens. Nine of ten past answers, including their reasoning, were not
-    longer."""
+    """The minimum cap for one answer, in output tokens. Nine of ten past answers were not longer, including their
+    reasoning.
+    """
     if "reasoning" in backend.capabilities and not expectation.known:
         return max(expectation.output_tokens, _FIRST_REASONING_TOKENS)
     return max(expectation.output_tokens, LEAST_CAP_TOKENS)

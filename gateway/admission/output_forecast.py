@@ -1,5 +1,6 @@
-"""Forecasts two figures of a call: the ratio of the backend's input count to the gateway's count, and the output
-tokens. Both are learned per team and backend."""
+"""Forecasts two figures of a call: its output tokens, and the ratio of the backend's count of input tokens to the
+gateway's count. Both are learned per team and backend.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ class _Quantile:
 
     @property
     def known(self) -> bool:
-        """Whether the observed values have more weight than the assumed value."""
+        """Whether the observed values weigh more than the initial assumption."""
         return len(self._recent) > 2 * _WEIGHT
 
     def add(self, value: float) -> None:
@@ -114,8 +115,11 @@ class Forecast:
 
 
 def least_input_tokens(counted: int, attached: int) -> int:
-    """`counted` times fixed ratios. `counted`: the gateway's own count of input tokens. `attached`: the tokens of
-    attachments in it. Refusals use this number, so that a learned ratio alone never causes one."""
+    """Return `counted` times fixed ratios, which are not learned.
+
+    Refusals use this number, so that a learned ratio alone never causes a refusal. `counted`: the gateway's own
+    count of input tokens. `attached`: the part of `counted` that belongs to attachments.
+    """
     return int((counted - attached) * FIRST_INPUT_RATIO + attached * _FIRST_ATTACHED_RATIO) + 1
 
 

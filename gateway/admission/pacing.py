@@ -52,7 +52,7 @@ class Pacer:
             await asyncio.sleep(self._every_s)
 
     def look(self) -> None:
-        """Compute all pressures once."""
+        """Compute the pressures of all teams once."""
         now = self._time()
         found: dict[str, float] = {}
         seen: set[tuple[str, int]] = set()

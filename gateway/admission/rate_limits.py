@@ -44,8 +44,10 @@ class _Rule:
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """Names of three response headers (limit, rest, reset time), and the rules behind their values. Of the team's and
-    the key's rule, the headers show one."""
+    """Names of three response headers (limit, rest, reset time), and the rules behind their values.
+
+    The rules are the team's and the key's; the headers show one of them.
+    """
 
     limit: bytes
     remaining: bytes
@@ -123,8 +125,10 @@ class RateLimits:
             raise self._refuse(_spent(rule, tokens, short))
 
     def _share(self, wants: Sequence[Want]) -> NotEnough | None:
-        """Take `wants` from this worker's part of each limit, while the state server is unavailable. Returns a counter
-        whose part is too small; None if all units were taken."""
+        """Take `wants` from this worker's share of each limit, while the state server is unavailable.
+
+        Returns a counter whose share is too small; None if all units were taken.
+        """
         step = self._leases.step
         for lease, units in wants:
             share = lease.limit // max(self._leases.workers, lease.workers)
@@ -186,24 +190,27 @@ class Permit:
         self._step = leases.taken_at
 
     def settle(self, tokens: int) -> None:
-        """Replace the estimated tokens by `tokens`, the input and output that were used. Only the first call has an
-        effect."""
+        """Replace the estimated tokens of the request by `tokens`, its real input and output. Only the first call
+        has an effect.
+        """
         charged, self._tokens = self._tokens, None
         if charged is not None and tokens != charged:
             for rule in self._account.tokens:
                 self._leases.correct(rule.lease, tokens - charged, self._step)
 
     def release(self) -> None:
-        """End the permission, so that another request may run. If `settle` was not called, no backend was called, so
-        the request counts with 0 tokens."""
+        """Give the permit back, so that another request may run. Without an earlier `settle`, no backend was
+        called, and the request counts with 0 tokens.
+        """
         if self._tokens is not None:
             self.settle(0)
         self._leases.give(self._account.gauges, 1)
 
 
 def _shown(what: What, rules: Sequence[_Rule]) -> _Shown:
-    """The names of three response headers for one kind of limit. `what`: this kind, as OpenAI writes it. `rules`: rules
-    whose values the headers show."""
+    """The names of three response headers for one kind of limit. `what`: the kind, in OpenAI's words. `rules`:
+    rules whose values the headers show.
+    """
     limit, remaining, reset = (f"x-ratelimit-{name}-{what}".encode() for name in ("limit", "remaining", "reset"))
     return _Shown(limit, remaining, reset, tuple(rules), rules[0].lease if len(rules) == 1 else None)
 
@@ -216,8 +223,9 @@ def _unused(shown: _Shown) -> dict[bytes, bytes]:
 
 
 def _headers(account: _Account, short: NotEnough | None = None) -> dict[bytes, bytes]:
-    """The values of the response headers. Each kind of limit shows the team's or the key's rule, whichever has less
-    left."""
+    """The values of the response headers. Each kind of limit shows the rule with less left: the team's or the
+    key's.
+    """
     headers = account.headers.copy()
     for shown in account.shown:
         lease = shown.only

@@ -21,7 +21,9 @@ class RequestLimit:
     soft = ()
 
     def __init__(self, limit_usd: Decimal, name: str, place: str, prices: PriceList) -> None:
-        """`name`, `place`: the setting or header of the limit and where it is, for messages."""
+        """`name`: the setting or header with the limit. `place`: the file or request where it is. Both are for
+        messages.
+        """
         self.meter: Meter = Dollars(prices)
         self._limit, self._name, self._place = int(limit_usd * NANO_PER_USD), name, place
         self._taken = 0
@@ -36,8 +38,9 @@ class RequestLimit:
         return self.meter.price(backend)
 
     def refuse_unpriced(self, backend: Backend, what: str = "") -> None:
-        """Raise BudgetExhausted, because the limit cannot be enforced if a price is unknown. The operator's own
-        machines count as free."""
+        """Raise BudgetExhausted, because the limit cannot be enforced without a price. The operator's own machines
+        count as free.
+        """
         if what or not backend.own:
             thing = f"{what} on {backend.name}" if what else f"{backend.model} on {backend.name}"
             raise BudgetExhausted(
@@ -62,8 +65,7 @@ class RequestLimit:
         return True
 
     async def take(self, units: int, held: int, record: Record, patience_s: float) -> None:
-        """Take `units` from the limit. Raises BudgetExhausted if the request would then have taken more than the
-        limit."""
+        """Take `units` from the limit. Raises BudgetExhausted if the limit is too low for the total."""
         if not self.try_take(units, record):
             raise self._too_dear(units)
 

@@ -12,8 +12,7 @@ from gateway.errors import ToolLoop
 
 
 class LoopReport(NamedTuple):
-    """Tool calls that were repeated so often that their number has reached `loop_alert` of the policy. `rounds`: number
-    of repetitions."""
+    """Repeated tool calls whose number has reached `loop_alert` of the policy. `rounds`: number of repetitions."""
 
     team: str
     session: str

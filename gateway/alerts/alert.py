@@ -1,4 +1,4 @@
-"""One alert and its severity."""
+"""An alert, its severity, and the receivers to which it is sent."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """One alert. Its subject is a window of a budget, a team, a backend, a host or an agent's session."""
+    """One alert. It is about a budget in one window, a team, a backend, a host or an agent's session."""
 
     id: str
     """The alert's id. Every process that detects the same event computes the same id."""
@@ -40,13 +40,13 @@ class Alert:
     """JSON values that are sent to receivers: `text` is for people, the other fields are for programs."""
 
     def addressed(self, target: str) -> str:
-        """The id of the delivery of this alert to the receiver `target`. If `target` is empty, returns the id of the
-        alert itself."""
+        """The id with which this alert is delivered to the receiver `target`. If `target` is empty, the id of the alert
+        itself."""
         return addressed(self.id, target)
 
 
 def alert(id: str, kind: Kind, severity: Severity, team: str, facts: dict[str, Any]) -> Alert:
-    """An alert whose payload has the fields `team`, `kind` and `severity` and all fields of `facts`."""
+    """Make an alert. Its payload has the fields `team`, `kind` and `severity`, and all fields of `facts`."""
     return Alert(id, kind, severity, {"team": team, "kind": kind, "severity": severity, **facts})
 
 
@@ -59,7 +59,7 @@ def digest(text: str, length: int) -> str:
 
 
 def targets(receivers: Iterable[Notify], severity: Severity) -> list[str]:
-    """The targets of the receivers that accept alerts of `severity`. Each target occurs once."""
+    """The targets of all receivers that accept alerts of this `severity`, each target once."""
     reached = _SEVERITIES.index(severity)
     return list(dict.fromkeys(each.target for each in receivers if _SEVERITIES.index(each.severity) <= reached))
 

@@ -62,26 +62,27 @@ class Alerts:
         await self._receivers.aclose()
 
     def notice(self, rows: Iterable[Row]) -> None:
-        """Note new ledger rows for the next check. The ledger's writer calls this method (`on_rows`)."""
+        """Pass new ledger rows to the next check. The ledger's writer calls this method (`on_rows`)."""
         self._watch.notice(rows)
 
     def used(self) -> dict[tuple[str, str, str], float]:
-        """(Team, window, limit) → spent share of the budget's limit at the last check of the budget."""
+        """The spent share of each budget's limit at the budget's last check: (team, window, limit) → share."""
         return self._watch.used()
 
     def undrained(self) -> dict[str, int]:
-        """Host → number of the host's dead workers for which budgets still held money at the last check."""
+        """The dead workers for which budgets still held money at the last check, as host → number of its dead
+        workers."""
         return self._watch.undrained()
 
     def objectives(self) -> tuple[Objective, ...]:
-        """The teams' objectives for quality, as of the last check."""
+        """The teams' quality objectives, as measured at the last check."""
         return self._watch.objectives()
 
     def stats(self) -> dict[str, int | float | str]:
         return dict(self._counts)
 
     async def run(self) -> None:
-        """Detect and deliver alerts until cancelled. Detection and delivery run concurrently, each with its own
+        """Detect and deliver alerts until cancelled. Detection and delivery run at the same time, each with its own
         pauses."""
         await asyncio.gather(self._check_forever(), self._deliver_forever())
 
@@ -135,8 +136,8 @@ class Alerts:
         log.log(level, "alert %s to %s: %s; %s", delivery.id, delivery.target, answer.said, outcome)
 
     async def escalate_once(self) -> int:
-        """Queue the alerts that were not acknowledged in time for the escalation receivers. Returns their number.
-        Raises SQLAlchemyError."""
+        """Send the alerts that were not acknowledged in time to the escalation receivers, by queueing deliveries.
+        Returns the number of these alerts. Raises SQLAlchemyError."""
         policies = self._policies()
 
         def policy_of(team: str) -> AlertsPolicy | None:
@@ -146,7 +147,7 @@ class Alerts:
         escalated = await self._database.run(partial(deliveries.escalate, policy_of=policy_of, now=self._clock.time()))
         self._counts["escalated"] += len(escalated)
         for id in escalated:
-            log.error("alert %s: nobody acknowledged it in time, it is escalated", id)
+            log.error("alert %s: nobody acknowledged it in time, so it is sent to the escalation receivers", id)
         return len(escalated)
 
     async def sent(self, team: str | None = None, limit: int = 100) -> list[DeliveryResult]:
@@ -154,21 +155,20 @@ class Alerts:
         return await self._database.run(partial(deliveries.latest, team=team, limit=limit), writes=False)
 
     async def dead(self, team: str | None = None, limit: int = 100) -> list[DeliveryResult]:
-        """Deliveries that were given up, newest alert first. Raises SQLAlchemyError."""
+        """The deliveries that were given up, newest alert first. Raises SQLAlchemyError."""
         return await self._database.run(partial(deliveries.dead, team=team, limit=limit), writes=False)
 
     async def revive(self, team: str | None = None) -> int:
-        """Queue deliveries that were given up for new attempts. Returns the number of deliveries. Raises
-        SQLAlchemyError."""
+        """Try again to deliver the deliveries that were given up. Returns their number. Raises SQLAlchemyError."""
         return await self._database.run(partial(deliveries.revive, team=team, now=self._clock.time()))
 
     async def acknowledge(self, id: str, by: str) -> str | None:
-        """Acknowledge the alert `id` in the name of `by`. Returns the alert's team, or None if no alert has this id.
+        """Store that `by` acknowledged the alert `id`. Returns the alert's team, or None if no alert has this id.
         Raises SQLAlchemyError."""
         return await self._database.run(partial(deliveries.acknowledge, id=id, by=by, now=self._clock.time()))
 
     async def test(self, team: str) -> dict[str, dict[str, Answer]]:
-        """Send one alert of each kind to every receiver of `team` now. Returns target → kind → the receiver's
+        """Send one alert of each kind to every receiver of `team` now. Returns the receivers' answers: target → kind →
         answer."""
         policy = self._policies().get(team)
         named = targets(receivers(policy), "critical") if policy else []

@@ -37,8 +37,9 @@ def json_response(value: Any, status: int = 200) -> Response:
 
 
 def spoken(request: Request) -> ClientDialect:
-    """The client dialect in which an error for this request is written. It follows from the request's path, or from the
-    client's SDK."""
+    """The client dialect in which an error for this request is written. The request's path or the client's SDK
+    decides.
+    """
     path = request.scope["path"]
     if path not in PATHS and "anthropic-version" in request.headers:
         path = "/v1/messages"
@@ -75,8 +76,9 @@ class Authenticator:
     def knows(
         self, endpoint: Callable[[Request, Tenant | None], Awaitable[Response]]
     ) -> Callable[[Request], Awaitable[Response]]:
-        """Wrap a route that needs no key. Callers with a known key get more details. An unknown key is treated like no
-        key."""
+        """Wrap a route that needs no key. The endpoint gets the caller's identity if the key is known, and can show
+        more details. An unknown key is treated like no key.
+        """
 
         async def greeted(request: Request) -> Response:
             try:

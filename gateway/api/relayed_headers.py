@@ -25,8 +25,11 @@ _UNITS_S = (86400.0, 3600.0, 60.0, 1.0, 0.001)
 
 
 def is_bounded(name: bytes, value: bytes) -> bool:
-    """Whether `value` is printable and short, and its number, duration or time is within bounds. `name`: the header's
-    name in lower case."""
+    """Whether the value of a header may be relayed: it must be printable and short, and a number, duration or time
+    in it must be within bounds.
+
+    `name`: the header's name in lower case.
+    """
     if len(name) > LONGEST_NAME:
         return False
     if b"ratelimit" not in name:

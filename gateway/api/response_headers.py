@@ -80,7 +80,7 @@ def _may_pass(pair: tuple[bytes, bytes], record: Record, backend: Backend) -> bo
 
 
 def _tells_key(value: bytes, backend: Backend) -> bool:
-    """Whether a backend's header contains the gateway's key."""
+    """Whether a header of the backend contains the gateway's key at this backend."""
     if backend.api_key is None or len(value) < _SHORTEST_KEY:
         return False
     text = value.decode("latin-1")

@@ -1,2 +1,2 @@
-"""Batch APIs of OpenAI and Anthropic: many requests in one file or body, answered through the pipeline at low
-priority."""
+"""The batch APIs of OpenAI and Anthropic. A batch has many requests in one file or body; they are answered through the
+pipeline at low priority."""

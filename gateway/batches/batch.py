@@ -1,4 +1,4 @@
-"""One batch in SQL. The batches of OpenAI's and of Anthropic's API are in one table."""
+"""Stores batches in SQL. The batches of OpenAI's and of Anthropic's API are in one table."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ MOST_OPEN = 100
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A row of the table `batches`. `status`: one of OpenAI's values, also for Anthropic's API. Times are Unix
-    seconds."""
+    """A row of the table `batches`. `status` is one of OpenAI's values, even if the batch came through Anthropic's API.
+    Times are Unix seconds."""
 
     id: str
     team: str
@@ -60,23 +60,23 @@ class Batch:
 
     @property
     def name(self) -> str:
-        """The id without the vendor's prefix."""
+        """The batch's id without the vendor's prefix."""
         return self.id.partition("_")[2]
 
     @property
     def kept_until(self) -> float:
-        """Unix time at which the results of a message batch are deleted."""
+        """The Unix time at which the results of a message batch are deleted."""
         return self.created_at + KEPT_S
 
     def result_id(self, kind: str) -> str:
-        """Id of one of the batch's result files, the same after a restart. `kind`: `output` or `error`."""
+        """The id of one of the batch's result files; it stays the same after a restart. `kind`: `output` or `error`."""
         return f"file-{self.name}-{kind}"
 
 
 @dataclass(frozen=True, slots=True)
 class BatchFields:
-    """The idempotency fields of a batch. A request that is repeated with the same `Idempotency-Key` gets the existing
-    batch."""
+    """The fields of a batch that make repeated requests safe: a request that is repeated with the same
+    `Idempotency-Key` gets the existing batch."""
 
     idempotency: str | None = None
     """Digest of the `Idempotency-Key` and its owner; None if no such header was sent."""
@@ -89,7 +89,7 @@ EACH_TIME = BatchFields()
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The facts with which the end of a batch is stored."""
+    """The values that are stored when a batch ends."""
 
     status: str
     """`completed`, `cancelled` or `expired`."""
@@ -104,13 +104,13 @@ class Ended:
 
 
 def family(endpoint: str) -> ColumnElement[bool]:
-    """The SQL condition for batches of the same API as `endpoint`, Anthropic's or OpenAI's."""
+    """The SQL condition for all batches of the API to which `endpoint` belongs, Anthropic's or OpenAI's."""
     return batches.c.endpoint == MESSAGES if endpoint == MESSAGES else batches.c.endpoint != MESSAGES
 
 
 def add(connection: Connection, batch: Batch) -> Batch:
-    """Insert the batch and return it, or an earlier one with the same `Idempotency-Key`. Raises KeyReused,
-    LimitExceeded; NotFound if the input file was deleted."""
+    """Insert the batch and return it. If there is already a batch with the same `Idempotency-Key`, return that one.
+    Raises KeyReused, LimitExceeded; NotFound if the input file was deleted."""
     if known := made(connection, BatchFields(batch.idempotency, batch.fingerprint)):
         return known
     if batch.endpoint != MESSAGES:
@@ -123,8 +123,8 @@ def add(connection: Connection, batch: Batch) -> Batch:
 
 
 def made(connection: Connection, once: BatchFields) -> Batch | None:
-    """The batch that an earlier request with the same `Idempotency-Key` created, or None. `once`: fields of the present
-    request. Raises KeyReused if they differ."""
+    """The batch that an earlier request with the same `Idempotency-Key` created; None if there is none. `once`: the
+    idempotency fields of the present request. Raises KeyReused if these fields differ."""
     if once.idempotency is None:
         return None
     row = connection.execute(select(batches).where(batches.c.idempotency == once.idempotency)).first()
@@ -138,8 +138,8 @@ def made(connection: Connection, once: BatchFields) -> Batch | None:
 
 
 async def keep(database: Database, batch: Batch) -> Batch:
-    """Insert the batch as `add` does, in its own transaction. Two simultaneous requests with one idempotency key get
-    one batch."""
+    """Insert the batch as `add` does, in a transaction of its own. If two requests with one idempotency key arrive at
+    the same time, both get the same batch."""
     try:
         return await database.run(lambda connection: add(connection, batch))
     except IntegrityError:
@@ -147,8 +147,8 @@ async def keep(database: Database, batch: Batch) -> Batch:
 
 
 def get(connection: Connection, viewer: Viewer, batch_id: str, endpoint: str = "") -> Batch:
-    """The batch with this id. Only batches of one API are found: Anthropic's if `endpoint` is `/v1/messages`, otherwise
-    OpenAI's. Raises NotFound."""
+    """The batch with this id. If `endpoint` is `/v1/messages`, only batches of Anthropic's API are found; otherwise
+    only those of OpenAI's. Raises NotFound."""
     query = select(batches).where(batches.c.id == batch_id, seen_by(batches, viewer), family(endpoint))
     row = connection.execute(query).first()
     if row is None:
@@ -157,8 +157,8 @@ def get(connection: Connection, viewer: Viewer, batch_id: str, endpoint: str = "
 
 
 def cancel(connection: Connection, viewer: Viewer, batch_id: str, now: float, endpoint: str = "") -> Batch:
-    """Cancel a batch; lines in progress are still answered. Repeating has no effect. Raises NotFound; BadRequest if the
-    batch has ended or is `finalizing`."""
+    """Cancel a batch. Lines in progress are still answered. A second cancellation has no effect. Raises NotFound;
+    BadRequest if the batch has ended or is `finalizing`."""
     batch = get(connection, viewer, batch_id, endpoint)
     if batch.status not in OPEN or batch.status == "finalizing":
         raise BadRequest(f"Cannot cancel a batch with status {batch.status!r}.", param="batch_id")
@@ -168,5 +168,5 @@ def cancel(connection: Connection, viewer: Viewer, batch_id: str, now: float, en
 
 
 def still_open(batch_id: str) -> Any:
-    """The beginning of an SQL update of the batch. It changes the row only if the batch has not ended."""
+    """The beginning of an SQL update of the batch. The update changes nothing if the batch has ended."""
     return update(batches).where(batches.c.id == batch_id, batches.c.status.in_(OPEN))

@@ -1,4 +1,4 @@
-"""Files that teams upload or that batches produce. Their bytes are in one directory, their metadata in SQL."""
+"""Stores the files that teams upload or that batches produce. The bytes are in one directory, the metadata in SQL."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ INLINE = "message_batch"
 
 
 def new_id() -> str:
-    """A new id for a file. Ids sort by the time of their creation and cannot be guessed."""
+    """Make an id for a new file. Ids sort by the time of their creation and cannot be guessed."""
     return f"{time.time_ns() // 1_000_000:012x}{os.urandom(10).hex()}"
 
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """A row of `files`."""
+    """A row of the table `files`."""
 
     id: str
     team: str
@@ -55,7 +55,7 @@ class StoredFile:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page of a list: at most `limit` rows in the order of their ids, beginning after the id `after`."""
+    """One page of a list: the next `limit` rows after the id `after`, in the order of their ids."""
 
     limit: int = 20
     after: str = ""
@@ -63,8 +63,8 @@ class Page:
     purpose: str = ""
 
     def of(self, table: Table, viewer: Viewer, *more: ColumnElement[bool]) -> Select[tuple[object, ...]]:
-        """A query for the rows of this page that `viewer` may see. The query also returns one further row if more pages
-        exist. Ids sort by time."""
+        """The SQL query for the rows of this page that `viewer` may see. If there are more pages, it also returns one
+        further row."""
         query = select(table).where(seen_by(table, viewer), *more).limit(self.limit + 1)
         if self.purpose:
             query = query.where(table.c.purpose == self.purpose)
@@ -83,7 +83,7 @@ class Upload:
         self._file = path.open("xb")
 
     def write(self, data: bytes) -> None:
-        """Append `data` to the file. Blocks. Raises BodyTooLarge."""
+        """Append `data` to the file. This blocks. Raises BodyTooLarge."""
         self.size += len(data)
         if self.size > MAX_BYTES:
             raise BodyTooLarge(f"The file is larger than {MAX_BYTES} bytes; split it.", param="file")
@@ -94,19 +94,19 @@ class Upload:
         self._file.close()
 
     def discard(self) -> None:
-        """Delete the uploaded bytes. The call has no effect after `Files.keep`, which has renamed the file."""
+        """Delete the uploaded bytes. Does nothing if `Files.keep` has already turned the upload into a file."""
         self.close()
         self.path.unlink(missing_ok=True)
 
 
 class Files:
-    """Reads and writes files. A file that the caller may not see counts as missing."""
+    """Reads and writes files. If a caller may not see a file, the file counts as missing."""
 
     def __init__(self, directory: Path, database: Database) -> None:
         self.directory, self._database = directory, database
 
     async def open(self) -> None:
-        """Create the directory and delete the remains of uploads that a crash interrupted. Raises OSError."""
+        """Create the directory, and delete the remains of uploads that a crash interrupted. Raises OSError."""
         await asyncio.to_thread(self._tidy)
 
     async def aclose(self) -> None:
@@ -124,7 +124,8 @@ class Files:
 
     @asynccontextmanager
     async def upload(self) -> AsyncIterator[Upload]:
-        """A context manager for one upload. If `keep` was not called before the end, the uploaded bytes are deleted."""
+        """Open an upload as a context manager. If `keep` is not called inside the context, the uploaded bytes are
+        deleted."""
         upload = await asyncio.to_thread(Upload, self.directory / f"{new_id()}.part")
         try:
             yield upload
@@ -134,8 +135,8 @@ class Files:
     async def keep(
         self, upload: Upload, tenant: Tenant, filename: str, purpose: str, expires_s: float | None = None
     ) -> StoredFile:
-        """Turn an upload into a stored file. Raises BodyTooLarge if the team's files would have more than TEAM_BYTES
-        bytes."""
+        """Turn an upload into a stored file. Raises BodyTooLarge if the team would have files with more than TEAM_BYTES
+        bytes in total."""
         now = time.time()
         file = StoredFile(
             id=f"file-{new_id()}",
@@ -167,7 +168,7 @@ class Files:
         return await self._database.run(lambda connection: find(connection, viewer, file_id), writes=False)
 
     async def page(self, viewer: Viewer, page: Page) -> list[StoredFile]:
-        """The files of the page, and one more file if further pages exist."""
+        """The files of one page, and one further file if there are more pages."""
         query = page.of(files, viewer, *_seen())
         rows = await self._database.run(lambda connection: connection.execute(query).all(), writes=False)
         return [StoredFile(**row._mapping) for row in rows]
@@ -186,15 +187,15 @@ class Files:
         await asyncio.to_thread(self.path(file_id).unlink, missing_ok=True)
 
     async def forget(self, file_ids: Sequence[str]) -> None:
-        """Delete files and their rows; unknown ids are ignored. Does not check owners, or whether a batch needs a
-        file."""
+        """Delete files and their rows, without checking who owns them or whether a batch needs them. Unknown ids are
+        ignored."""
         gone = delete(files).where(files.c.id.in_(file_ids))
         await self._database.run(lambda connection: connection.execute(gone))
         await asyncio.to_thread(self._unlink, file_ids)
 
     async def sweep(self, now: float) -> None:
-        """Delete expired files that no batch needs. The row of a file on another host is deleted GONE_S seconds after
-        the file's expiry."""
+        """Delete expired files that no batch needs. If the file is on another host, its row is deleted GONE_S seconds
+        after it expired."""
         late = select(files.c.id, files.c.expires_at).where(
             files.c.expires_at <= now, ~select(batches.c.id).where(_reads(files.c.id)).exists()
         )
@@ -209,17 +210,18 @@ class Files:
 
 
 def _seen() -> tuple[ColumnElement[bool], ...]:
-    """The conditions that a file is visible to clients and has not expired."""
+    """The SQL conditions that a file is visible to clients and has not expired."""
     return files.c.purpose != INLINE, files.c.expires_at.is_(None) | (files.c.expires_at > time.time())
 
 
 def _reads(file_id: object) -> ColumnElement[bool]:
-    """The condition that an unfinished batch needs the file `file_id`."""
+    """The SQL condition that an unfinished batch still needs the file `file_id`."""
     return (batches.c.input_file_id == file_id) & batches.c.status.in_(OPEN)
 
 
 def find(connection: Connection, viewer: Viewer, file_id: str, *, lock: bool = False) -> StoredFile:
-    """The row of a file. `lock`: keep the row from being deleted until the transaction ends. Raises NotFound."""
+    """The row of a file. `lock`: whether to keep others from deleting the row until the transaction ends. Raises
+    NotFound."""
     query = select(files).where(files.c.id == file_id, seen_by(files, viewer), *_seen())
     row = connection.execute(query.with_for_update() if lock else query).first()
     if row is None:
@@ -228,5 +230,5 @@ def find(connection: Connection, viewer: Viewer, file_id: str, *, lock: bool = F
 
 
 def record(connection: Connection, file: StoredFile) -> None:
-    """Insert the row of a file. From then on, its team can see the file."""
+    """Insert the row of a file. After this, the file's team can see the file."""
     connection.execute(insert(files).values({name: getattr(file, name) for name in StoredFile.__slots__}))

@@ -1,4 +1,4 @@
-"""Formats of the lines of a batch, for OpenAI and Anthropic: requests and results."""
+"""The formats of the lines of a batch, for OpenAI and Anthropic: lines with requests and lines with results."""
 
 from __future__ import annotations
 
@@ -44,36 +44,36 @@ class Form(Protocol):
     """Maximum lines of one batch."""
 
     def place(self, number: int) -> str:
-        """The name of a line in error messages. `number` counts lines from 1."""
+        """The name of a line in error messages. `number`: the line's number, from 1."""
         ...
 
     def read(self, number: int, raw: bytes) -> Line:
-        """Parse a line. Raises BadRequest if the line is invalid. The request's own fields are not checked."""
+        """Parse a line. Raises BadRequest if the line is invalid. The fields of the request inside are not checked."""
         ...
 
     def answered(self, custom_id: str, status: int, request_id: str, body: bytes) -> bytes:
-        """The line of a result with the answer `body`. Raises JSONDecodeError if `body` is not JSON."""
+        """Make the line of a result from the answer `body`. Raises JSONDecodeError if `body` is not JSON."""
         ...
 
     def refused(self, custom_id: str, request_id: str, error: GatewayError) -> bytes:
-        """The line of a result with an error. The error has the format in which the endpoint reports errors of single
-        requests."""
+        """Make the line of a result from an error. The endpoint reports errors of single requests in the same
+        format."""
         ...
 
     def unanswered(self, custom_id: str, name: str, ending: str) -> bytes:
-        """The line of a result for a request that was never sent. `name`: unique name of the request. `ending`: the
-        batch's status, `expired` or `cancelled`."""
+        """Make the line of a result for a request that was never sent. `name`: unique name of the request. `ending`:
+        the batch's status, `expired` or `cancelled`."""
         ...
 
     def unsent(self, result: Mapping[str, Any]) -> bool:
-        """Whether `result` is the result of a request that was never sent."""
+        """Return whether `result` is the line of a request that was never sent."""
         ...
 
 
 def asked(
     line: Line, endpoint: str, request_id: str, controls: Controls, headers: Mapping[bytes, bytes]
 ) -> CompletionRequest:
-    """The request in a line, as the endpoint parses it. Raises BadRequest."""
+    """Parse the request in a line, as the endpoint would. Raises BadRequest."""
     request = PATHS[endpoint].parse(line.body, request_id, controls, headers)
     if request.stream:
         raise BadRequest("stream must be absent or false: the results of a batch are a file.", param="stream")
@@ -81,8 +81,8 @@ def asked(
 
 
 class OpenAIForm:
-    """OpenAI's format. Requests: `{"custom_id", "method", "url", "body"}`; results: `{"id", "custom_id", "response",
-    "error"}`."""
+    """OpenAI's format. A request is `{"custom_id", "method", "url", "body"}`; a result is `{"id", "custom_id",
+    "response", "error"}`."""
 
     most = 50_000
 
@@ -130,7 +130,7 @@ class OpenAIForm:
 
 
 class MessagesForm:
-    """Anthropic's format. Requests: `{"custom_id", "params"}`; results: `{"custom_id", "result"}`."""
+    """Anthropic's format. A request is `{"custom_id", "params"}`; a result is `{"custom_id", "result"}`."""
 
     endpoint = MESSAGES
     prompt: tuple[str, ...] = ("tools", "system", "messages")
@@ -191,13 +191,13 @@ def _object(raw: bytes) -> dict[str, Any]:
 
 
 def _member(raw: bytes, key: str) -> bytes:
-    """The bytes of the member `key` of the JSON object `raw`. They are unchanged, including number formats and key
-    order."""
+    """The bytes of the member `key` of the JSON object `raw`. They are not changed: number formats and the order of
+    keys stay."""
     start, end = find(raw, key)[-1]
     return raw[start:end]
 
 
 def _one_line(body: bytes) -> orjson.Fragment:
-    """`body` as one line: line breaks are replaced, everything else is unchanged. Raises JSONDecodeError."""
+    """The `body` as one line. Line breaks are replaced, and everything else stays unchanged. Raises JSONDecodeError."""
     orjson.loads(body)
     return orjson.Fragment(body.translate(_BREAKS).strip())

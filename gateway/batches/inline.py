@@ -21,8 +21,8 @@ _LIST, _REQUEST = 2, 3
 
 
 class Requests:
-    """Splits a body that arrives in pieces: each object in its list `requests` becomes one line for `sink`. Mistakes
-    inside the objects are found later."""
+    """Splits a body that arrives in pieces. Each object in the body's list `requests` becomes one line, which is passed
+    to `sink`. Mistakes inside the objects are not noticed here."""
 
     def __init__(self, sink: Callable[[bytes], object], longest: int, most: int) -> None:
         """`longest`: maximum bytes of one request. `most`: maximum number of requests."""
@@ -50,7 +50,8 @@ class Requests:
         self._keep(data[kept : len(data) - len(self._held)])
 
     def close(self) -> None:
-        """End the body. Raises BadRequest unless it was an object with a list `requests` of objects, not empty."""
+        """End the body. Raises BadRequest unless the body was an object whose member `requests` is a list of at least
+        one object."""
         try:
             rest = orjson.loads(self._rest)
         except orjson.JSONDecodeError as error:
@@ -63,8 +64,8 @@ class Requests:
                 raise BadRequest(f"requests.{number}: must be an object.", param=f"requests.{number}")
 
     def _string(self, data: bytes, at: int) -> int:
-        """The position after the end of the string that is open at `at`. If the string does not end in `data`, returns
-        the length of `data`."""
+        """Find the end of the string that is open at position `at`. Returns the position after it, or the length of
+        `data` if the string does not end in `data`."""
         found = _IN_STRING.match(data, at)
         assert found is not None  # the match may be empty
         end = found.end()
@@ -76,8 +77,8 @@ class Requests:
         return end + 1
 
     def _step(self, data: bytes, kept: int, at: int) -> int:
-        """Process the quote or bracket at position `at`. `kept`: position up to which `data` was stored before. Returns
-        the position up to which it is stored now."""
+        """Process the quote or bracket at position `at`. `kept`: the position up to which `data` was already stored.
+        Returns this position after processing."""
         sign = data[at]
         if sign == _QUOTE:
             self._quoted = True

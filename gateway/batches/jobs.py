@@ -1,5 +1,4 @@
-"""Batches of OpenAI's API: creates, lists and cancels them. Also contains the changes of state for batches of both
-APIs."""
+"""Creates, lists and cancels batches of OpenAI's API, and changes the states of batches of both APIs."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ from gateway.state.sql.tables import batches
 
 
 class Jobs:
-    """Creates, lists and cancels batches. A batch that the caller may not see counts as missing."""
+    """Creates, lists and cancels batches. If a caller may not see a batch, the batch counts as missing."""
 
     def __init__(self, database: Database, files: Files, *, max_line_bytes: int, max_line_items: int) -> None:
         self._database, self._files = database, files
@@ -37,8 +36,8 @@ class Jobs:
         headers: Mapping[str, str] | None = None,
         once: BatchFields = EACH_TIME,
     ) -> Batch:
-        """Validate all lines of a file and create a batch; an invalid line makes it `failed`. `asked`: body of OpenAI's
-        request. `headers`: headers for every line. `once`: idempotency fields. Raises BadRequest, NotFound,
+        """Validate all lines of a file and create a batch. An invalid line makes the batch `failed`. `asked`: body of
+        OpenAI's request. `headers`: headers for every line. `once`: idempotency fields. Raises BadRequest, NotFound,
         LimitExceeded, KeyReused."""
         if known := await self._database.run(lambda connection: rows.made(connection, once), writes=False):
             return known
@@ -78,7 +77,7 @@ class Jobs:
         return await self._database.run(lambda connection: rows.get(connection, viewer, batch_id), writes=False)
 
     async def page(self, viewer: Viewer, page: Page) -> list[Batch]:
-        """The batches of the page, and one more batch if further pages exist."""
+        """The batches of one page, and one further batch if there are more pages."""
         query = page.of(batches, viewer, family(""))
         found = await self._database.run(lambda connection: connection.execute(query).all(), writes=False)
         return [Batch(**row._mapping) for row in found]
@@ -95,7 +94,7 @@ class Jobs:
         return [Batch(**row._mapping) for row in found]
 
     async def begin(self, batch: Batch) -> bool:
-        """Mark the batch as taken by a runner. Returns False if the batch has ended."""
+        """Store that a runner has taken the batch. Returns False if the batch has ended."""
         start = update(batches).where(batches.c.id == batch.id, batches.c.status == "validating")
 
         def work(connection: Connection) -> bool:
@@ -114,14 +113,14 @@ class Jobs:
         await self._database.run(work)
 
     async def finalize(self, batch: Batch, counts: tuple[int, int]) -> None:
-        """Mark the batch as `finalizing`: every line has a result, and only the result files must be stored."""
+        """Mark the batch as `finalizing`: every line has a result, and only the result files are not stored yet."""
         now = time.time()
         done = still_open(batch.id).where(batches.c.status == "in_progress")
         done = done.values(status="finalizing", finalizing_at=now, completed=counts[0], failed=counts[1])
         await self._database.run(lambda connection: connection.execute(done))
 
     async def finish(self, batch: Batch, ended: Ended) -> None:
-        """Store the result files of the batch and its end in one transaction. If the batch has already ended, nothing
+        """Store the result files and the end of the batch in one transaction. If the batch has already ended, nothing
         changes."""
         now = time.time()
         kinds = [kind for kind, size in ended.sizes.items() if size]

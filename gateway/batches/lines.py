@@ -1,4 +1,4 @@
-"""Validates a file with one request per line, before it becomes a batch."""
+"""Validates a file with one request per line before a batch is made of it."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Checked:
 
 
 def numbered(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield (number, bytes) of each line of the file. Blocks, with pauses that let the event loop work. Raises
-    OSError."""
+    """Yield (number, bytes) for each line of the file. Raises OSError. This blocks, with pauses in which the event loop
+    can work."""
     with path.open("rb") as file:
         for number, raw in enumerate(file, 1):
             yield number, raw
@@ -44,7 +44,7 @@ def numbered(path: Path) -> Iterator[tuple[int, bytes]]:
 
 def check(path: Path, form: Form, max_bytes: int, max_items: int) -> Checked:
     """Validate a whole file. `max_bytes`: maximum bytes of one line. `max_items`: maximum number of JSON objects and
-    arrays in one line. Blocks.
+    arrays in one line. This blocks.
 
     Raises OSError.
     """

@@ -1,5 +1,5 @@
-"""Batches of Anthropic's API. All requests of a batch are in one body. Clients read the results directly, not as
-files."""
+"""Handles batches of Anthropic's API. A body contains all requests of a batch, and clients read the results directly
+instead of as files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PIECE = 2**18
 
 
 class MessageJobs:
-    """Creates, lists, cancels and deletes batches of Anthropic's API. Batches of OpenAI's API are not found."""
+    """Creates, lists, cancels and deletes batches of Anthropic's API. It does not find batches of OpenAI's API."""
 
     def __init__(self, database: Database, files: Files, *, max_line_bytes: int, max_line_items: int) -> None:
         self._database, self._files = database, files
@@ -34,8 +34,8 @@ class MessageJobs:
     async def create(
         self, tenant: Tenant, upload: Upload, headers: Mapping[str, str], once: BatchFields = EACH_TIME
     ) -> Batch:
-        """Create a batch from an upload with one request per line. A mistake in `params` appears in that request's
-        result. Raises BadRequest for the format of a line, BodyTooLarge, LimitExceeded, KeyReused."""
+        """Create a batch from an upload with one request per line. A mistake in `params` appears later, in the result
+        of that request. Raises BadRequest for a line in a wrong format, BodyTooLarge, LimitExceeded, KeyReused."""
         upload.close()
         checked = await asyncio.to_thread(check, upload.path, FORMS[MESSAGES], *self._max_line)
         if checked.problems:
@@ -73,7 +73,7 @@ class MessageJobs:
         )
 
     async def page(self, viewer: Viewer, page: Page) -> list[Batch]:
-        """The batches of the page, and one more batch if further pages exist."""
+        """The batches of one page, and one further batch if there are more pages."""
         query = page.of(batches, viewer, family(MESSAGES))
         found = await self._database.run(lambda connection: connection.execute(query).all(), writes=False)
         return [Batch(**row._mapping) for row in found]
@@ -98,8 +98,8 @@ class MessageJobs:
         await self._files.forget([file_id for file_id in files if file_id])
 
     async def results(self, viewer: Viewer, batch_id: str) -> Iterator[bytes]:
-        """An iterator over the bytes of all results. Iterate in a thread: it blocks. Raises NotFound if they do not
-        exist yet, were deleted, or are on another host."""
+        """Iterate over the bytes of all results. Do this in a thread, because it blocks. Raises NotFound if the results
+        do not exist yet, were deleted, or are on another host."""
         batch = await self.get(viewer, batch_id)
         if batch.finished_at is None:
             raise NotFound(f"{batch_id} has not ended yet, so it has no results.", param="message_batch_id")
@@ -112,7 +112,7 @@ class MessageJobs:
 
 
 def archived(batch: Batch, now: float) -> bool:
-    """Whether the batch's results have been deleted because of their age."""
+    """Return whether the results of the batch were deleted because of their age."""
     return batch.finished_at is not None and now >= batch.kept_until
 
 
@@ -124,8 +124,7 @@ def _pieces(paths: list[Path]) -> Iterator[bytes]:
 
 
 def _first_mistake(checked: Checked) -> BadRequest:
-    """The first mistake as an error. The error names the line of the mistake in the form that Anthropic's clients
-    expect."""
+    """The first mistake as an error. The error names the mistake's line in the way that Anthropic's clients expect."""
     problem = checked.problems[0]
     place = FORMS[MESSAGES].place(problem["line"]) if problem["line"] else "requests"
     param = f"{place}.{problem['param']}" if problem["param"] else place

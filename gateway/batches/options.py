@@ -1,4 +1,4 @@
-"""Reads the options of a batch or a file: metadata and expiry."""
+"""Reads the options of a batch or a file: its metadata and its expiry."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PAIRS, _NAME, _VALUE = 16, 64, 512
 
 @dataclass(frozen=True, slots=True)
 class BatchOptions:
-    """The fields of OpenAI's request for a batch."""
+    """The fields of a request for a batch in OpenAI's API."""
 
     input_file_id: str
     endpoint: str
@@ -24,7 +24,7 @@ class BatchOptions:
 
 
 def read(asked: Mapping[str, Any]) -> BatchOptions:
-    """Parse the body of OpenAI's request. Unknown fields are ignored. Raises BadRequest."""
+    """Parse the body of a request for a batch in OpenAI's API. Unknown fields are ignored. Raises BadRequest."""
     file_id, endpoint, metadata = asked.get("input_file_id"), asked.get("endpoint"), asked.get("metadata")
     if not isinstance(file_id, str):
         raise BadRequest("input_file_id is required: the id of a file with purpose batch.", param="input_file_id")
@@ -46,8 +46,8 @@ def read(asked: Mapping[str, Any]) -> BatchOptions:
 
 
 def seconds(anchor: object, length: object, param: str) -> float:
-    """The seconds until a file expires, from the fields `anchor` and `seconds`. `param`: field name in errors, with
-    `{}` for either. Raises BadRequest."""
+    """The seconds until a file expires, from the fields `anchor` and `seconds`. `param`: the name of the field in error
+    messages; `{}` stands for either of them. Raises BadRequest."""
     if anchor != "created_at":
         raise BadRequest(f"{param.format('anchor')} must be created_at.", param=param.format("anchor"))
     if type(length) is str and length.isascii() and length.isdigit():  # a form field is a string

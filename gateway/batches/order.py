@@ -1,5 +1,5 @@
-"""Orders the lines of a batch. Lines whose prompts begin in the same way are sent in succession, so that they cost
-less.
+"""Orders the lines of a batch so that prompts with the same beginning are sent one after the other. This reduces the
+cost.
 
 For a few minutes, a provider keeps the beginning of each prompt in a cache. Another prompt with the same beginning is
 then cheaper.
@@ -32,7 +32,7 @@ _DIGEST = 8
 
 @dataclass(frozen=True, slots=True)
 class QueuedLine:
-    """The position of a line in the file, and its group."""
+    """A line's position in the file, and the line's group."""
 
     number: int
     start: int
@@ -42,8 +42,8 @@ class QueuedLine:
 
 
 def placed(path: Path, form: Form, done: set[str]) -> list[QueuedLine]:
-    """The lines without a result, by model, then by the beginning of the prompt. `done`: ids of lines with a result.
-    Blocks."""
+    """The lines without a result, sorted by model, then by the beginning of the prompt. `done`: ids of the lines that
+    have a result. This blocks."""
     found: list[tuple[str, bytes, QueuedLine]] = []
     start = 0
     for number, raw in numbered(path):
@@ -58,8 +58,8 @@ def placed(path: Path, form: Form, done: set[str]) -> list[QueuedLine]:
 
 
 def beginning(fields: dict[str, Any], prompt: tuple[str, ...]) -> bytes:
-    """The digests of all whole blocks of a prompt, in order. Sorted by it, prompts with equal beginnings are
-    neighbours. `prompt`: names of the prompt's fields."""
+    """The digests of all whole blocks of a prompt, in order. If prompts are sorted by these, prompts with equal
+    beginnings are next to each other. `prompt`: names of the fields that form the prompt."""
     if not prompt:
         return b""
     try:
@@ -79,11 +79,11 @@ def _group(model: str, begins: bytes) -> bytes:
 
 
 class Queue:
-    """Returns the lines of a file in the order of `placed`. Lines with equal prompt beginnings wait until the first of
-    them is done. The provider's cache then has the beginning."""
+    """Returns the lines of a file in the order of `placed`. Lines with the same beginning wait until the first of them
+    is done, because then the provider's cache contains the beginning."""
 
     def __init__(self, path: Path, form: Form, done: set[str]) -> None:
-        """Read and order the lines of the file. `done`: ids of the lines with a result. Blocks. Raises OSError."""
+        """Read and order the lines of the file. `done`: ids of the lines with a result. This blocks. Raises OSError."""
         self._form = form
         self._far = iter(placed(path, form, done))
         self._near: deque[tuple[bytes, Line]] = deque()
@@ -100,8 +100,8 @@ class Queue:
         self._file.close()
 
     async def take(self) -> tuple[bytes, Line] | None:
-        """The next (group, line); None if no line is left. When the line is done, the caller must call `leave` with the
-        group."""
+        """The next line with its group; None if no line is left. When the line is done, the caller must call `leave`
+        with the group."""
         async with self._changed:
             while True:
                 if len(self._near) < PAGE // 2 and not self._whole:
@@ -125,7 +125,7 @@ class Queue:
                 self._changed.notify_all()
 
     def _fill(self) -> None:
-        """Read further lines into memory, up to `PAGE` lines. Blocks."""
+        """Read further lines into memory, up to `PAGE` lines. This blocks."""
         for place in self._far:
             raw = os.pread(self._file.fileno(), place.length, place.start)
             self._near.append((place.group, self._form.read(place.number, raw)))
@@ -135,7 +135,7 @@ class Queue:
 
 
 def undone(path: Path, form: Form, done: set[str]) -> Iterator[Line]:
-    """Yield the lines that have no result yet, in the order of the file. Blocks."""
+    """Yield the lines without a result, in the order of the file. This blocks."""
     for number, raw in numbered(path):
         if raw.strip():
             line = form.read(number, raw)

@@ -1,4 +1,4 @@
-"""Appends a batch's results to its output file and its error file. The two files also record which lines have a
+"""Appends a batch's results to an output file and an error file. These two files also show which lines already have a
 result."""
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from gateway.batches.lines import numbered
 
 
 class Results:
-    """Appends results to the files of one batch. Incomplete lines of a killed process are removed. Methods block and
-    may raise OSError."""
+    """Appends results to the two files of one batch. If a killed process left an incomplete line, this line is removed.
+    The methods block and may raise OSError."""
 
     def __init__(self, output: Path, errors: Path, form: Form) -> None:
         self.done: set[str] = set()
@@ -33,21 +33,22 @@ class Results:
             raise
 
     def add(self, custom_id: str, result: bytes, *, failed: bool, unsent: bool = False) -> None:
-        """Append `result`, one line with its newline. If writing fails, call `add` again. `failed`: whether it goes to
-        the error file. `unsent`: whether the line was never sent."""
+        """Append `result`, one line with its newline. If writing fails, call `add` again. `failed`: whether the result
+        belongs in the error file. `unsent`: whether the request was never sent."""
         with self._lock:
             (self.errors if failed else self.output).append(result)
             self.done.add(custom_id)
             self.unsent += unsent
 
     def _found(self, line: bytes) -> None:
-        """Count a result that an earlier run wrote."""
+        """Count a result that an earlier run wrote to the files."""
         result = orjson.loads(line)
         self.done.add(result["custom_id"])
         self.unsent += self._form.unsent(result)
 
     def close(self) -> None:
-        """Close the files. Later calls of `add` fail, because the descriptors may belong to other files then."""
+        """Close the files. Later calls of `add` raise an error. Without that, they could write to other files that were
+        opened later with the same file descriptors."""
         with self._lock:
             self.output.close()
             self.errors.close()

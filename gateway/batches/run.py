@@ -1,4 +1,4 @@
-"""Runs one batch: sends its lines through the pipeline and writes their results."""
+"""Runs one batch: sends the lines through the pipeline and writes the results."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ QUERY = b"?"
 
 
 class CacheRecall(Protocol):
-    """Inserts stored items into requests that refer to them, and stores answers (Responses API)."""
+    """The stored responses of the Responses API: inserts stored items into requests that refer to them, and stores
+    answers."""
 
     async def recall(self, request: CompletionRequest, tenant: Tenant) -> None:
         """Insert the stored items to which `request` refers. Raises GatewayError."""
@@ -53,7 +54,7 @@ class CacheRecall(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """Sends the lines of batches through the pipeline."""
+    """Sends single lines of batches through the pipeline."""
 
     pipeline: Pipeline
     tenants: Tenants
@@ -62,8 +63,7 @@ class Sender:
     deadline_s: float
 
     async def send(self, batch: Batch, line: Line, request_id: str) -> bytes:
-        """Send a line once and return the line of its result. The team's present policy applies. Raises
-        GatewayError."""
+        """Send a line once, under the team's present policy. Returns the line of the result. Raises GatewayError."""
         tenant = await self.tenants.find_of_key(batch.key_id)  # another worker may have taken the batch of a new key
         headers = wire_headers(batch)
         controls = replace(parse_controls(headers), priority="batch", deadline_s=None)
@@ -101,11 +101,11 @@ def wire_headers(batch: Batch) -> dict[bytes, bytes]:
 
 
 class Run:
-    """Runs one batch. A line with a stored result is never sent again. A line that was in progress when the process
-    died is sent again."""
+    """Runs one batch. A line with a stored result is never sent again. If the process dies while a line is in progress,
+    the line is sent again."""
 
     def __init__(self, batch: Batch, files: Files, sender: Sender, *, wait_s: float) -> None:
-        """`wait_s`: seconds before the first retry of a line. Each further wait is twice as long."""
+        """`wait_s`: seconds before the first retry of a line. Each further pause is twice as long."""
         self.batch, self._sender, self._wait_s = batch, sender, wait_s
         self._form = FORMS[batch.endpoint]
         self._input = files.path(batch.input_file_id)
@@ -119,18 +119,18 @@ class Run:
 
     @property
     def counts(self) -> tuple[int, int]:
-        """Number of lines that have a result so far: (completed, failed)."""
+        """The number of lines that have a result so far: (completed, failed)."""
         return (self._results.output.lines, self._results.errors.lines) if self._results else (0, 0)
 
     def stop(self, ending: str) -> None:
-        """Send no further lines. `ending`: the status with which the batch ends. Only the first call has an effect."""
+        """Send no further lines. `ending`: the batch's status when it ends. Only the first call has an effect."""
         if not self._stop.is_set():
             self.ending = ending
             self._stop.set()
 
     async def go(self) -> None:
-        """Send lines until every line has a result, or `stop` was called. Unsent lines of a cancelled or expired batch
-        get a result too. Raises OSError."""
+        """Send lines until each line has a result, or until `stop` is called. If the batch was cancelled or has
+        expired, the lines that were not sent get a result, too. Raises OSError."""
         results = self._results = await asyncio.to_thread(Results, *self._paths, self._form)
         await self._send_all(results)
         self.stop("completed")
@@ -138,7 +138,7 @@ class Run:
             await asyncio.to_thread(self._write_unanswered, results)
 
     async def ended(self) -> Ended:
-        """The data with which the batch's end is stored. Raises OSError."""
+        """The values to store for the end of the batch. Raises OSError."""
         results = self._results
         assert results is not None
         usage = None if self.batch.endpoint == MESSAGES else await asyncio.to_thread(tokens, self._paths[0])
@@ -150,7 +150,7 @@ class Run:
             self._results.close()
 
     def tidy(self) -> None:
-        """Delete the result files that are empty. Blocks."""
+        """Delete those result files that are empty. This blocks."""
         for path in self._paths:
             if path.exists() and not path.stat().st_size:
                 path.unlink()
@@ -171,7 +171,7 @@ class Run:
                 await queue.leave(group)
 
     async def _line(self, results: Results, line: Line) -> None:
-        """Send a line until it has a result, and store the result. If the run stops while the line waits for a retry,
+        """Send a line until it has a result, and store this result. If the run stops while the line waits for a retry,
         no result is stored."""
         failures = 0
         while not self._stop.is_set():
@@ -194,7 +194,7 @@ class Run:
             return
 
     async def _wait(self, seconds: float) -> None:
-        """Wait for `seconds`, or less if the run is stopped."""
+        """Wait for `seconds`, or until the run is stopped."""
         try:
             async with asyncio.timeout(seconds):
                 await self._stop.wait()
@@ -206,7 +206,8 @@ class Run:
         await self._write(results, line, result, failed=True)
 
     async def _write(self, results: Results, line: Line, result: bytes, *, failed: bool) -> None:
-        """Store a result. If the disk refuses, try again until it is stored, because the answer has cost money."""
+        """Store a result. If the disk refuses it, try again until the result is stored, because the answer has cost
+        money."""
         written = False
         while not written:
             try:
@@ -217,7 +218,7 @@ class Run:
                 await asyncio.sleep(self._wait_s)
 
     def _write_unanswered(self, results: Results) -> None:
-        """Store a result for every line that has no result yet, because the line was not sent. Blocks."""
+        """Store a result for every line that was not sent and so has no result yet. This blocks."""
         for line in undone(self._input, self._form, results.done):
             name = f"{self.batch.name}_{line.number}"
             result = self._form.unanswered(line.custom_id, name, self.ending)
@@ -225,8 +226,8 @@ class Run:
 
 
 def passes(error: GatewayError) -> bool:
-    """Whether the same line can succeed later. True for limits, overload and temporary failures; these do not count
-    toward `TRIES`."""
+    """Return whether the same line may succeed later. This is true for limits, overload and temporary failures; they do
+    not count as `TRIES`."""
     if isinstance(error, LimitExceeded):
         return error.retry_after_s is not None  # otherwise the line by itself exceeds the limit
     if isinstance(error, AllBackendsFailed):

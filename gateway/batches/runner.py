@@ -1,4 +1,4 @@
-"""Runs all batches. One process per data directory is the runner. If it dies, another process becomes the runner."""
+"""Runs all batches. One process per data directory does this. If that process dies, another process continues."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SWEEP_S = 60.0
 
 
 class Runner:
-    """Runs batches until it is closed. Unfinished batches are continued by the next runner."""
+    """Runs batches until it is closed. The next runner continues unfinished batches."""
 
     def __init__(
         self,
@@ -46,8 +46,8 @@ class Runner:
         wait_s: float = 1.0,
         clock: Clock = time,
     ) -> None:
-        """`deadline_s`: maximum seconds of one attempt of a line. `wait_s`: seconds between the first two attempts of a
-        line."""
+        """`deadline_s`: maximum seconds of one attempt of a line. `wait_s`: seconds between the first and the second
+        attempt of a line."""
         self._jobs, self._files, self._sender = jobs, files, Sender(pipeline, tenants, overload, memory, deadline_s)
         self._tick_s, self._wait_s, self._clock = tick_s, wait_s, clock
         self._tasks = Tasks()
@@ -58,11 +58,13 @@ class Runner:
         self._swept = 0.0
 
     async def open(self) -> None:
-        """Start. Never raises: while the disk or the database fails, the start is repeated in the background."""
+        """Start the runner. Never raises: if the disk or the database fails, the runner tries again in the
+        background."""
         self._follower = self._tasks.spawn(self._follow(), "batches")
 
     async def aclose(self) -> None:
-        """Stop. Lines in progress have `DRAIN_S` seconds to end. The next runner sends the remaining lines."""
+        """Stop the runner. Lines in progress get `DRAIN_S` seconds to end. The next runner sends the remaining
+        lines."""
         if self._follower is not None:
             self._follower.cancel()
         for run in self._runs.values():
@@ -77,7 +79,7 @@ class Runner:
         return {"runner": int(self._lock >= 0), "running": len(self._runs), "ended": self._ended}
 
     async def _follow(self) -> None:
-        """Start and stop the runs of batches until cancelled."""
+        """Start and stop runs of batches until cancelled."""
 
         async def look() -> None:
             if self._lock >= 0 or await asyncio.to_thread(self._acquire):
@@ -86,8 +88,8 @@ class Runner:
         await repeat(look, self._tick_s, _troubled, SQLAlchemyError, OSError)
 
     def _acquire(self) -> bool:
-        """Become the runner of this data directory. Returns False if another process is the runner. The lock is
-        released when this process ends."""
+        """Become the runner of this data directory by taking a lock. Returns False if another process has the lock. The
+        lock is released when this process ends."""
         fd = os.open(self._files.path("runner.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -110,7 +112,7 @@ class Runner:
         await self._sweep()
 
     async def _sweep(self) -> None:
-        """Delete expired files, at most once in `SWEEP_S` seconds."""
+        """Delete expired files, at most once every `SWEEP_S` seconds."""
         now = self._clock.time()
         if now >= self._swept + SWEEP_S:
             self._swept = now
@@ -125,8 +127,8 @@ class Runner:
             run.stored_counts = counts
 
     async def _take(self, batch: Batch) -> Run | None:
-        """Start to run the batch and return its `Run`. None: its team has one, too many run, or the file is on another
-        host."""
+        """Start a run of the batch, and return it. None if the batch's team already has a run, if too many batches run,
+        or if the file is on another host."""
         if len(self._runs) >= BATCHES or any(run.batch.team == batch.team for run in self._runs.values()):
             return None
         if not await asyncio.to_thread(self._files.path(batch.input_file_id).exists):

@@ -1,4 +1,4 @@
-"""Sums the tokens of a batch, in the format in which OpenAI reports them."""
+"""Sums the tokens of a batch, in OpenAI's format."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from gateway.batches.lines import numbered
 
 
 def tokens(output: Path) -> dict[str, Any]:
-    """OpenAI's BatchUsage: the sums over all answers in the output file. Answers without usage count as 0. Blocks.
-    Raises OSError."""
+    """OpenAI's BatchUsage: the token sums of all answers in the output file. Answers without usage count as 0. This
+    blocks. Raises OSError."""
     read, cached, written, reasoned = 0, 0, 0, 0
     for _, line in numbered(output):
         usage = _object(orjson.loads(line)["response"]["body"].get("usage"))
@@ -38,6 +38,6 @@ def _details(usage: dict[str, Any], *names: str) -> dict[str, Any]:
 
 
 def _count(usage: dict[str, Any], *names: str) -> int:
-    """The value of the first field of `names` that is a whole number; 0 if there is none. APIs name a count
-    differently."""
+    """The value of the first field in `names` that is a whole number; 0 if there is none. Different APIs use different
+    names for the same count."""
     return next((value for name in names if type(value := usage.get(name)) is int), 0)

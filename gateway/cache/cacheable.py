@@ -18,7 +18,7 @@ _ACTIONS = frozenset({"tool_calls", "function_call", "refusal"})
 
 
 def doubtful(record: Record, attempt: Attempt) -> bool:
-    """Whether the backend was less confident of its answer than the policy requires. Such an answer is not stored."""
+    """Whether the backend's confidence in its answer is below the policy's minimum. Such an answer is not stored."""
     confidence, route = attempt.confidence, record.route
     return record.weak or (confidence is not None and route is not None and confidence < route.escalate_below)
 

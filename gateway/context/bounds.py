@@ -1,4 +1,4 @@
-"""The limits for the tokens of a request: of the backend's window and of the team's policy."""
+"""Computes the limits for the tokens of a request, from the backend's window and the team's policy."""
 
 from __future__ import annotations
 
@@ -71,9 +71,12 @@ def bounds_of(
 def _window_bounds(
     window: int, model: str, longest: int | None, asked: int | None, trims: bool, refuses: bool
 ) -> Bounds:
-    """The token limits that follow from the window. `longest`: maximum tokens of the model's answer. `asked`: the
-    client's output limit. `trims`: whether the input may be trimmed. `refuses`: whether the backend refuses a prompt
-    that is too long. The results are cached, because clients ask for only a few different limits."""
+    """The token limits that follow from the backend's window. Results are cached, because clients ask for few
+    different output limits.
+
+    `longest`: maximum tokens of the model's answer. `asked`: the client's output limit. `trims`: whether the input
+    may be trimmed. `refuses`: whether the backend refuses a prompt that is too long.
+    """
     # An answer gets at most half the window, so that clients that always request the maximum can still send input.
     answer = min(asked, longest or asked, window // 2) if asked else 0
     most = window - (1 if _ENDS_AT_WINDOW.search(model) else max(answer, 1))
@@ -90,10 +93,12 @@ def tried(request: CompletionRequest, bounds: Bounds, backend: Backend, report: 
 
 
 def _as_reported(window: Bounds, tokens: int, report: Report, factor: float) -> Bounds:
-    """The token limits for a session if the backend has reported the size of its last request. The reported size is
-    exact, so only the tokens that were added since then are multiplied by a factor. The factor is `factor` (of the
-    model's family), or the session's own ratio of reported to counted tokens if this ratio is larger. `tokens`: the
-    backend's context window."""
+    """The token limits for a session whose last request has a size that the backend reported.
+
+    The reported size is exact. So only the tokens that were added since then are multiplied by a factor. This
+    factor is `factor` (of the model's family), or the session's own ratio of reported to counted tokens if that is
+    larger. `tokens`: the backend's context window.
+    """
     answer = window.answer or 0
     room = tokens - report.reported - (answer if answer > 1 else min(_ANSWER_TOKENS, tokens // 4))
     if room >= 0:

@@ -21,10 +21,11 @@ _KEPT_A_DAY = re.compile(r"(?:gpt-5(?:\.[12])?|gpt-4\.1)(?:-\d{4}-\d\d-\d\d)?|gp
 
 
 def cache_fields(request: CompletionRequest, policy: Policy, backend: Backend, prefix: Prefix) -> bytes:
-    """Members of a JSON object, each with a comma behind it; empty if the request should be sent without them.
+    """The fields for OpenAI's prompt cache, as JSON members with a comma behind each. Empty if the request needs
+    none.
 
-    The key stands for one conversation of one API key, and contains nothing of either. The client's own fields are
-    never replaced. Prompts may be kept for 24 hours only if the team's policy allows to store prompts.
+    The key stands for one conversation of one API key; neither can be recovered from it. The client's own fields
+    are never replaced. Prompts may be kept for 24 hours only if the team's policy allows storing prompts.
     """
     body = request.body
     if policy.context.prompt_cache != "auto" or request.controls.untouched or not backend.takes_cache_key:

@@ -36,13 +36,16 @@ def encoding_of(model: str) -> EncodingName:
 
 @lru_cache(maxsize=256)
 def family_factor(model: str) -> float:
-    """Tokens by the model's own tokenizer for each token that the gateway counts; 1.0 for OpenAI's models and for
-    unknown models.
+    """Number of tokens by the model's own tokenizer for each token that the gateway counts. 1.0 for OpenAI's models
+    and for unknown models.
 
-    Measured on the corpus of `estimate`: Claude's published tokenizer 1.03–1.30, DeepSeek's 0.9–1.14, Mistral's Tekken
-    1.0–1.2 (1.8 on tables of numbers), SmolLM2's 1.1–1.5 (2.1 on Japanese). Measured on recorded sessions with Claude
-    4.5 and 4.6, against the usage that the provider reported, without earlier reasoning: median 1.03, at most 1.2. The
-    other tokenizers split digits as Mistral's does, and otherwise resemble cl100k_base.
+    Measured on the corpus of `estimate`: Claude's published tokenizer 1.03–1.30, DeepSeek's 0.9–1.14, Mistral's
+    Tekken 1.0–1.2 (1.8 on tables of numbers), SmolLM2's 1.1–1.5 (2.1 on Japanese).
+
+    Measured on recorded sessions with Claude 4.5 and 4.6, against the usage that the provider reported, without
+    earlier reasoning: median 1.03, at most 1.2.
+
+    The tokenizers without a measurement split digits as Mistral's does, and otherwise resemble cl100k_base.
     """
     name = model.lower()
     return next((factor for family, factor in _FAMILIES if family.search(name)), 1.0)
@@ -64,8 +67,9 @@ class Counter:
         return vocabulary.count(self.load(encoding), text) if text else 0
 
     def at_once(self, text: str) -> int:
-        """The exact number of tokens if counting takes little time; otherwise an estimate. For callers on the event
-        loop, which must not wait."""
+        """The exact number of tokens if counting is fast, otherwise an estimate. For callers on the event loop,
+        which must not wait.
+        """
         return self.count(text) if self.ready() and len(text) <= _ON_LOOP_CHARACTERS else estimate(text)
 
     def ready(self, encoding: EncodingName = "o200k_base") -> bool:

@@ -13,8 +13,11 @@ _MARK = "cache_control"
 
 
 def first_difference(before: dict[str, Any], now: dict[str, Any]) -> str:
-    """A sentence about the first part of `before` that `now` does not repeat, in the order tools, system prompt,
-    messages. Empty if `now` repeats all of `before`. Cache marks are ignored."""
+    """A sentence about the first part of `before` that is different in `now`. Empty if `now` repeats all of
+    `before`.
+
+    The order is tools, system prompt, messages. Cache marks are ignored.
+    """
     return (
         _tools(_unmarked(before.get("tools") or []), _unmarked(now.get("tools") or []))
         or _text("system prompt", _joined(before.get("system")), _joined(now.get("system")))

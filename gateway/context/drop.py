@@ -1,4 +1,4 @@
-"""A trimming strategy. It drops the oldest groups of turns, and no more groups than needed."""
+"""A trimming strategy that drops the oldest groups of turns, and no more groups than needed."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from gateway.context.groups import Group
 
 
 def drop_oldest(groups: Sequence[Group], sizes: Sequence[int], excess: int) -> frozenset[int]:
-    """Indexes of the turns to drop in order to save `excess` tokens. If all turns that may be dropped have fewer tokens
-    together, returns all of them. `sizes`: number of tokens of each turn."""
+    """Indexes of the turns to drop so that at least `excess` tokens are saved. `sizes`: number of tokens of each
+    turn.
+
+    If all turns that may be dropped have fewer tokens together, all of them are returned.
+    """
     dropped: set[int] = set()
     for group in groups:
         if excess <= 0:

@@ -1,15 +1,17 @@
-"""Estimates the tokens of a text from its bytes, without tokenising.
+"""Estimates the tokens of a text from its bytes, without a tokenizer.
 
-Every kind of character has a weight. The weights were fitted against o200k_base (least squares on the relative error)
-on 3,200 slices of 200 to 12,000 characters: English, Spanish, Portuguese, Chinese, Japanese and Russian manual pages
-and prose, Python, C, JSON, Markdown, logs, CSV and hex dumps.
+Every kind of character has a weight. The weights were fitted against the tokenizer o200k_base (least squares on the
+relative error) on 3,200 slices of 200 to 12,000 characters: English, Spanish, Portuguese, Chinese, Japanese and
+Russian manual pages and prose, Python, C, JSON, Markdown, logs, CSV and hex dumps.
 
-Error on held-out slices: 8 % on average; 95 % of the estimates are within 20 %, and 2 % are too low by more. By kind:
-Spanish and Portuguese 5–8 %, English prose 7 %, Chinese, Japanese and Russian 6–7 %, code 9–12 %, tables of decimals
-+24 %. On texts of 20,000 to 300,000 characters mixed from all kinds: 5 % on average, 18 % at worst.
+Error on slices that were not used for the fit: 8 % on average; 95 % of the estimates are within 20 %, and 2 % are
+more than 20 % too low. By kind: Spanish and Portuguese 5–8 %, English prose 7 %, Chinese, Japanese and Russian 6–7
+%, code 9–12 %, tables of decimals +24 %. On texts of 20,000 to 300,000 characters mixed from all kinds: 5 % on
+average, 18 % at worst.
 
-Sampling adds an error of 1.5 % on average, 8 % at worst (1,500 texts of 9,000 to 300,000 characters, half of them
-tables and repetitive texts). Therefore the gateway never refuses or trims a request because of an estimate alone.
+Of a long text, only samples are read. This adds an error of 1.5 % on average, 8 % at worst (1,500 texts of 9,000 to
+300,000 characters, half of them tables and repetitive texts). Therefore the gateway never refuses or trims a
+request because of an estimate alone.
 """
 
 from __future__ import annotations
@@ -55,7 +57,9 @@ def estimate(text: str) -> int:
 
 
 def estimate_lines(texts: Sequence[str]) -> int:
-    """As `estimate` of all `texts`, joined by line breaks. Long texts are not joined; only the windows are read."""
+    """The estimate for all `texts`, joined by line breaks. Long texts are not really joined; only the sampled
+    windows are read.
+    """
     if len(texts) == 1:
         return estimate(texts[0])
     ends = list(accumulate([len(text) + 1 for text in texts]))
@@ -88,8 +92,9 @@ _Windows = tuple[Callable[[str], tuple[str, ...]], list[int]]
 
 @lru_cache(maxsize=256)
 def _windows_of(length: int) -> _Windows:
-    """A function that returns the windows of a text of at least `length` characters, and the start of each window. The
-    function runs without a Python loop."""
+    """Return a function that gives the sampled windows of a text of at least `length` characters, and the start of
+    each window. It uses no Python loop.
+    """
     starts = [int((length - _WINDOW) * place) for place in _PLACES]
     return itemgetter(*[slice(start, start + _WINDOW) for start in starts]), starts
 

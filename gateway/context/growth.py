@@ -57,8 +57,9 @@ class _Size:
 
 
 class SessionGrowth:
-    """(Session, backend) → the last reported size and the ratio of the session. The object has no locks, because it
-    belongs to one event loop."""
+    """Keeps the last reported size and the ratio of each pair (session, backend). The object has no locks, because
+    it belongs to one event loop.
+    """
 
     def __init__(self, most: int = MOST_SESSIONS) -> None:
         self._most = most
@@ -68,7 +69,9 @@ class SessionGrowth:
         return len(self._known)
 
     def predict(self, request: CompletionRequest, prefix: Prefix, backend: Backend, plan: ContextPlan) -> int:
-        """The number of tokens that `backend` will report for the input that is sent. 0 if the session is unknown."""
+        """The number of input tokens that `backend` will probably report for this request. 0 if the session is
+        unknown.
+        """
         known = self._known.get((prefix.session, backend.name))
         if known is None:
             return 0

@@ -47,8 +47,9 @@ class Sizes:
 async def sizes(
     request: CompletionRequest, counter: Counter, encoding: EncodingName, rooms: Mapping[int, int] | None = None
 ) -> Sizes:
-    """The exact numbers of tokens of a request. `rooms`: index of a turn → tokens reserved for the turn's
-    attachments."""
+    """The exact numbers of tokens of a request. `rooms`: index of a turn → tokens that are reserved for its
+    attachments.
+    """
     rooms = rooms or {}
     turns = request.turns
     many = len(turns)
@@ -99,8 +100,9 @@ def fixed_tokens(request: CompletionRequest) -> int:
 
 
 def declared(request: CompletionRequest) -> str:
-    """The tools, schemas and similar fields of a request, as JSON. This text is slightly longer than the text that a
-    chat template writes for them."""
+    """The tools, schemas and similar fields of a request, as JSON. This text is slightly longer than the one that a
+    provider's chat template makes of them.
+    """
     body = request.body
     if FACTS[request.dialect].opaque:  # the whole text of a passed-through request is in its only turn
         return ""

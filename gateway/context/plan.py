@@ -66,8 +66,11 @@ class Contexts:
         keep_alive: KeepAlive = NO_KEEP_ALIVE,
         load_out: LoadOut | None = None,
     ) -> None:
-        """`switched_off`: whether cuts are off for a team, because they did not pay. `strategy`: shortens documents.
-        `load_out`: leaves out tool definitions; None: this process alone remembers which."""
+        """`switched_off`: whether cuts are off for a team, because they did not save money. `strategy`: shortens
+        documents.
+
+        `load_out`: leaves out tool definitions; None: use one that keeps its decisions in this process only.
+        """
         self._counter, self._off_loop = counter, off_loop or OffLoop()
         self._measuring = measuring or MeasuringProcess()
         self._reported, self._growth, self._marking = ReportedSizes(), SessionGrowth(), CacheMarking(monotonic)
@@ -169,8 +172,10 @@ class Contexts:
     def _plain(
         self, request: CompletionRequest, tenant: Tenant, backend: Backend, prefix: Prefix | None
     ) -> ContextPlan | None:
-        """The plan that sends the whole request, if the request has no attachments and is far below every limit. None
-        for any other request. Most requests need only this step."""
+        """The plan that sends the whole request. Most requests need only this step.
+
+        None if the request has attachments or is not far below every limit.
+        """
         tokens = measure.estimated(request)
         if request.estimated_beside or request.asides:
             return None
@@ -206,8 +211,9 @@ class Contexts:
     async def _fitted(
         self, request: CompletionRequest, tenant: Tenant, backend: Backend, prefix: Prefix | None
     ) -> ContextPlan:
-        """The plan with the part of the request that fits both the backend's window and the team's limit. The request
-        has attachments or is near a limit."""
+        """The plan for a request that has attachments or is near a limit. It sends the part that fits both the
+        backend's window and the team's limit.
+        """
         self._counts["planned"] += 1
         report = self._reported.last(prefix, backend)
         tokens = measure.estimated(request)
@@ -283,8 +289,11 @@ class Contexts:
         bounds: Bounds,
         encoding: EncodingName,
     ) -> tuple[dict[int, str], int]:
-        """Shorten texts until the input fits. `left`: tokens of the input without the turns in `drop`. Returns (index
-        of a turn → its shortened text, tokens of the remaining input). Shortens no text if the input cannot fit."""
+        """Shorten texts until the input fits. `left`: tokens of the input without the turns in `drop`.
+
+        Returns (index of a turn → its shortened text, tokens of the remaining input). If the input cannot fit, no
+        text is shortened.
+        """
         asked = last_user(request.turns)
         may = [
             place
@@ -331,12 +340,12 @@ class Contexts:
 
 
 def _droppable(request: CompletionRequest, sizes: Sizes, excess: int, step: int) -> frozenset[int]:
-    """Indexes of the oldest turns to drop so that the input has at least `excess` tokens less. If possible, `excess` is
-    first rounded up to a multiple of `step`.
+    """Indexes of the oldest turns to drop so that the input has at least `excess` tokens less. If possible,
+    `excess` is first rounded up to a multiple of `step`.
 
-    Each new cut changes the beginning of the prompt, so the provider must process all text after the cut again. With
-    whole steps, the cut in a growing session stays the same until the session has grown by `step` tokens. Up to that
-    point, the provider can read the text after the cut from its prompt cache.
+    Each new cut changes the beginning of the prompt, so the provider must process all text after the cut again.
+    With whole steps, the cut stays the same until the session has grown by `step` tokens. Until then, the provider
+    can read the text after the cut from its prompt cache.
     """
     found = groups(request.turns)
     may_go = sum(sizes.turns[place] for group in found if not group.kept for place in group.turns)
@@ -345,7 +354,7 @@ def _droppable(request: CompletionRequest, sizes: Sizes, excess: int, step: int)
 
 
 def _words(request: CompletionRequest, backend: Backend, bounds: Bounds) -> tuple[str, str]:
-    """Two texts for an error: the name of the limit that the request exceeds, and advice for the client."""
+    """Two texts for an error message: the name of the limit that the request exceeds, and advice for the client."""
     if bounds.answer is None:
         return (
             "the team's policy allows",

@@ -1,10 +1,12 @@
-"""Remembers the sizes that backends reported for the inputs of earlier requests of a session.
+"""Remembers the sizes that backends reported for the inputs of a session's earlier requests.
 
-If a model has no public tokenizer, the tokens counted by the gateway differ from the real number. They differ by a
-factor that depends on the texts (see `family_factor`), and by tokens that the provider adds or omits, such as earlier
-reasoning. The last size that the backend reported for a session is exact. Only the text that was added since then must
-be multiplied by a factor. Each worker has its own reports. If there is no report, because another worker served the
-session, the whole count is multiplied.
+If a model has no public tokenizer, the tokens that the gateway counts differ from the real number. The difference
+has two causes: a factor that depends on the texts (see `family_factor`), and tokens that the provider adds or
+omits, such as earlier reasoning. The last size that the backend reported for a session is exact. So only the text
+that was added since then must be multiplied by a factor.
+
+Each worker has its own reports. If it has none, for example because another worker served the session, the whole
+count is multiplied by the factor.
 """
 
 from __future__ import annotations
@@ -35,8 +37,11 @@ class Report:
 
 
 class ReportedSizes:
-    """(Session, backend) → `Report`. The report that was not updated for the longest time is deleted first. The object
-    has no locks, because it belongs to one event loop."""
+    """Keeps a `Report` for each pair (session, backend). When full, it deletes the report that was not updated for
+    the longest time.
+
+    The object has no locks, because it belongs to one event loop.
+    """
 
     def __init__(self, most: int = MOST_SESSIONS) -> None:
         self._most = most
@@ -46,8 +51,10 @@ class ReportedSizes:
         return len(self._known)
 
     def learn(self, record: Record) -> None:
-        """Store the size of an answered request, if the gateway counted it exactly. Requests that were not counted
-        exactly are far below every limit."""
+        """Store the size of an answered request, if the gateway counted it exactly.
+
+        Other requests are far below every limit, so their sizes are not needed.
+        """
         attempt = record.served_by
         if attempt is None or not attempt.counted_tokens or attempt.outcome != "ok":
             return

@@ -1,4 +1,4 @@
-"""A trimming strategy. It cuts the middle out of very long texts and marks the cut."""
+"""A trimming strategy that cuts the middle out of very long texts and marks the cut."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ _TRIES = 8
 
 
 def level(sizes: Sequence[int], room: int) -> int | None:
-    """The maximum number of tokens per text with which all texts together have at most `room` tokens. Shorter texts
-    stay as they are. None if the texts do not fit even with `LEAST_TOKENS` each."""
+    """The maximum number of tokens per text with which all texts together fit into `room` tokens. Shorter texts are
+    not changed.
+
+    None if the texts do not fit even with `LEAST_TOKENS` each.
+    """
     if sum(min(size, LEAST_TOKENS) for size in sizes) > room:
         return None
     low, high = LEAST_TOKENS, max(sizes, default=LEAST_TOKENS)

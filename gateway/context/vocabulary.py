@@ -62,8 +62,10 @@ def load(name: EncodingName) -> Encoding:
 
 
 def count(encoding: Encoding, text: str) -> int:
-    """Number of tokens of `text`. Names of special tokens count as plain text. The text is cut into pieces, which may
-    add one token per 20,000 characters."""
+    """Number of tokens of `text`. Names of special tokens count as plain text.
+
+    Long texts are counted in pieces. This may add one token per 20,000 characters.
+    """
     if len(text) <= _PIECE:
         return len(encoding.encode_ordinary(text))
     total = start = 0

@@ -1,1 +1,1 @@
-"""Values and protocols that all packages share. Imports only `runtime`."""
+"""Values and protocols that all packages share. This package imports only `runtime`."""

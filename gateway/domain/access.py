@@ -1,5 +1,5 @@
-"""Decides which backends a tenant may use. The list of the policy, the list of the key, and the key `teams` of backends
-can each restrict them."""
+"""Decides which backends a tenant may use. Three settings can restrict them: the policy's list, the key's list, and the
+key `teams` of each backend."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 class Named(Protocol):
-    """The names of a backend. A list of allowed models may contain any of them."""
+    """The names of a backend. A list of allowed models may name the backend by any of them."""
 
     @property
     def name(self) -> str: ...
@@ -21,8 +21,7 @@ class Named(Protocol):
 
 
 class Access:
-    """The restrictions of one tenant on the backends that it may use. The object is created once, and only for a tenant
-    with restrictions."""
+    """Restricts the backends that one tenant may use. It is created once, and only for a tenant with restrictions."""
 
     __slots__ = ("_closed", "_lists", "_team", "mark")
 
@@ -52,8 +51,8 @@ class Access:
 def access(
     team: str, policy: Sequence[str] | None, key: Collection[str] | None, closed: Collection[str]
 ) -> Access | None:
-    """The restrictions of a tenant. None if there are no restrictions, so that most requests need no check. The
-    arguments are those of `Access`."""
+    """The restrictions of a tenant; None if the tenant has none, so that most requests need no check. The arguments are
+    those of `Access`."""
     if policy is None and key is None and not closed:
         return None
     return Access(team, policy, key, closed)

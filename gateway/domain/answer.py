@@ -22,28 +22,28 @@ chunks have several tokens."""
 
 
 def delivered_tokens(chunks: int, characters: Callable[[], int], count: Callable[[int], int]) -> int:
-    """The number of output tokens of an answer without reported usage. `chunks`: stream events with content, usually
-    one token each. `count`: estimates the tokens of longer chunks from the number of characters."""
+    """Count the output tokens of an answer whose usage was not reported. `chunks`: number of stream events with
+    content, usually one token each. `count`: estimates the tokens of longer chunks from their number of characters."""
     try:
         character_count = characters()
         return chunks if character_count <= chunks * MOST_PER_CHUNK else count(character_count)
     except Exception:  # text that cannot be read must not prevent the attempt from being closed
-        log.exception("what was delivered could not be read; its chunks are counted")
+        log.exception("the delivered text cannot be read, so the chunks are counted as tokens")
         return chunks
 
 
 def delivered_at_most(answer: Answer, attempt: Attempt) -> int:
-    """An upper estimate of the output tokens that an answer in progress has delivered. It is the number of chunks, or a
-    quarter of the characters if that is larger."""
+    """Estimate from above the output tokens that an answer in progress has delivered. The result is the number of
+    chunks, or a quarter of the number of characters if that is larger."""
     try:
         return max(attempt.chunks, -(-answer.delivered_characters() // _CHARACTERS_PER_TOKEN))
     except Exception:  # text that cannot be read must not prevent the hold from being extended
-        log.exception("what was delivered could not be read; its bytes are counted")
+        log.exception("the delivered text cannot be read, so its bytes are counted")
         return attempt.seen
 
 
 async def pieces(pipe_to: Callable[[Sink], Awaitable[bool]]) -> AsyncIterator[bytes]:
-    """Yield the pieces that `pipe_to` passes on. Each piece is read only when it is requested."""
+    """Yield the pieces that the method `pipe_to` of the answer passes on. A piece is read only when it is requested."""
     poured: list[bytes] = []
 
     def keep(piece: bytes) -> bool:
@@ -55,10 +55,10 @@ async def pieces(pipe_to: Callable[[Sink], Awaitable[bool]]) -> AsyncIterator[by
 
 
 class Answer(Protocol):
-    """An answer in the client's dialect. Iterating yields all but the terminating event. `ending`: this event, or the
-    whole body of a plain answer; known after the iteration.
+    """An answer in the client's dialect. Iterating yields all events except the last one, which ends the stream.
+    `ending`: this last event, or the whole body of an answer without a stream; it is known after the iteration.
 
-    The cost can be booked before `ending` is sent. If the backend's stream breaks, the iteration raises a
+    The cost can be recorded before `ending` is sent. If the backend's stream breaks, the iteration raises a
     `GatewayError`.
     """
 
@@ -71,18 +71,19 @@ class Answer(Protocol):
 
     @property
     def complete(self) -> bool:
-        """Whether the backend ended the answer regularly."""
+        """Whether the backend ended the answer regularly, and not too early."""
         ...
 
     @property
     def over(self) -> bool:
-        """Whether the terminating event has been read. If it has, the piece that is being passed on is the last one
+        """Whether the last event has been read from the backend. Then the piece that is being passed on is the last one
         before `ending`."""
         ...
 
     @property
     def finish(self) -> str:
-        """The finish reason in OpenAI's terms (stop, length, tool_calls, content_filter …); empty while unknown."""
+        """The finish reason in OpenAI's words (stop, length, tool_calls, content_filter …); empty while it is
+        unknown."""
         ...
 
     @property
@@ -93,34 +94,35 @@ class Answer(Protocol):
     def __aiter__(self) -> AsyncIterator[bytes]: ...
 
     async def pipe_to(self, take: Sink) -> bool:
-        """Pass each piece to `take` as it arrives. `attempt.chunks` counts the piece before. Returns True if `take`
-        wants no more pieces now, False at the end."""
+        """Pass each piece to `take` as soon as it arrives. `attempt.chunks` is updated before each call of `take`.
+        Returns True if `take` accepts no more pieces at present, False at the end of the answer."""
         ...
 
     def completion(self) -> bytes | None:
-        """The complete answer as the plain JSON body of the dialect. None if the answer is incomplete or too large to
-        keep."""
+        """The complete answer as the dialect's JSON body for an answer without a stream. None if the answer is
+        incomplete, or too large to keep."""
         ...
 
     @property
     def choices(self) -> list[dict[str, Any]] | None:
-        """The parsed choices of a chat completion. None if the choices have not been parsed."""
+        """The parsed choices of a chat completion; None if the choices were not parsed."""
         ...
 
     def delivered_text(self) -> str:
-        """The text that has been received so far. The tokens of an interrupted stream are counted from it. Of a long
-        text, only the beginning."""
+        """The text that has been received so far, from which the tokens of an interrupted stream are counted. Of a long
+        text, only the beginning is kept."""
         ...
 
     def delivered_characters(self) -> int:
-        """Number of characters of all text that has been received so far."""
+        """The number of characters of all text that has been received so far."""
         ...
 
     async def cut(self, delivered: Usage) -> bool:
-        """Disconnect from the backend and end the answer as if at its length limit. `ending` is set to what the client
-        still needs. `delivered`: usage of the delivered part. Returns False if this answer cannot be ended early."""
+        """Disconnect from the backend, and end the answer as if its length limit was reached. `ending` then contains
+        all that the client still needs. `delivered`: the usage of the delivered part. Returns False if this answer
+        cannot be ended early."""
         ...
 
     async def aclose(self) -> None:
-        """Close the backend's connection. Safe to call twice."""
+        """Close the connection to the backend. It is safe to call this twice."""
         ...

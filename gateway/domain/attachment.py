@@ -1,4 +1,4 @@
-"""A file, recording or video that a request contains in addition to its text."""
+"""A file, recording or video in a request."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ counts."""
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Sizes that the gateway has measured in the opened content. They do not depend on what the sender declared."""
+    """The sizes that the gateway has measured in the content itself. The sender's declarations have no effect on
+    them."""
 
     pages: int = 0
     text_bytes: int = 0
@@ -38,7 +39,7 @@ class Measured:
 
 @dataclass(slots=True)
 class Attachment:
-    """A file in the turn with index `turn`."""
+    """A file in a request. `turn`: index of the turn that contains the file."""
 
     turn: int
     kind: AttachmentKind
@@ -55,7 +56,7 @@ class Attachment:
 
     @property
     def size(self) -> int:
-        """Number of bytes of the content; 0 if the request does not contain it."""
+        """The size of the content in bytes; 0 if the request does not contain the content."""
         if self.data is None:
             return 0
         held = len(self.data) - self.start

@@ -1,4 +1,4 @@
-"""A backend: address, capabilities, price."""
+"""The settings of a backend: address, capabilities, price."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ class TierEntry(Section):
 
 
 class PriceEntry(Section):
-    """Prices as written in the file: `{machine_hour_usd: 2.10}`, or USD per 1M tokens `{input: 0.15, cached_input:
-    0.075, output: 0.60}`."""
+    """A price as it is written in the file: `{machine_hour_usd: 2.10}`, or USD per 1M tokens `{input: 0.15,
+    cached_input: 0.075, output: 0.60}`."""
 
     input: TokenUsd | None = Field(None, description="USD per 1M input tokens.")
     cached_input: TokenUsd | None = Field(None, description="USD per 1M input tokens read from the provider's cache.")
@@ -89,10 +89,10 @@ class PriceEntry(Section):
     def _one_way(self) -> PriceEntry:
         per_token = self.input is not None and self.output is not None
         if per_token == (self.machine_hour_usd is not None):
-            raise ValueError("give either machine_hour_usd, or both input and output")
+            raise ValueError("give either machine_hour_usd alone, or both input and output")
         few_factors(self.service_tiers)
         if self.service_tiers and not per_token:
-            raise ValueError("service_tiers: a machine's hour costs the same at every tier; leave it out")
+            raise ValueError("service_tiers: a machine costs the same at every tier; leave service_tiers out")
         return self
 
 
@@ -228,8 +228,8 @@ class Backend(Section):
     @model_validator(mode="before")
     @classmethod
     def _defaults(cls, given: Any) -> Any:
-        """Complete raw values: add address and key from the kind, and the tier. Values that cannot be used stay, and
-        later validators refuse them."""
+        """Complete the raw values: add the address and key of the kind, and the tier. Values that cannot be used are
+        left for later validators, which refuse them."""
         if not isinstance(given, dict):
             return given
         given = _of_preset(given)
@@ -241,7 +241,7 @@ class Backend(Section):
     @field_validator("api_version", mode="before")
     @classmethod
     def _as_text(cls, given: Any) -> Any:
-        """Convert a date to text. YAML reads 2024-10-21 as a date, but a version of an API is meant."""
+        """Convert a date to text. YAML reads 2024-10-21 as a date, but the author means the version of an API."""
         return given.isoformat() if isinstance(given, date) else given
 
     @model_validator(mode="after")
@@ -279,19 +279,20 @@ class Backend(Section):
             raise ValueError("authority_host: must begin with https://, because secrets are sent to it")
 
     def same_model(self, other: Backend) -> bool:
-        """Whether both backends serve the same model: equal model names, or the same `model_group`."""
+        """Whether both backends serve the same model. They do if their model names are equal, or if they have the same
+        `model_group`."""
         return self.model == other.model or (bool(self.model_group) and self.model_group == other.model_group)
 
     @property
     def data_region(self) -> str:
-        """The region that a policy must allow: `region` or, for an inference profile of Bedrock that spans several
-        regions, the prefix of the profile, such as `eu` or `global`."""
+        """The region that a policy must allow. This is `region`, or the prefix of a Bedrock inference profile that
+        spans several regions, such as `eu` or `global`."""
         found = _PROFILE.match(self.sent_model) if self.kind == "bedrock" else None
         return found[1] if found else self.region
 
     @property
     def authenticated_by(self) -> str:
-        """The settings to check if the backend refuses the gateway's credential."""
+        """The settings that the operator should check if the backend refuses the gateway's credential."""
         if self.auth is not None:
             return "`client_id` and the roles of its identity"
         return "`api_key`" if self.bearer_token is None else "`bearer_token`"
@@ -303,7 +304,7 @@ class Backend(Section):
 
     @cached_property
     def facts(self) -> KindFacts:
-        """The facts of the backend's kind. For some kinds, the facts also depend on the backend's model or address."""
+        """The facts about the backend's kind. For some kinds, they also depend on the backend's model or address."""
         facts = KINDS[self.kind]
         if facts.at_v1 is not None and self.base_url.rstrip("/").endswith("/v1"):
             return facts.at_v1
@@ -311,22 +312,22 @@ class Backend(Section):
 
     @property
     def takes_marks(self) -> bool:
-        """Whether the gateway may mark prompts for the prompt cache of this backend."""
+        """Whether the gateway may add marks to prompts that tell this backend what to cache."""
         if not self.facts.caches_marked_only:
             return False
         return host_of(self.base_url) == "api.anthropic.com" if self.prompt_cache is None else self.prompt_cache
 
     @property
     def takes_cache_key(self) -> bool:
-        """Whether the gateway may send `prompt_cache_key`, by which OpenAI finds the machine that has a prompt in its
-        cache."""
+        """Whether the gateway may send `prompt_cache_key` to the backend. With this key, OpenAI finds the machine that
+        has a prompt in its cache."""
         if self.kind not in ("openai", "azure"):
             return False
         return host_of(self.base_url) == "api.openai.com" if self.prompt_cache is None else self.prompt_cache
 
     @cached_property
     def by_the_hour(self) -> bool:
-        """Whether the backend's hours are paid even while it answers nothing."""
+        """Whether the hours of the backend's machine cost money even if it answers nothing."""
         price = self.price
         return price is not None and bool(price.machine_hour_usd) and price.billing != "busy"
 
@@ -337,7 +338,7 @@ class Backend(Section):
 
     @property
     def managed(self) -> bool:
-        """Whether the backend stands for the local model that the gateway itself starts."""
+        """Whether the backend is the local model that the gateway itself starts."""
         return self.kind == "local" and not self.base_url
 
     @property
@@ -352,21 +353,21 @@ class Backend(Section):
 
     @property
     def why_hosted(self) -> str:
-        """The reason why prompts to the backend leave the operator's machines; empty if they stay. The tier `hosted` in
-        gateway.yaml counts as leaving."""
+        """The reason why prompts to the backend leave the operator's machines; empty if they stay there. The tier
+        `hosted` in gateway.yaml is a reason, too."""
         written = self.tier == "hosted" and self.strength is None and "tier" in self.model_fields_set
         explicit = "hosted" if written else ""
         return _why_hosted(self.kind, self.base_url, self.location, explicit)
 
     @property
     def provider_name(self) -> str:
-        """The name of the backend's provider by OpenTelemetry's conventions."""
+        """The name of the backend's provider according to OpenTelemetry's conventions."""
         return provider_name(self.kind, self.base_url, self.model)
 
     @property
     def own(self) -> bool:
-        """Whether the backend runs on the operator's own machines, so that no provider sends a bill. Host names are not
-        resolved."""
+        """Whether the backend runs on the operator's own machines, so that no provider sends a bill. The host is judged
+        by its name alone, without DNS."""
         if providers_own(self.base_url) or self.facts.why_hosted:
             return False
         if self.location is not None:
@@ -377,8 +378,8 @@ class Backend(Section):
 
 
 def _of_preset(given: dict[str, Any]) -> dict[str, Any]:
-    """The entry `given` of a backend, with the usual address and key of its kind. Unchanged if it has an address, or
-    its kind has none."""
+    """The entry `given` of a backend, with the usual address and key of the backend's kind added. It is unchanged if it
+    has an address already, or if its kind has no usual address."""
     facts = KINDS.get(str(given.get("kind")))
     if facts is None or not facts.base_url or given.get("base_url"):
         return given
@@ -388,8 +389,8 @@ def _of_preset(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def tier_of(strength: Strength, kind: str, base_url: str, location: str | None) -> TierName:
-    """The tier of a backend of this strength. If prompts to the backend leave the operator's machines, the tier is
-    `hosted`."""
+    """The tier of a backend of this strength. The tier is `hosted` if prompts to the backend leave the operator's
+    machines."""
     return "hosted" if location == "hosted" or _why_hosted(kind, base_url, location or None, "") else strength
 
 

@@ -1,5 +1,5 @@
-"""Facts that several packages need about the bytes of a request: how often JSON punctuation occurs, and which of some
-words occur."""
+"""Scans the bytes of a request once for several packages: how often JSON punctuation occurs, and which of certain words
+occur."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ it."""
 
 @dataclass(frozen=True, slots=True)
 class BodyScan:
-    """The facts of one body. They are valid only for the `bytes` object that was scanned (see
+    """The result of the scan of one body. It is valid only for the `bytes` object that was scanned (see
     `CompletionRequest.known_scan`)."""
 
     raw: bytes
@@ -42,6 +42,6 @@ class BodyScan:
 
 
 def has_escaped_letter(raw: bytes) -> bool:
-    """Whether `ESCAPED_LETTER` matches anywhere in `raw`. First, the beginning of the pattern is searched, because that
-    is faster."""
-    return raw.rfind(b"\\u00") >= 0 and ESCAPED_LETTER.search(raw) is not None
+    """Return whether `ESCAPED_LETTER` matches anywhere in `raw`. The beginning of the pattern is searched first,
+    because this is faster."""
+    return b"\\" in raw and raw.rfind(b"\\u00") >= 0 and ESCAPED_LETTER.search(raw) is not None

@@ -1,4 +1,4 @@
-"""The differences between a vendor's chat API and OpenAI's."""
+"""The differences between the chat APIs of other vendors and OpenAI's."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChatRules:
-    """The fields that a vendor's chat API refuses or names differently. Instances are compared by identity."""
+    """The fields that a vendor's chat API refuses, or that have another name in it. Two instances are equal only if
+    they are the same object."""
 
     leaves_out: frozenset[str] = frozenset()
     """Fields that the API refuses and that are not needed for the answer. They are not sent."""

@@ -1,5 +1,5 @@
-"""What is known of the beginning of a request's conversation, because an earlier request of the same API key had the
-same bytes there."""
+"""Facts about the beginning of a conversation that an earlier request has already sent. They are used if the same API
+key sends the same bytes there again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Notes:
-    """The facts about the items of one conversation that later requests use. Items: messages, or the items of
+    """The facts about the items of one conversation that later requests use again. Items are messages, or the items of
     `input`."""
 
     unique_keys: bool = False
@@ -24,7 +24,7 @@ class Notes:
     no_references: bool = False
     """Whether it was checked that the items contain no reference that a policy must permit."""
     checked: Mapping[str, Any] = field(default_factory=dict)
-    """The fields of the body that were checked for references. None were found if `no_references`."""
+    """The fields of the body that were checked for references. If `no_references` is true, they contain none."""
     start: int = 0
     """The position of the first item in the body."""
     ends: Sequence[int] = ()
@@ -37,7 +37,7 @@ class Notes:
 
 @dataclass(slots=True)
 class Continued:
-    """A parsed body whose conversation begins with known items."""
+    """A parsed body whose conversation begins with items that an earlier request has sent."""
 
     body: dict[str, Any]
     """The parsed body. It is equal to the body that a parser returns for all bytes."""

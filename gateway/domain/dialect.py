@@ -1,4 +1,4 @@
-"""The facts of a client dialect that other packages need."""
+"""Facts about a client dialect that other packages need."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The end user named in a request, and the pseudonym that is stored instead."""
+"""Finds the end user's name in a request, and computes the pseudonym that is stored instead of the name."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ _DIGEST_BYTES = 14
 
 
 def named(body: dict[str, Any], header: str = "") -> str:
-    """The name of the end user in a request; empty if there is none. Claude Code's suffix `_session_…` is removed,
-    because each session would count as another user. `header`: a name in the headers, used if the body has none."""
+    """The name of the end user in a request; empty if there is none. `header`: a name in the headers, used if the body
+    has none. Claude Code's suffix `_session_…` is removed, because otherwise each session would count as another user.
+    """
     if not header and _NAMING.isdisjoint(body):  # most requests
         return ""
     name = body.get("safety_identifier") or body.get("user")
@@ -33,11 +34,11 @@ def named(body: dict[str, Any], header: str = "") -> str:
 
 
 class Pseudonyms:
-    """Computes the pseudonyms of end users. A name always gets the same pseudonym. Without the secret, nobody can
-    compute the pseudonym of a name."""
+    """Computes the pseudonyms of end users. The same name always gets the same pseudonym. Nobody can compute a
+    pseudonym without the secret."""
 
     def __init__(self, secret: bytes) -> None:
-        """`secret`: at most 64 bytes."""
+        """`secret`: the secret for the pseudonyms, at most 64 bytes."""
         self._secret = secret
 
     def of(self, name: str) -> str:

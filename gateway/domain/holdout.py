@@ -1,4 +1,5 @@
-"""Selects sessions from which the gateway leaves nothing out, so that the others can be compared with them."""
+"""Selects sessions whose requests are never shortened (held-out sessions), so that the other sessions can be compared
+with them."""
 
 from __future__ import annotations
 
@@ -8,9 +9,9 @@ _DRAWN_BYTES = 4
 
 
 def is_held_out(team: str, session: str, share: float) -> bool:
-    """Whether a session of a team belongs to the `share` (0..1) of sessions that are held out. The result depends only
-    on the arguments, so every worker and every report gets the same result. A session without a name is never held
-    out."""
+    """Return whether a session is held out, so that its requests are never shortened. `share`: share of the team's
+    sessions that are held out, 0..1. The result depends only on the arguments, so that all workers and reports agree. A
+    session without a name is never held out."""
     if not session or not share:
         return False
     digest = blake2b(f"{team}\0{session}".encode("utf-8", "surrogatepass"), digest_size=_DRAWN_BYTES).digest()

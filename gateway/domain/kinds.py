@@ -1,4 +1,4 @@
-"""The facts of each kind of backend that other packages need."""
+"""Facts about each kind of backend that other packages need."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ _OPENAIS: tuple[BackendDialectName, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class KindFacts:
-    """The facts of one kind of backend. Kinds in `Own` also have a module in `backends/providers/`; presets
-    have none."""
+    """The facts about one kind of backend. Kinds in `Own` also have a module in `backends/providers/`; presets have
+    none."""
 
     dialects: tuple[BackendDialectName, ...]
     """The dialects that servers of this kind may speak, the kind's own dialect first. Servers that speak OpenAI's
@@ -113,7 +113,7 @@ class KindFacts:
 
 
 def _preset(base_url: str, *, dialects: tuple[BackendDialectName, ...] = _CHAT, **facts: Any) -> KindFacts:
-    """A vendor with OpenAI's API at a known address."""
+    """The facts about a vendor that has OpenAI's API at a known address."""
     return KindFacts(dialects, needs_base_url=True, preset_of="openai", base_url=base_url, **facts)
 
 

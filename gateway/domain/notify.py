@@ -1,4 +1,4 @@
-"""Sections of files that name one alert receiver. A section has one key for each kind of receiver."""
+"""Sections of files that name one alert receiver. Such a section has one key for each kind of receiver."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ VARIABLE = r"^env:[A-Z][A-Z0-9_]*$"
 
 
 def keyed_by_kind(kinds: Sequence[str], reference: Any, written: str, others: Sequence[str] = ()) -> Any:
-    """The type of a section with one optional key for each of `kinds`. `reference`: type of the values. `written`:
-    example of a value. `others`: further keys of a derived section."""
+    """Make the type of a section that has one optional key for each of `kinds`. `reference`: type of the values.
+    `written`: example of a value. `others`: further keys of a derived section."""
     elsewhere = [kind for kind in KINDS if kind not in kinds]
 
     def refuse(value: object) -> None:
@@ -39,7 +39,7 @@ def keyed_by_kind(kinds: Sequence[str], reference: Any, written: str, others: Se
 
 
 def chosen(section: Section, keys: Sequence[str]) -> tuple[str, str]:
-    """The key among `keys` that is set, and its value. Raises ValueError if none or more than one is set."""
+    """Find the key among `keys` that is set, and its value. Raises ValueError unless exactly one is set."""
     found = [(key, value) for key in keys if (value := getattr(section, key)) is not None]
     if len(found) != 1:
         raise ValueError(f"give one of {_listed(keys)}")
@@ -59,7 +59,8 @@ else:
 
 
 class Notify(_ByVariable):
-    """A receiver of alerts. Its address must come from the operator's environment, never from a policy file."""
+    """A receiver of alerts, as a policy names it. Its address must come from the operator's environment, never from a
+    policy file."""
 
     receiver: Annotated[str, Field(pattern=RECEIVER_NAME, max_length=64)] | None = Field(
         None, description="Instead: one of the operator's `receivers`; where there are any, only those may be named."
@@ -73,5 +74,5 @@ class Notify(_ByVariable):
 
     @property
     def target(self) -> str:
-        """The receiver as it is written in lists and tables: `env:NAME`, `slack:env:NAME` …, or `receiver:NAME`."""
+        """The receiver as text for lists and tables: `env:NAME`, `slack:env:NAME` …, or `receiver:NAME`."""
         return target(*chosen(self, (*IN_POLICIES, "receiver")))

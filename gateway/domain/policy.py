@@ -1,4 +1,4 @@
-"""A team's policy as an immutable object. It has the default of every key."""
+"""A team's policy as an immutable object, with the default of every key."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PassThrough = Literal["audio", "images", "moderations", "rerank"]
 
 
 class ModelRule(Section):
-    """What a model name stands for."""
+    """The backends that a model name means, and the rule for the choice among them."""
 
     candidates: tuple[str, ...] = Field((), description="Backends or tiers to choose among; empty: all.")
     quality: Share = Field(0.95, description="Wanted probability that the answer is as good as the reference's.")
@@ -50,7 +50,7 @@ _LATER = (
 
 
 def _rule(value: object) -> object:
-    """Accept an alias (`gpt-4o: auto`) or a list of candidates (`gpt-4o: [small, large]`) in place of a rule."""
+    """Accept, instead of a rule, an alias (`gpt-4o: auto`) or a list of candidates (`gpt-4o: [small, large]`)."""
     if isinstance(value, list | tuple):
         return {"candidates": list(value)}
     return value
@@ -138,12 +138,12 @@ class ContextPolicy(Section):
 
     @property
     def shortens(self) -> bool:
-        """Whether parts may be left out of a request that is not long."""
+        """Whether parts of a request may be left out even if the request is not long."""
         return not self.long_documents == self.repeated_errors == self.flagged_turns == "keep"
 
 
 class AlertsPolicy(Section):
-    """Receivers of a team's alerts, including those about budgets."""
+    """The receivers of a team's alerts, including alerts about budgets."""
 
     notify: tuple[Notify, ...] = Field((), description="Receivers of all the team's alerts, besides the log.")
     escalate_to: tuple[Notify, ...] = Field(
@@ -168,7 +168,8 @@ class PacingPolicy(Section):
 
 
 class StreamsPolicy(Section):
-    """What a strategy that calls several backends may do with a stream before the first byte is sent."""
+    """Limits how much of a stream, and for how long, is kept back while its beginning is judged. Until then a stronger
+    backend may still answer."""
 
     hold_tokens: int = Field(
         24, ge=0, le=512, description="Tokens kept back to judge them, where a stronger backend may still answer."
@@ -186,7 +187,7 @@ class HedgingPolicy(Section):
 
 
 class AgentsPolicy(Section):
-    """What happens if an agent repeats the same failing tool calls."""
+    """The reaction to an agent that repeats the same failing tool calls."""
 
     loop_alert: int = Field(
         5, ge=0, le=1000, description="Equal calls with equal errors in a row, from which an alert is sent; 0: never."
@@ -197,7 +198,7 @@ class AgentsPolicy(Section):
 
 
 class TrialsPolicy(Section):
-    """Comparisons of answers in the background, at the team's expense."""
+    """Comparisons of answers in the background. The team pays for them."""
 
     share: Share = Field(
         0.0, description="Share of answers that are compared with another backend's in the background."
@@ -220,7 +221,7 @@ class TrialsPolicy(Section):
 
 
 class Organisation(Section):
-    """One entry of `organisations:` in gateway.yaml: settings shared by all teams whose policies name it."""
+    """One entry of `organisations:` in gateway.yaml. Its settings apply to all teams whose policies name it."""
 
     budget: Budgets = Field((), description="One budget or a list; their level is the organisation.")
 
@@ -279,7 +280,7 @@ class DataPolicy(Section):
 
     @property
     def closes_server_tools(self) -> str:
-        """The key of the policy that forbids tools that a provider runs; empty if none forbids them."""
+        """The key of the policy that forbids tools that a provider runs; empty if they are allowed."""
         if self.hosted == "forbidden":
             return "data.hosted"
         if self.server_tools == "forbidden":
@@ -347,7 +348,7 @@ class Policy(Section):
     @model_validator(mode="before")
     @classmethod
     def _zone_of_budgets(cls, given: Any) -> Any:
-        """Complete raw values: budgets without a time zone get the team's."""
+        """Complete the raw values: budgets without a time zone get the team's time zone."""
         if not isinstance(given, dict) or "timezone" not in given or "budget" not in given:
             return given
         zone, budget = {"timezone": given["timezone"]}, given["budget"]
@@ -371,8 +372,9 @@ class Policy(Section):
         return self
 
     def rule(self, model: str) -> ModelRule | str | None:
-        """The rule for the model name `model`; None if the policy does not mention it. An alias is followed, even to a
-        backend's name. Without an entry, the longest fitting pattern counts. Raises ValueError for a circular alias."""
+        """The rule for the model name `model`; None if the policy does not mention this name. Aliases are followed,
+        even to the name of a backend. A name without an entry gets the rule of the longest pattern that fits. Raises
+        ValueError for a circular alias."""
         name = model if model in self.models or model == "auto" else self._pattern(model)
         seen = {name}
         while True:
@@ -384,27 +386,27 @@ class Policy(Section):
             if isinstance(entry, ModelRule):
                 return entry
             if entry in seen:
-                raise ValueError(f"models.{model}: the alias leads back to itself")
+                raise ValueError(f"models.{model}: this alias leads back to itself; name a backend or a rule instead")
             seen.add(entry)
             name = entry
 
     def _pattern(self, model: str) -> str:
-        """The longest pattern in `models` that fits the name `model`. If no pattern fits, returns `model` itself."""
+        """The longest pattern in `models` that fits the name `model`. If no pattern fits, `model` itself."""
         fitting = (name for name in self.models if "*" in name and fits(name, model))
         return max(fitting, key=len, default=model)
 
 
 def without_later(shaping: bytes) -> bytes:
-    """A policy as JSON, without the keys that were added later and have their default values. Digests of it are then
-    equal to those of earlier versions, so an upgrade keeps cached answers."""
+    """A policy as JSON, without those keys that were added in later versions and have their default values. So the
+    policy's digest stays the same after an upgrade, and cached answers stay valid."""
     for later in _LATER:
         shaping = shaping.replace(later, b"")
     return shaping
 
 
 def fits(pattern: str, name: str) -> bool:
-    """Whether `name` fits `pattern`, in which each `*` stands for any characters. The time must be linear: neither a
-    pattern nor a name may block the worker."""
+    """Return whether `name` fits `pattern`, in which each `*` stands for any characters. The time is linear, so that no
+    pattern or name can block the worker."""
     first, *parts = pattern.split("*")
     if not parts:
         return name == pattern

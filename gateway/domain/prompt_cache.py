@@ -1,4 +1,4 @@
-"""Providers' prompt caches: their rules by model (autumn 2026), and the marks for a prompt."""
+"""The rules of providers' prompt caches for each model (autumn 2026), and the cache marks in a prompt."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STEP_TOKENS = 128
 
 @dataclass(frozen=True, slots=True)
 class CacheRules:
-    """How the prompts of one model are cached."""
+    """The rules by which a provider caches the prompts of one model."""
 
     kind: Literal["marks", "newest", "common"]
     """What is cached. `marks`: only marked parts. `newest`: the prompt up to the end of the newest message, without
@@ -58,7 +58,7 @@ _LATER_GPT = re.compile(r"gpt-(?:5\.[6-9]|5\.\d\d|[6-9]|\d\d)")
 
 @lru_cache(maxsize=256)
 def rules_of(model: str) -> CacheRules:
-    """The rules for the model with this name. The server that runs the model does not matter."""
+    """The cache rules for the model with this name. They do not depend on the server that runs the model."""
     name = model.lower()
     if "claude" in name:
         read = 0.05 if _DEEP_DISCOUNT.search(name) else 0.1
@@ -70,9 +70,10 @@ def rules_of(model: str) -> CacheRules:
 
 @dataclass(slots=True)
 class CacheMarks:
-    """The cache marks for a prompt to Anthropic. If there are too many, `fixed` goes first, then the end of `earlier`.
+    """The cache marks in a prompt for Anthropic. If there are too many, `fixed` is left out first, then the last
+    positions of `earlier`.
 
-    A position is a number of content blocks from the first message on. Thinking blocks are not counted.
+    A position is the number of content blocks from the first message on. Thinking blocks are not counted.
     """
 
     newest: Lifetime | None = None
@@ -85,8 +86,6 @@ class CacheMarks:
     """Whether to remove the client's own marks."""
     at: float = 0.0
     """Time at which the marks were planned, in monotonic seconds."""
-    tokens: int = 0
-    """Estimated tokens of the whole input."""
     agent: bool = False
     """Whether the request offers tools."""
     cut: frozenset[int] = frozenset()

@@ -1,4 +1,4 @@
-"""Interfaces between packages of one layer. These packages do not import each other."""
+"""Interfaces between packages of the same layer, which do not import each other."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from gateway.domain.tenant import Tenant
 
 class Clock(Protocol):
     def time(self) -> float:
-        """Unix seconds."""
+        """The present time in Unix seconds."""
         ...
 
     def monotonic(self) -> float: ...
 
 
 class Embedder(Protocol):
-    """Converts a text to a unit vector (float32, `dimensions` numbers). Call it off the event loop. Raises
-    EmbedderUnavailable."""
+    """Converts a text to a vector of length 1 (float32, `dimensions` numbers). Call it in a thread, not on the event
+    loop. Raises EmbedderUnavailable."""
 
     name: str
     dimensions: int
@@ -37,59 +37,58 @@ class Embedder(Protocol):
 
     @property
     def ready(self) -> bool:
-        """Whether the model is loaded. Until then, requests are answered without vectors."""
+        """Whether the embedding model is loaded. Until then, requests are answered without vectors."""
         ...
 
     @property
     def failed(self) -> bool:
-        """Whether loading the model has failed and is not tried again."""
+        """Whether the embedding model could not be loaded. Loading is not tried again."""
         ...
 
     def begin(self) -> None:
-        """Start loading in the background. Repeated calls have no effect."""
+        """Start to load the model in the background. Further calls have no effect."""
         ...
 
     async def embed(self, text: str, owner: str = "") -> Any | None:
-        """The vector of `text`, shape (dimensions,); None if it is too long. `owner`: scope within which a cached
-        vector is reused."""
+        """The vector of `text`, shape (dimensions,); None if the text is too long. `owner`: scope within which a cached
+        vector may be used again."""
         ...
 
 
 class TokenCounter(Protocol):
     def estimate(self, text: str) -> int:
-        """The estimated number of tokens of `text`, from byte lengths. The estimate takes microseconds."""
+        """Estimate the number of tokens of `text` from its length in bytes. This takes microseconds."""
         ...
 
     def count(self, text: str) -> int:
-        """The exact number of tokens of `text` for the tokenizer family. Call it off the event loop if the text is
-        long."""
+        """Count the tokens of `text` exactly, for the tokenizer family. If the text is long, call it in a thread."""
         ...
 
     def at_once(self, text: str) -> int:
-        """The exact number of tokens if the gateway can count it quickly, otherwise the estimate. For callers on the
-        event loop that cannot wait."""
+        """The exact number of tokens if it can be counted quickly, otherwise an estimate. For callers on the event
+        loop, which cannot wait."""
         ...
 
 
 class PriceList(Protocol):
     def price(self, backend: Backend) -> Price | None:
-        """The price; None if unknown. An unknown price is never 0."""
+        """The price of the backend; None if it is unknown. An unknown price is never 0."""
         ...
 
 
 class MarginalPrices(PriceList, Protocol):
-    """Prices of backends, and which backends are paid already."""
+    """Knows the prices of backends, and the backends whose calls are already paid."""
 
     def prepaid(self, backend: Backend) -> bool:
-        """Whether calls of `backend` are paid already by a commitment that is not used up."""
+        """Return whether calls of `backend` are already paid by a commitment that is not used up."""
         ...
 
 
 class ModelPrices(MarginalPrices, Protocol):
-    """Prices of backends, and list prices of models that no backend has."""
+    """Knows the prices of backends, and the list prices of models that no backend has."""
 
     def listed(self, model: str) -> Price | None:
-        """The list price of a model by its name alone; None if unknown."""
+        """The list price of a model, found by its name alone; None if unknown."""
         ...
 
 
@@ -116,20 +115,20 @@ class BackendState:
 
 
 class FleetView(Protocol):
-    """The current health of the backends."""
+    """Shows the present health of the backends."""
 
     def state(self, backend: Backend) -> BackendState: ...
 
 
 class SessionView(Protocol):
-    """Estimates how much of a conversation each backend has in its prompt cache."""
+    """Estimates how much of a conversation is in each backend's prompt cache."""
 
     def warm_tokens(self, prefix: Prefix, backend: Backend, input_tokens: int) -> int:
-        """The number of `input_tokens` that `backend` is expected to read from its cache."""
+        """The number of the `input_tokens` that `backend` will probably read from its cache."""
         ...
 
     def warmest(self, prefix: Prefix, input_tokens: int) -> int:
-        """The highest number of `input_tokens` that any backend is expected to read from its cache."""
+        """The number of the `input_tokens` that are probably cached, at the backend where this number is highest."""
         ...
 
 
@@ -139,17 +138,17 @@ class Contexts(Protocol):
     def plan_for(
         self, request: CompletionRequest, tenant: Tenant, backend: Backend, prefix: Prefix | None = None
     ) -> Awaitable[ContextPlan]:
-        """The plan of what to send to `backend`. `prefix`: the conversation, if it is known. Raises ContextTooLong if
-        the request does not fit even after trimming."""
+        """Plan which parts of the request are sent to `backend`. `prefix`: the conversation, if it is known. Raises
+        ContextTooLong if the request does not fit even after trimming."""
         ...
 
     def learn(self, record: Record) -> None:
-        """Store the size of the input that the backend reported for the conversation."""
+        """Store the input size that the backend reported for the conversation, in tokens."""
         ...
 
 
 class Hold(Protocol):
-    """Money that is held for one request."""
+    """The money that is held for one request until its cost is known."""
 
     covers: float
     """A number of tokens. `grow` must be called before `Attempt.seen` exceeds it."""
@@ -158,24 +157,24 @@ class Hold(Protocol):
     limit."""
 
     def left_nano(self) -> int | None:
-        """The nano-dollars that the request may cost. None if no limit in dollars bounds it."""
+        """The nano-dollars that the request may cost; None if no limit in dollars applies."""
         ...
 
     async def extend(
         self, backend: Backend, input_tokens: int, attached: Attached = NOTHING_ATTACHED, *, marked: bool = False
     ) -> None:
-        """Hold additional money for a call of `backend`. Raises BudgetExhausted. `input_tokens`: input of the call,
-        including `attached`. `marked`: whether the gateway marks the prompt for the backend's cache."""
+        """Hold additional money for a call of `backend`. `input_tokens`: input of the call, including `attached`.
+        `marked`: whether the gateway adds cache marks to the prompt. Raises BudgetExhausted."""
         ...
 
     async def grow(self, output_tokens: int, seen: int) -> None:
-        """Hold more money if an answer in progress needs it. Raises BudgetExhausted. `output_tokens`: estimate from the
-        delivered text. `seen`: maximum number of tokens that can have arrived."""
+        """Hold more money if an answer in progress needs it. `output_tokens`: estimate from the delivered text. `seen`:
+        maximum number of tokens that may have arrived. Raises BudgetExhausted."""
         ...
 
     def follow(self, attempt: Attempt) -> None:
-        """Make `covers` and `grow` refer to `attempt`, whose answer the client gets. The call is needed if money is
-        held for several attempts."""
+        """Make `covers` and `grow` refer to `attempt`, whose answer the client gets. This is necessary if money is held
+        for several attempts."""
         ...
 
 
@@ -186,7 +185,7 @@ is also the name of a column of the ledger."""
 
 @dataclass(frozen=True, slots=True)
 class BudgetChecker:
-    """Names the owner of a budget: an organisation, a team or a key. Empty fields are ignored."""
+    """The owner of a budget: an organisation, a team or a key. Empty fields are ignored."""
 
     organisation: str = ""
     team: str = ""
@@ -195,8 +194,8 @@ class BudgetChecker:
 
 @dataclass(frozen=True, slots=True)
 class SpentReader:
-    """Spend in the units of budgets. Simulated attempts do not count. Attempts without a price count as 0 dollars;
-    tokens of free attempts do not count."""
+    """Spend in the units of budgets. Simulated attempts do not count. An attempt without a price counts as 0 dollars;
+    the tokens of free attempts do not count."""
 
     pico: int = 0
     tokens: int = 0
@@ -206,81 +205,84 @@ class EndUsers(Protocol):
     """Replaces the names of end users by pseudonyms."""
 
     def note(self, body: dict[str, Any], record: Record, header: str = "") -> None:
-        """Set `record.end_user` from the request's `body`, else from the name in its headers (`header`)."""
+        """Set `record.end_user` to the pseudonym of the request's end user. The name is taken from the `body`; if the
+        body has none, from the `header`."""
         ...
 
 
 class Spending(Protocol):
-    """Reads the actual spend, from which counters are rebuilt. Methods may raise an error if the ledger cannot
-    be read."""
+    """Reads the actual spend from the ledger, to restore the counters of budgets. The methods may raise an error if the
+    ledger cannot be read."""
 
     def spent(self, payer: BudgetChecker, since: float, until: float) -> Awaitable[SpentReader]:
-        """Spend by attempts of requests that began in `[since, until)` (Unix seconds; `until` may be infinite).
-        Attempts in progress are left out. Attempts that a dead worker left open are included."""
+        """The spend of requests that began in `[since, until)` (Unix seconds; `until` may be infinite). An attempt in
+        progress is not counted, unless its worker is dead."""
         ...
 
     def spent_by_each(
         self, by: Subject, team: str, since: float, until: float, names: Collection[str]
     ) -> Awaitable[Mapping[str, SpentReader]]:
-        """Like `spent`, for each of the `names` in one team. `by`: kind of the names (pseudonyms of end users, or
-        session ids). Names without spend are omitted."""
+        """Like `spent`, but for each of the `names` in one team: name → spend. `by`: whether the names are pseudonyms
+        of end users or session ids. Names without spend are omitted."""
         ...
 
 
 class AttemptJournal(Protocol):
-    """The ledger as callers of backends use it. It has one entry per attempt."""
+    """The ledger for code that calls backends. It gets one entry per attempt."""
 
     def open(self, attempt: Attempt, record: Record) -> None:
-        """Record in the journal that `attempt` begins. The call may start only after this. Raises LedgerUnavailable."""
+        """Write to the journal that `attempt` begins. The backend may be called only after this. Raises
+        LedgerUnavailable."""
         ...
 
     def close(self, attempt: Attempt, record: Record) -> None:
-        """Price the attempt (sets `cost_pico`, `price_source`) and record its end in the journal. Must be called only
+        """Price the attempt (this sets `cost_pico`, `price_source`), and write its end to the journal. Call this only
         once."""
         ...
 
     def cached(self, record: Record, usage: Usage, saved_pico: int | None, outcome: Outcome = "ok") -> None:
-        """Record in the journal an answer that costs this request nothing: a stored or shared one. `saved_pico`: the
-        saved cost."""
+        """Write to the journal an answer that costs this request nothing, because it was stored or is shared with
+        another request. `saved_pico`: the saved cost in pico-dollars."""
         ...
 
 
 class Archive(Protocol):
-    """Finds requests in the ledger that are not in the memory of any worker."""
+    """Finds requests in the ledger that are no longer in the memory of any worker."""
 
     async def find(self, request_id: str, team: str) -> dict[str, Any] | None:
-        """A flight record as JSON values. It is shorter than the record of a recent request. None if this team has made
-        no request with this id."""
+        """Find the flight record of a request, as JSON values. It has fewer fields than that of a recent request. None
+        if this team has made no request with this id."""
         ...
 
 
 class Sampler(Protocol):
-    """The part of the package `learning` that lower layers need."""
+    """The interface of the package `learning` for lower layers."""
 
     def holdout(self, request: CompletionRequest) -> bool:
-        """Whether the reference must serve this request, for comparison (the holdout group)."""
+        """Return whether the reference must serve this request, so that other answers can be compared with its
+        answers."""
         ...
 
     def offer(self, request: CompletionRequest, record: Record, answer: Answer) -> None:
-        """Offer a served request for comparison, before its answer is closed. Fast; never raises. A full queue drops
-        the request."""
+        """Offer a served request for a comparison. Call this before the request's answer is closed. It is fast and
+        never raises. If the queue is full, the request is not compared."""
         ...
 
 
 class Evidence(Protocol):
-    """Evidence about a backend from a team's own judged answers."""
+    """Knows how good a backend is, from a team's own judged answers."""
 
     def adjust(self, team: str, backend: str) -> Learned:
-        """What is known about a backend from a team's judged answers, read from memory. `NOTHING` if no answer of the
-        backend has been judged."""
+        """The evidence about a backend from a team's judged answers, read from memory. `NOTHING` if no answer of the
+        backend was judged."""
         ...
 
 
 class ClassTrials(Protocol):
-    """How far traffic classes are open for cheaper backends."""
+    """Knows which share of each traffic class cheaper backends may serve."""
 
     def find(self, key: TrialKey) -> ClassTrial | None:
-        """The trial, read from memory. None if there is none, or if the stored trials cannot be read."""
+        """Find a trial in memory. None if there is none, or if the stored trials cannot be read."""
         ...
 
 
@@ -300,7 +302,7 @@ class NoEvidence:
 
 @dataclass(frozen=True, slots=True)
 class FreshAnswer:
-    """An answer that was requested only to be compared with another answer. It is sent to no client."""
+    """An answer that was requested only for a comparison with another answer. No client gets it."""
 
     completion: bytes
     """The plain body in the request's dialect."""
@@ -308,9 +310,9 @@ class FreshAnswer:
 
 
 class FreshAnswerSource(Protocol):
-    """Requests answers for comparison. Their cost counts in the tenant's budget and in a separate cap."""
+    """Requests answers for comparison. Their cost counts in the tenant's budget, and towards a separate limit."""
 
     async def ask(self, request: CompletionRequest, tenant: Tenant) -> FreshAnswer | None:
-        """A new answer to `request` from a backend; None if no budget allows it or no backend answers. The ledger
-        records the call as `shadow`."""
+        """Request a new answer to `request` from a backend. None if no budget allows it, or if no backend answers. The
+        ledger records the call as `shadow`."""
         ...

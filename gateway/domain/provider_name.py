@@ -1,8 +1,8 @@
 """Finds the provider of a backend from its settings, and names it as OpenTelemetry does (`gen_ai.provider.name`).
 
 The names are the well-known values of OpenTelemetry's semantic conventions for generative AI, read 2026-11. A provider
-without such a value has litellm's name. An unknown server has the name `_OTHER`, because any server may speak OpenAI's
-dialect.
+without a well-known value gets the name that LiteLLM uses. An unknown server gets the name `_OTHER`, because any server
+may use OpenAI's dialect.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ _OWN_NAMES = ((re.compile(r"gpt-(?!oss)|chatgpt-|o\d"), "openai"), (re.compile(r
 
 @lru_cache(maxsize=4096)
 def provider_name(kind: str, base_url: str, model: str) -> str:
-    """The provider of a backend. For the kinds `local` and `simulated`, it is the kind itself."""
+    """The name of the backend's provider. For the kinds `local` and `simulated`, it is the kind itself."""
     if kind in _OF_KIND:
         return _OF_KIND[kind]
     if base_url:

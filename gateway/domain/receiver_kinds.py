@@ -10,7 +10,8 @@ from urllib.parse import urlsplit
 
 
 class AddressForm(NamedTuple):
-    """The form that an address must have. Texts of another form get no alert and are not passed on."""
+    """The form that the address of a receiver must have. An address in another form is not used, and its text is not
+    passed on."""
 
     called: str
     fits: Callable[[str], bool]
@@ -18,7 +19,7 @@ class AddressForm(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReceiverKind:
-    """One kind of receiver. Its name is the key in policies and gateway.yaml, and the option of `init` and
+    """One kind of receiver. Its name is the key in policies and gateway.yaml, and the option of the commands `init` and
     `team add`."""
 
     address: str
@@ -75,12 +76,12 @@ IN_POLICIES: tuple[str, ...] = tuple(name for name, kind in KINDS.items() if kin
 
 
 def target(kind: str, reference: str) -> str:
-    """A policy's receiver as deliveries, lists and logs write it: `env:NAME` for a webhook, otherwise
+    """The text by which deliveries, lists and logs name a policy's receiver: `env:NAME` for a webhook, otherwise
     `KIND:REFERENCE`."""
     return reference if kind == "webhook" else f"{kind}:{reference}"
 
 
 def kind_and_reference(target: str) -> tuple[str, str]:
-    """(Kind, reference) from a text that `target` has written. The kind need not be in `KINDS`."""
+    """Split a text that `target` made into (kind, reference). The kind need not be in `KINDS`."""
     kind, _, reference = target.partition(":")
     return ("webhook", target) if kind == "env" else (kind, reference)

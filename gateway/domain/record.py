@@ -1,4 +1,4 @@
-"""The record of one request. Packages add facts to it. Ledger, telemetry and response headers read them."""
+"""The record of one request. Packages add facts to the record; ledger, telemetry and response headers read them."""
 
 from __future__ import annotations
 
@@ -35,13 +35,14 @@ _AT_ONCE = 256
 
 
 def new_request_id() -> str:
-    """A new id that sorts by time and cannot be guessed: 12 hex digits of milliseconds, 20 random hex digits."""
+    """Make a request id that sorts by time and cannot be guessed: 12 hex digits for the milliseconds, then 20 random
+    hex digits."""
     return f"req_{time.time_ns() // 1_000_000:012x}{os.urandom(_RANDOM_BYTES).hex()}"
 
 
 class RequestIds:
-    """Creates request ids like `new_request_id`, but faster. A forked process needs a new object, because a copy would
-    repeat ids."""
+    """Makes request ids like `new_request_id`, but faster. A forked process needs a new object, because a copy would
+    make the same ids again."""
 
     def __init__(self) -> None:
         self._random: list[str] = []
@@ -53,11 +54,11 @@ class RequestIds:
 
 
 class Reporter(Protocol):
-    """Reads the usage from an answer as it arrives."""
+    """Reads the usage from an answer while the answer arrives."""
 
     @property
     def reported(self) -> Usage | None:
-        """The usage that the backend has reported so far, which may be partial. None if the backend has reported
+        """The usage that the backend has reported so far, which may be incomplete. None if the backend has reported
         nothing."""
         ...
 
@@ -66,7 +67,7 @@ class Reporter(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Attempt:
-    """One call of one backend. Its id is the id of its row in the ledger."""
+    """One call of one backend. The ledger's row of the call has the same id."""
 
     id: str
     number: int
@@ -133,8 +134,8 @@ class Attempt:
     """(Characters, chunks, bytes) that had arrived when the stream was measured for the first time."""
 
     def estimate_usage(self, delivered: int) -> None:
-        """Set `usage` if it is unknown. The value is what the backend reported before the answer ended, completed by
-        estimates. `delivered`: number of output tokens that arrived."""
+        """Set `usage` if it is unknown: to the backend's last report, completed by estimates. `delivered`: number of
+        output tokens that arrived."""
         reporter, self.reporter = self.reporter, None
         if self.usage is None:
             found = interrupted(reporter.reported if reporter else None, self.input_tokens, delivered)
@@ -142,7 +143,7 @@ class Attempt:
             self.usage = with_unseen(found, self._unseen(time.time()), self.most_output, plain=plain)
 
     def _unseen(self, now: float) -> int:
-        """Number of tokens that the backend has probably generated before its first text."""
+        """Estimate the number of tokens that the backend generated before its first text."""
         if self.pace is None or not self.pace.hides or not self.started_at:
             return 0
         if self.pace.plain and self.ended_at is not None:  # the complete answer has arrived
@@ -150,8 +151,9 @@ class Attempt:
         return self.pace.tokens((self.spoke_at or now) - self.started_at)
 
     def bound(self, asked: int | None, answers: int, *, one_context: bool) -> None:
-        """Set `most_output` from the limits of client, budget, backend and window. `asked`: the client's limit for one
-        answer. `answers`: number of answers. `one_context`: whether each answer has the whole input in its window."""
+        """Set `most_output` from the limits of the client, the budget, the backend and the context window. `asked`: the
+        client's limit for one answer. `answers`: number of answers. `one_context`: whether each answer has the whole
+        input in its window."""
         backend, cap = self.backend, self.output_cap
         most, known, window = asked, backend.max_output_tokens, backend.window_tokens
         if cap is not None and (most is None or cap < most):
@@ -165,7 +167,7 @@ class Attempt:
         self.most_output = None if most is None else most * answers
 
     def look_at_pace(self) -> None:
-        """Measure a stream in progress, as long as no complete stream of its backend has been measured."""
+        """Measure a stream in progress. Does nothing if a complete stream of the same backend was measured before."""
         pace, reporter = self.pace, self.reporter
         if pace is None or reporter is None or not pace.wants_look(self.chunks):
             return
@@ -179,7 +181,7 @@ class Attempt:
         pace.look(*(after - before for after, before in zip(now, self.looked_at, strict=True)))
 
     def learn_pace(self) -> None:
-        """Learn the backend's rate of unseen tokens from the usage of a complete answer."""
+        """Learn from the usage of a complete answer how fast the backend generates unseen tokens."""
         usage, pace = self.usage, self.pace
         if pace is None or usage is None or usage.estimated or not self.ended_at:
             return
@@ -197,18 +199,19 @@ class Attempt:
 
     @property
     def reported(self) -> Usage | None:
-        """The usage that the backend has reported so far, which may be partial. None if it has reported nothing."""
+        """The usage that the backend has reported so far, which may be incomplete. None if the backend has reported
+        nothing."""
         return self.usage or (self.reporter.reported if self.reporter else None)
 
     @property
     def seen(self) -> int:
-        """Maximum number of output tokens that can have arrived. One for every four bytes of the stream, at least one
-        per chunk."""
+        """The maximum number of output tokens that may have arrived: one for every four bytes of the stream, and at
+        least one per chunk."""
         return max(self.chunks, self.output_bytes // _LEAST_BYTES)
 
     def came(self, size: int, chunks: int) -> None:
-        """Record that `size` more bytes of the answer have arrived. `chunks`: total number of chunks with content so
-        far. Call this method before the bytes are passed on."""
+        """Store that `size` more bytes of the answer have arrived. `chunks`: total number of chunks with content so
+        far. Call this before the bytes are passed on."""
         self.output_bytes += size
         self.chunks = chunks
         if self.spoke_at is None and chunks:
@@ -281,11 +284,11 @@ class Record:
 
     @property
     def next_id(self) -> str:
-        """The id of the next attempt."""
+        """The id that the next attempt of this request gets."""
         return f"{self.request_id}-{self.before + len(self.attempts) + 1}"
 
     def attempt(self, backend: Backend) -> Attempt:
-        """A new, numbered attempt on this record."""
+        """Make the next attempt of this request, with the next number."""
         number = self.before + len(self.attempts) + 1
         attempt = Attempt(f"{self.request_id}-{number}", number, backend, time.time(), kind=self.kind)
         if self.route is not None and backend.name in self.route.above:
@@ -295,8 +298,8 @@ class Record:
 
     @property
     def curtailed(self) -> bool:
-        """Whether the served answer ended early because the budget did not pay for more. Such an answer is not stored
-        or compared, and its length is not learned."""
+        """Whether the answer to the client ended early because the budget did not allow more. Such an answer is not
+        stored and not compared, and its length is not learned."""
         if self.finish != "length":
             return False
         served = self.served_by
@@ -304,7 +307,7 @@ class Record:
 
     @property
     def served_by(self) -> Attempt | None:
-        """The attempt whose answer the client gets. If no attempt succeeded, returns the last attempt."""
+        """The attempt whose answer the client gets. If no attempt succeeded, the last attempt."""
         attempts = self.attempts
         if len(attempts) > 1:
             # if the stronger backend was interrupted, the weak answer serves

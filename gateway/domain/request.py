@@ -1,4 +1,4 @@
-"""A parsed request. It has the fields that the gateway uses; all other fields are kept unchanged."""
+"""A parsed request. It contains the fields that the gateway uses; all other fields are passed on unchanged."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ _INPUT_FIELDS: Mapping[str, str] = {
 
 @dataclass(slots=True)
 class Turn:
-    """One message, in any dialect. `index` is its position in the request's list; -1: a top-level system prompt."""
+    """One message of a request, in any dialect. `index`: the message's position in the request's list; -1 for a
+    separate system prompt."""
 
     index: int
     role: Role
@@ -56,7 +57,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Controls:
-    """The `x-thriftgate-*` request headers, and those of a LiteLLM proxy."""
+    """The values of the request headers `x-thriftgate-*`, and of the headers that a LiteLLM proxy accepts."""
 
     cache: CacheControl = ""
     cache_tags: tuple[str, ...] = ()
@@ -80,7 +81,7 @@ class Controls:
 
 @dataclass(slots=True)
 class CompletionRequest:
-    """A parsed request. `raw`: its body, which is sent unchanged if client and backend use the same dialect."""
+    """A parsed request. `raw`: its body, which is sent unchanged if the client and the backend use the same dialect."""
 
     id: str
     dialect: DialectName
@@ -146,14 +147,14 @@ class CompletionRequest:
 
     @property
     def is_large(self) -> bool:
-        """Whether the new part of the body is so large that it is processed in a thread."""
+        """Whether the new part of the body is so large that a thread should process it."""
         if len(self.raw) <= LARGE_BYTES:
             return False
         return self.continued is None or len(self.continued.rest) > LARGE_BYTES
 
     @property
     def known_scan(self) -> BodyScan | None:
-        """The scan of the present `raw`. None if there is no scan, or if `raw` was changed after the scan."""
+        """The scan of the present `raw`; None if `raw` was not scanned, or was changed after the scan."""
         scan = self.scan
         return scan if scan is not None and scan.raw is self.raw else None
 
@@ -174,7 +175,7 @@ class CompletionRequest:
 
     @property
     def input_field(self) -> str:
-        """The field of the dialect that contains the question, for error messages."""
+        """The name of the dialect's field that contains the question, for error messages."""
         return _INPUT_FIELDS.get(self.dialect, "messages")
 
     @property
@@ -193,7 +194,7 @@ _SCORING = ("/moderations", "/rerank")
 
 
 def most_asked(request: CompletionRequest) -> int | None:
-    """Maximum output tokens of one answer by the limit in the request; None if the request has no limit."""
+    """The maximum output tokens of one answer that the request allows; None if it has no limit."""
     if request.dialect == "openai_other" and request.max_output_tokens is None:
         return 0 if request.path in _SCORING else MEDIA_MOST_TOKENS
     return request.max_output_tokens

@@ -1,4 +1,4 @@
-"""The team's objective for the quality of its answers."""
+"""A team's objective for the quality of its answers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gateway.domain.units import DurationS, Share
 
 
 class SloPolicy(Section):
-    """An objective for the quality of served answers, watched for each traffic class."""
+    """An objective for the quality of the answers to clients. It is checked for each traffic class."""
 
     objective: Share | None = Field(
         None, lt=1, description="Wanted mean quality of served answers that were judged; null: it is not watched."
@@ -20,7 +20,7 @@ class SloPolicy(Section):
 
 
 def _bare(value: object) -> object:
-    """Accept the objective alone (`slo: 97%`) in place of the section."""
+    """Accept, instead of the section, the objective alone (`slo: 97%`)."""
     return {"objective": value} if isinstance(value, str | int | float) else value
 
 

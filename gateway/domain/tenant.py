@@ -36,7 +36,7 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """Who looks up stored files, batches and responses: a key, or a whole team."""
+    """The owner in whose name stored files, batches and responses are looked up: a key, or a whole team."""
 
     team: str
     key: str = ""
@@ -71,6 +71,6 @@ class Tenant:
         object.__setattr__(self, "yields", self.policy.limits.priority == "batch")
 
     def batch(self, controls: Controls) -> bool:
-        """Whether a request with these controls has the priority `batch`. A client can lower the priority, but cannot
-        raise it."""
+        """Return whether a request with these controls has the priority `batch`. A client can lower its priority, but
+        not raise it."""
         return self.yields or controls.priority == "batch"

@@ -1,6 +1,7 @@
-"""Traffic classes: language × needs × step of a request. There are exactly 80 classes. Reports and metrics use them.
+"""Assigns each request to a traffic class: language × needs × step. There are exactly 80 classes. Reports and metrics
+use them.
 
-The class is computed for every request, so it is read from few characters: `cascade/languages.py` is more exact and
+The class is computed for every request, so it is read from few characters. `cascade/languages.py` is more exact and
 twenty times slower.
 """
 
@@ -40,15 +41,15 @@ _KNOWN = frozenset(_WORD_OF)
 
 
 def traffic_class(request: CompletionRequest, input_tokens: int) -> str:
-    """The class of a request, for example `es/text/opening`."""
+    """The traffic class of a request, for example `es/text/opening`."""
     turns = request.turns
-    if len(turns) == 1 and input_tokens < LONG_TOKENS and not (request.needs or request.agent):  # fast, for many
+    if len(turns) == 1 and input_tokens < LONG_TOKENS and not (request.needs or request.agent):  # the usual case
         return _SIMPLE[language_of(turns[0].text)]
     return f"{language_of(request.last_user)}/{needs_of(request, input_tokens)}/{step_of(request)}"
 
 
 def language_of(question: str) -> str:
-    """The language of a question, found by its function words. `other` if the language is unclear."""
+    """The language of a question, found by its function words; `other` if the language is unclear."""
     found = _KNOWN.intersection(question[:_READ].lower().split())
     if len(found) < _LEAST_HITS:
         return "other"
@@ -73,8 +74,8 @@ def needs_of(request: CompletionRequest, input_tokens: int) -> Needs:
 
 
 def step_of(request: CompletionRequest) -> Step:
-    """The position of a request in its conversation. An agent's request without tools counts as a background call, for
-    example for a title."""
+    """The step of a request in its conversation. An agent's request without tools counts as a background call, such as
+    a call for a title."""
     if request.agent and "tools" not in request.needs:
         return "background"
     turns = request.turns

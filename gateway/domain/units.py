@@ -43,8 +43,8 @@ def parse_share(value: Any) -> float:
 
 
 def parse_duration(value: Any) -> float:
-    """Parse a duration to seconds: `"24h"`, `"90s"`, `"1h30m"`, or plain seconds. Raises ValueError if it is not
-    positive."""
+    """Convert a duration to seconds: `"24h"`, `"90s"`, `"1h30m"`, or a plain number of seconds. Raises ValueError if it
+    is not positive."""
     if isinstance(value, str):
         parts = _DURATION.findall(value)
         if not parts or _DURATION.sub("", value).strip():
@@ -64,7 +64,7 @@ _BYTES = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "KB": 10**3, "MB": 1
 
 
 def parse_size(value: Any) -> Any:
-    """Parse a size to bytes: `"20MiB"`, `"1.5GB"`. Numbers are returned unchanged. Raises ValueError."""
+    """Convert a size to bytes: `"20MiB"`, `"1.5GB"`. Numbers are returned unchanged. Raises ValueError."""
     if not isinstance(value, str):
         return value
     if found := _SIZE.fullmatch(value):
@@ -75,7 +75,7 @@ def parse_size(value: Any) -> Any:
 
 
 def parse_delay(value: Any) -> float:
-    """Parse a duration, or 0."""
+    """Convert a duration to seconds, as `parse_duration` does, but also accept 0."""
     return 0.0 if value is not False and value in (0, "0", "0s") else parse_duration(value)
 
 
@@ -100,7 +100,8 @@ DEAREST_USD = 10_000
 
 
 def parse_token_usd(value: Any) -> Decimal:
-    """Parse US dollars per 1M tokens. Raises ValueError if implausibly high, or not whole pico-dollars per token."""
+    """Parse a price in US dollars per 1M tokens. Raises ValueError if it is implausibly high, or if a token would not
+    cost a whole number of pico-dollars."""
     usd = parse_usd(value)
     if usd > DEAREST_USD:
         raise ValueError(f"must be USD per 1M tokens, at most {DEAREST_USD:,}, not {value!r}")
@@ -122,7 +123,8 @@ def usd_to_pico(usd: Decimal) -> int:
 
 
 def pico_to_nano_up(pico: int) -> int:
-    """Convert pico-dollars to nano-dollars, rounded up, so that the held money is never less than the cost."""
+    """Convert pico-dollars to nano-dollars. The result is rounded up, so that the held money is never less than the
+    cost."""
     return -(-pico // PICO_PER_NANO)
 
 
@@ -131,12 +133,13 @@ def pico_to_usd(pico: int) -> Decimal:
 
 
 def usd_text(pico: int) -> str:
-    """US dollars in full, without an exponent: `0.0000015`."""
+    """Format an exact amount in US dollars without an exponent: `0.0000015`."""
     return f"{pico_to_usd(pico):f}"
 
 
 def cents(pico: int | None) -> str:
-    """US dollars for display: with two decimals from 1 USD on, and with three significant digits below 1 USD."""
+    """Format an amount in US dollars for display: with two decimals from 1 USD on, with three significant digits
+    below."""
     usd = pico_to_usd(abs(pico or 0))
     sign = "-" if (pico or 0) < 0 else ""
     if not usd or usd >= 1:

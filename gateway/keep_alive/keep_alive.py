@@ -61,7 +61,7 @@ class _Waiting:
 
 
 class KeepAlives:
-    """Implements `KeepAlive` of gateway/context. An error here can only lose a saving."""
+    """Implements the protocol `KeepAlive` of `gateway/context`. An error in this class can only lose a saving."""
 
     def __init__(
         self,
@@ -75,9 +75,12 @@ class KeepAlives:
         idle_s: float = IDLE_S,
         most: int = MOST_WAITING,
     ) -> None:
-        """`tenant_of`: the present tenant of a key, by its lineage. `switched_off`: whether nothing may be changed for
-        a team, because it did not pay. `leaving`: whether the worker ends. `idle_s`: seconds after which a session is
-        idle."""
+        """Create the object; `open` starts the calls.
+
+        `tenant_of`: returns the present tenant of a key, by its lineage. `switched_off`: whether context changes
+        are switched off for a team, because they did not pay. `leaving`: whether the worker is ending. `idle_s`:
+        seconds after which a session counts as idle.
+        """
         self._returns, self._prices, self._tenant_of = Returns(state), prices, tenant_of
         self._switched_off, self._leaving, self._off_loop = switched_off, leaving, off_loop or OffLoop()
         self._idle_s, self._most, self._bytes = idle_s, most, 0
@@ -94,7 +97,7 @@ class KeepAlives:
         self._pipeline = pipeline
 
     async def aclose(self) -> None:
-        """Give up all waiting sessions. Calls in flight are recorded in the ledger as interrupted."""
+        """Drop all waiting sessions. The ledger records calls in flight as interrupted."""
         await self._tasks.aclose()
 
     def stats(self) -> dict[str, int | float | str]:
@@ -113,7 +116,9 @@ class KeepAlives:
             self._counts["dropped"] += 1
 
     def _next_dropped(self, one: _Waiting) -> bytes:
-        """The session that is given up in favour of `one`: the oldest of the same key, else the oldest of all."""
+        """The waiting session to drop so that there is room for `one`: the oldest of the same key, else the oldest
+        of all.
+        """
         key = one.tenant.key.lineage
         own = (session for session, each in self._waiting.items() if each is not one and each.tenant.key.lineage == key)
         return next(own, next(iter(self._waiting)))
@@ -161,7 +166,9 @@ class KeepAlives:
             self._give_up(one.prefix.session)
 
     async def _outcome(self, one: _Waiting, record: Record, backend: Backend, cached: Cached) -> str:
-        """Send the call if it pays. Returns the name of the count. Raises GatewayError, StateUnavailable."""
+        """Send the call if it saves money. Returns the name of the counter to increment. Raises GatewayError,
+        StateUnavailable.
+        """
         team = one.tenant.team
         share = await self._returns.idle(one.prefix.session, one.request.id, team, agent=one.agent)
         if share is None:
@@ -187,8 +194,9 @@ class KeepAlives:
         return gain > cost
 
     def _unchanged(self, tenant: Tenant) -> bool:
-        """Whether key and policy are the same as at the client's request. Raises GatewayError if the key was
-        revoked."""
+        """Whether key and policy are the same as when the client sent the request. Raises GatewayError if the key
+        was revoked.
+        """
         return self._tenant_of(tenant.key.lineage) == tenant
 
     async def _call(self, pipeline: Pipeline, one: _Waiting, served: Record, backend: Backend, cached: Cached) -> str:

@@ -29,8 +29,11 @@ class Returns:
             await self._state.call("HINCRBY", self._key(team), _field("yes", agent=agent), 1)
 
     async def idle(self, session: bytes, request_id: str, team: str, *, agent: bool) -> float | None:
-        """The share of the team's idle sessions that continue within five minutes. None if this session has continued
-        since the request. Counts that the session is idle. Raises StateUnavailable."""
+        """Count that the session is idle, and return the share of the team's idle sessions that continue within
+        five minutes.
+
+        Returns None if this session has continued since the request. Raises StateUnavailable.
+        """
         last, idle = self._keys(session)
         if await self._state.call("GET", last) != request_id.encode():
             return None

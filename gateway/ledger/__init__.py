@@ -1,1 +1,1 @@
-"""The ledger: prices, journal, SQL store, reports."""
+"""The ledger records the cost of each call. This package has its prices, journal, SQL store and reports."""

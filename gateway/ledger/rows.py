@@ -1,4 +1,4 @@
-"""One row of the ledger. Its first values are written when an attempt starts, the other values when it ends."""
+"""One row of the ledger. Its first values are known when an attempt starts, the other values when the attempt ends."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ MOST_TIER, MOST_DOUBT = 128, 200
 
 
 class Row(NamedTuple):
-    """The columns of table `ledger`, in the order of the journal, without the hash chain. Times are Unix seconds, money
-    is pico-dollars. Append new columns only at the end: hashes of existing rows must not change.
+    """A row of table `ledger`: its columns in the order of the journal, without the columns of the hash chain. Times
+    are Unix seconds, money is pico-dollars. Append new columns only at the end, because the hashes of existing rows
+    must not change.
 
-    `at`: start of the request, equal for all its attempts, so that they are in one budget window. An attempt's call
-    began `waited_ms` later.
+    `at`: start of the request. It is equal for all attempts of a request, so that they are in the same budget window.
+    The attempt's call began `waited_ms` later.
     """
 
     id: str
@@ -125,7 +126,7 @@ _UNASKED = tuple(Row._field_defaults[name] for name in _ASKED)
 
 
 def opening(attempt: Attempt, record: Record) -> tuple[Any, ...]:
-    """The first values of a Row, which do not depend on how `attempt` ends."""
+    """The row's first values, which are known before `attempt` ends."""
     tenant, backend = record.tenant, attempt.backend
     key = tenant.key
     return (
@@ -148,7 +149,8 @@ def opening(attempt: Attempt, record: Record) -> tuple[Any, ...]:
 
 
 def asked(attempt: Attempt, record: Record) -> dict[str, Any]:
-    """Column name → value, for those columns from `stream` to `agent` known at the start. Empty if all are defaults."""
+    """The columns from `stream` to `agent` that are known at the start: column name → value. Empty if all have their
+    defaults."""
     facts = (
         record.stream,
         record.end_user,
@@ -167,13 +169,14 @@ def asked(attempt: Attempt, record: Record) -> dict[str, Any]:
 
 
 def with_class(values: Values, traffic_class: str) -> Values:
-    """All values of a row with its traffic class, which the journal stores apart."""
+    """All values of a row. The journal stores the traffic class apart from the other values; this function puts it in
+    its place."""
     return (*(values + _RARE[len(values) - LEAST :])[:-1], traffic_class)
 
 
 class Decided(NamedTuple):
-    """What routing decided for an answer that another backend gave. Reasons: the policy only observes; the request is
-    outside the rollout, or serves for comparison."""
+    """The choice that routing would have made, for an answer that came from another backend. This happens if the policy
+    only observes, if the request is outside the rollout, or if the request serves for comparison."""
 
     names: str
     """Names of the backends that routing would have called, separated by commas."""
@@ -187,8 +190,8 @@ class Decided(NamedTuple):
 def ending(
     attempt: Attempt, record: Record, usage: Usage, prices: str, decided: Decided | None = None
 ) -> tuple[Any, ...]:
-    """The last values of a Row, after those of `opening`. Defaults at the end and the traffic class are left out.
-    `prices`: prices of the cost, as text from `applied.text_of`."""
+    """The row's last values, which follow those of `opening`. The traffic class and the defaults at the end are left
+    out. `prices`: the unit prices of the cost, as text from `applied.text_of`."""
     started, first, ended = attempt.started_at, attempt.first_byte_at, attempt.ended_at
     names, pico, ppm = _UNDECIDED if decided is None else decided
     rare = (
@@ -240,7 +243,7 @@ def ending(
 
 
 def from_cache(record: Record, usage: Usage, saved_pico: int | None, outcome: Outcome = "ok") -> tuple[Any, ...]:
-    """All values of a row for a cached answer: attempt 0, cost 0, and the answer's tokens."""
+    """All values of the row for an answer from the cache: attempt number 0, cost 0, and the answer's tokens."""
     tenant = record.tenant
     rare = (
         record.stream,
@@ -306,8 +309,8 @@ def _unusual(rare: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _waited_ms(attempt: Attempt, record: Record) -> int:
-    """Milliseconds from the start of the request to the call of the backend. 0 if the first attempt begins within a
-    second."""
+    """Milliseconds from the start of the request to the call of the backend. For a first attempt, a time below one
+    second is returned as 0."""
     waited_s = attempt.started_at - record.started_at
     if waited_s < 1 and (attempt.number in (1, record.before + 1)):
         return 0
@@ -319,8 +322,8 @@ def _tags(record: Record) -> str:
 
 
 def usage_of(attempt: Attempt) -> Usage:
-    """The usage that the backend reported, or an estimate from the delivered text. A failed attempt without a report
-    has none."""
+    """The usage that the backend reported. If it reported none, an estimate from the delivered text; for a failed
+    attempt, no tokens."""
     usage = attempt.usage
     if usage is not None and believable(usage):
         if usage.estimated and attempt.service_tier and not usage.service_tier:
@@ -334,8 +337,8 @@ def usage_of(attempt: Attempt) -> Usage:
 
 
 def believable(usage: Usage) -> bool:
-    """Whether all token counts are between 0 and `MOST_TOKENS`. All bits of that limit are ones. So the counts can be
-    combined with `|` and tested together."""
+    """Return whether all token counts are between 0 and `MOST_TOKENS`. In binary, that limit consists of ones only. So
+    the counts can be combined with `|` and tested together."""
     joined = (
         usage.input_tokens
         | usage.cached_tokens

@@ -1,4 +1,4 @@
-"""Reads spend from the ledger and from journals that are not drained yet, to rebuild budget counters."""
+"""Reads spend from the ledger and from journals that are not in the ledger yet, to restore budget counters."""
 
 from __future__ import annotations
 
@@ -27,14 +27,15 @@ _MANY = 500
 
 
 class Spending:
-    """Reads spend; never writes. Spend in journals of other hosts is included once their writers have drained them."""
+    """Reads spend from the ledger and this host's journals; never writes. Spend in the journals of other hosts is
+    included as soon as it is in the ledger."""
 
     def __init__(self, directory: Path, database: Database) -> None:
         self._directory, self._database = directory, database
 
     async def spent(self, payer: BudgetChecker, since: float, until: float = math.inf) -> SpentReader:
-        """Spend of `payer` by attempts of requests that began in `[since, until)` (Unix seconds). Attempts in progress
-        are left out, unless a dead worker left them open. Raises LedgerUnavailable."""
+        """The spend of `payer` for requests that began in `[since, until)` (Unix seconds). An attempt in progress is
+        not counted, unless its worker is dead. Raises LedgerUnavailable."""
         named = {"organisation": payer.organisation, "team": payer.team, "key_id": payer.key_id}
         asked = {name: value for name, value in named.items() if value}
         which = and_(*_within(since, until), *(entries.c[name] == value for name, value in asked.items()))
@@ -47,8 +48,9 @@ class Spending:
     async def spent_by_each(
         self, by: Subject, team: str, since: float, until: float, names: Collection[str]
     ) -> Mapping[str, SpentReader]:
-        """Like `spent`, for each of the `names` in one team. `by`: kind of the names (pseudonyms of end users, or
-        session ids). Names without spend are omitted. Rolled-up rows have no session. Raises LedgerUnavailable."""
+        """Like `spent`, but for each of the `names` in one team: name → spend. `by`: whether the names are pseudonyms
+        of end users or session ids. Names without spend are omitted. Spend by session lacks rows that were rolled up.
+        Raises LedgerUnavailable."""
         c, wanted = entries.c, frozenset(names)
         which = and_(
             *_within(since, until), c.team == team, c[by] != ""
@@ -124,7 +126,8 @@ def _within(since: float, until: float) -> list[ColumnElement[bool]]:
 
 
 def _drained(connection: Connection, which: ColumnElement[bool], by: str | None) -> dict[str, SpentReader]:
-    """Spend of the rows in the database with `which`, by the column `by`. None: all under an empty name."""
+    """The spend in the database, for the rows that fulfil `which`: value of the column `by` → pico-dollars. If `by` is
+    None, the whole spend has an empty name."""
     c = entries.c
     tokens = case((c.cost_pico == 0, 0), else_=sum((c[name] for name in TOKENS), start=literal(0)))
     group = [c[by]] if by else []

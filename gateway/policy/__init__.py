@@ -1,1 +1,1 @@
-"""Policies and keys: identify the caller and the rules that apply."""
+"""Policies and keys. They identify the caller and the rules for the caller's requests."""

@@ -1,4 +1,4 @@
-"""A team's policy value by value, each with the file and line that set it."""
+"""Lists the values of a team's policy, each with the file and line that set it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CEILING, BUILT_IN = "ceilings of gateway.yaml", "default"
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """One key of a policy."""
+    """One key of a policy, with its value and the place that set it."""
 
     key: str
     value: Any
@@ -65,7 +65,7 @@ def _values(merged: Merged | None, policy: Policy, ceilings: Ceilings) -> Iterat
 
 
 def _flat(value: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
-    """(Path, value) of everything that is not itself a section."""
+    """The (path, value) of every key that is not a section."""
     if isinstance(value, Mapping) and value:
         for key, each in value.items():
             yield from _flat(each, (*path, key))
@@ -77,8 +77,8 @@ def _flat(value: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
 
 
 def _is_set(data: Any, path: KeyPath) -> bool:
-    """Whether the files have a value at `path`. Short forms count too: one element for a list, and a list for a section
-    with only `candidates`."""
+    """Return whether the files have a value at `path`. Short forms count, too: one element instead of a list, and a
+    list instead of a section whose only key is `candidates`."""
     for step in path:
         if isinstance(data, Mapping):
             if isinstance(step, int):
@@ -96,7 +96,7 @@ def _is_set(data: Any, path: KeyPath) -> bool:
 
 
 def places(folders: Sequence[Path]) -> Callable[[str, KeyPath], str]:
-    """Returns a function (team, path) → beginning of an error message, as `Document.place` returns it."""
+    """Make a function (team, path) → beginning of an error message, as `Document.place` returns it."""
     found = read_sources(folders, ())
     bases, teams = {name: part for name, (_, part) in found.bases.items()}, dict[str, Merged]()
     for _, part in found.teams:

@@ -1,7 +1,7 @@
-"""Teams and bases in policy files: splits files into sections, and merges a section with the base that it extends.
+"""Splits policy files into teams and bases, and merges each with the base that it extends.
 
-The merge happens before validation, on the values as they stand in the files. So bases have no effect on the policy's
-model, defaults and fingerprint, and for each value the file and line are known.
+The values are merged as they stand in the files, before validation. So bases do not change the policy's model, defaults
+or fingerprint, and the file and line of each value stay known.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _WHOLE_ENTRIES = ("models",)
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A team's policy or a base, as a file has it."""
+    """A team's policy or a base, as it stands in a file."""
 
     document: Document
     name: str
@@ -49,7 +49,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """A team's values with those of its base."""
+    """A team's values, merged with those of its base."""
 
     part: Part
     base: Part | None
@@ -58,7 +58,7 @@ class Merged:
     """Paths whose values come from the base, including everything below these paths."""
 
     def source(self, path: KeyPath) -> Part:
-        """The part in which the value at `path` stands."""
+        """The part (the team or its base) in which the value at `path` stands."""
         if self.base is not None and any(path[:end] in self.inherited for end in range(1, len(path) + 1)):
             return self.base
         return self.part
@@ -68,7 +68,7 @@ class Merged:
         return self.source(path).place(path)
 
     def policy(self) -> Policy:
-        """Raises ConfigError with every mistake."""
+        """The merged values as a validated policy. Raises ConfigError with all mistakes."""
         part = self.part
         conflicts = [
             (lambda path=path, advice=advice: part.document.place(path) + advice)
@@ -78,7 +78,8 @@ class Merged:
 
 
 def parts_of(document: Document) -> tuple[list[Part], list[str]]:
-    """The teams and bases of a file, and its mistakes. A file has one `team`, one `base`, or `teams` and `bases`."""
+    """The teams and bases of a file, and the mistakes in it. A file has one `team`, one `base`, or `teams` and
+    `bases`."""
     data = document.data
     problems: list[str] = []
     if "teams" not in data and "bases" not in data:
@@ -140,8 +141,8 @@ def _part(document: Document, data: Mapping[str, Any], name: str, is_base: bool,
 
 
 def merge(part: Part, bases: Mapping[str, Part]) -> Merged:
-    """The values of `part` (a team or a base), merged with those of the base that it extends. Raises ConfigError if
-    this base is missing, or extends another."""
+    """Merge the values of `part` (a team or a base) with those of the base that it extends. Raises ConfigError if this
+    base is missing, or if it extends another base."""
     if not part.extends:
         return Merged(part, None, part.translation.data)
     base = bases.get(part.extends)
@@ -169,8 +170,8 @@ def _choice(name: str, bases: Mapping[str, Part]) -> str:
 
 
 def _merged(own: Mapping[Any, Any], base: Mapping[Any, Any], path: KeyPath, inherited: set[KeyPath]) -> dict[Any, Any]:
-    """Merge `own` into `base`. Mappings are merged key by key. Other values of `own` replace those of `base`; null
-    removes them. Paths from `base` are added to `inherited`."""
+    """Merge `own` into `base`. Mappings are merged key by key. Any other value of `own` replaces the value in `base`;
+    null removes it. The paths of all values that come from `base` are added to `inherited`."""
     found: dict[Any, Any] = {}
     for key, value in base.items():
         if key not in own:
@@ -191,5 +192,5 @@ def _merged(own: Mapping[Any, Any], base: Mapping[Any, Any], path: KeyPath, inhe
 
 
 def check_base(base: Part) -> None:
-    """Check a base as if it were a policy. Raises ConfigError with every mistake."""
+    """Check a base as if it were a policy. Raises ConfigError with all mistakes."""
     Merged(base, None, {**base.translation.data, "team": base.name}).policy()

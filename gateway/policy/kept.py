@@ -1,5 +1,4 @@
-"""Keeps copies of the policies in force. A worker that starts while a policy file is invalid uses the copy of its
-policy."""
+"""Keeps copies of the valid policies. A worker that starts while a policy file is invalid uses the copy instead."""
 
 from __future__ import annotations
 
@@ -22,8 +21,8 @@ _FROM = "# from "
 
 
 def keep(folder: Path, files: Mapping[Path, Mapping[str, Policy]]) -> None:
-    """Write each policy in force into `folder`, one file per team, with the values of its base. Blocking. Failures are
-    logged, and repeated at the next change."""
+    """Write each valid policy into `folder`, one file per team, merged with its base. This blocks. A failure is logged,
+    and the next change tries again."""
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
         names = {_write(folder, path, policy) for path, teams in files.items() for policy in teams.values()}
@@ -31,11 +30,11 @@ def keep(folder: Path, files: Mapping[Path, Mapping[str, Policy]]) -> None:
             if copy.name not in names:
                 copy.unlink()
     except OSError as error:
-        log.warning("the policies in force could not be copied to %s: %s", folder, error.strerror)
+        log.warning("the valid policies could not be copied to %s: %s", folder, error.strerror)
 
 
 def kept(folder: Path, files: Iterable[Path]) -> dict[Path, dict[str, Policy]]:
-    """The copies of policies that came from `files`."""
+    """Read the copies of the policies that came from `files`."""
     wanted, found = {str(path): path for path in files}, dict[Path, dict[str, Policy]]()
     for copy in sorted(folder.glob("*.yaml")):
         with contextlib.suppress(ConfigError, Unreadable, OSError, ValueError):
@@ -48,7 +47,7 @@ def kept(folder: Path, files: Iterable[Path]) -> dict[Path, dict[str, Policy]]:
 
 
 def _write(folder: Path, path: Path, policy: Policy) -> str:
-    """Returns the name of the copy."""
+    """Write the copy of one policy, and return the name of its file."""
     name = f"{policy.team}.yaml"
     values = yaml.safe_dump(policy.model_dump(mode="json", exclude_unset=True), sort_keys=False, allow_unicode=True)
     text = f"{_FROM}{orjson.dumps(str(path)).decode()}\n{values}"

@@ -1,4 +1,5 @@
-"""API keys: stored as hashes, looked up in a local snapshot. Changes apply on a running gateway within a second."""
+"""API keys. They are stored as hashes and looked up in a snapshot in memory. A running gateway applies a change within
+a second."""
 
 from __future__ import annotations
 
@@ -33,12 +34,12 @@ _MODEL_NAME = re.compile(r"[^,\x00-\x1f\x7f]{1,200}")
 
 
 def digest(secret: str | bytes) -> bytes:
-    """SHA-256 of a secret. A key has 256 random bits, so a slow hash would not add security."""
+    """The SHA-256 of a secret. A key has 256 random bits, so a slow hash would not make it safer."""
     return hashlib.sha256(secret.encode() if isinstance(secret, str) else secret).digest()
 
 
 def check_team(team: str) -> None:
-    """Raise ValueError if no policy file can have this team name."""
+    """Raise ValueError if the team name is not allowed in a policy file."""
     if not re.fullmatch(TEAM_NAME, team) or len(team) > TEAM_NAME_LENGTH:
         raise ValueError(
             f"must be at most {TEAM_NAME_LENGTH} letters, digits and ._- and begin with a letter or digit, not {team!r}"
@@ -55,8 +56,8 @@ def create(
     allowed_models: Iterable[str] | None = None,
     actor: str = "cli",
 ) -> tuple[str, Key]:
-    """Create a key. Returns (the secret, which is never shown again; the stored key). `allowed_models`: names of
-    backends, models or tiers; None: all. Raises ValueError for an invalid name of a team or model."""
+    """Create a key. Returns the secret, which is never shown again, and the stored key. `allowed_models`: names of
+    backends, models or tiers; None: all are allowed. Raises ValueError for an invalid name of a team or model."""
     check_team(team)
     allowed = None if allowed_models is None else frozenset(allowed_models)
     if allowed is not None and not all(_MODEL_NAME.fullmatch(model) for model in allowed):
@@ -67,8 +68,8 @@ def create(
 
 
 def revoke(database: Database, key_id: str, *, actor: str = "cli") -> list[str]:
-    """End a key at once, with all keys that it replaced or that replaced it. Returns their ids; empty if no active key
-    has this id."""
+    """End a key at once, together with all keys of its lineage (the keys that it replaced or that replaced it). Returns
+    their ids; empty if no active key has this id."""
     with database.begin() as connection:
         row = connection.execute(select(keys).where(keys.c.id == key_id)).first()
         # After a rotation, the old secret stays valid for a time, and it may be the one that leaked.
@@ -76,7 +77,7 @@ def revoke(database: Database, key_id: str, *, actor: str = "cli") -> list[str]:
 
 
 def revoke_team(database: Database, team: str, *, actor: str = "cli") -> list[str]:
-    """End all keys of a team at once. Returns the ids of the ended keys."""
+    """End all keys of a team at once, and return their ids."""
     with database.begin() as connection:
         # A rotation in progress adds a key that an update would not see, so wait for its lock first.
         connection.execute(select(keys.c.id).where(keys.c.team == team).order_by(keys.c.id).with_for_update())
@@ -84,14 +85,14 @@ def revoke_team(database: Database, team: str, *, actor: str = "cli") -> list[st
 
 
 def living(database: Database, team: str) -> list[str]:
-    """Ids of the keys that `revoke_team` would end."""
+    """The ids of the keys that `revoke_team` would end."""
     with database.read() as connection:
         return list(connection.scalars(select(keys.c.id).where(keys.c.team == team, _living_at(_now(connection)))))
 
 
 def rotate(database: Database, key_id: str, *, grace_s: float = 0.0, actor: str = "cli") -> tuple[str, Key] | None:
-    """Replace the key `key_id` by one with a new secret and the same settings. The old key ends after `grace_s`
-    seconds. None if no active key has this id."""
+    """Replace the key `key_id` by a key with a new secret and the same settings. The old key ends after `grace_s`
+    seconds. Returns None if no active key has this id."""
     with database.begin() as connection:
         row = connection.execute(select(keys).where(keys.c.id == key_id)).first()
         if row is None:
@@ -107,8 +108,8 @@ def rotate(database: Database, key_id: str, *, grace_s: float = 0.0, actor: str 
 
 
 def _insert(connection: Connection, asked: Key, actor: str, detail: str) -> tuple[str, Key]:
-    """Insert the key `asked`, which has no id yet. Its `lineage` is set only if it replaces a key. Returns (the secret,
-    the stored key)."""
+    """Insert the key `asked`, which has no id yet. If the key replaces another one, its `lineage` is set. Returns the
+    secret and the stored key."""
     secret, id = f"{PREFIX}{secrets.token_urlsafe(32)}", f"key_{secrets.token_hex(8)}"
     key = replace(asked, id=id, lineage=asked.lineage or id)
     connection.execute(
@@ -129,8 +130,8 @@ def _insert(connection: Connection, asked: Key, actor: str, detail: str) -> tupl
 
 
 def _of_lineage(connection: Connection, row: Any) -> ColumnElement[bool]:
-    """The condition for the key of `row` and all keys that replaced each other. It also locks the first of them until
-    the transaction ends."""
+    """The SQL condition for all keys in the lineage of `row`, that is, for all keys that replaced each other. It also
+    locks the lineage's first key until the transaction ends."""
     lineage = row.lineage or row.id
     # Without this lock, a rotation at the same time could replace a revoked key by an active one.
     connection.execute(select(keys.c.id).where(keys.c.id == lineage).with_for_update())
@@ -151,15 +152,15 @@ def _living_at(now: float) -> ColumnElement[bool]:
 
 
 def _now(connection: Connection) -> float:
-    """The present time in Unix seconds, by the database's clock. All hosts use this clock, so they agree on which keys
-    have ended."""
+    """The present time in Unix seconds, from the database's clock. All hosts use this clock, so that they agree on
+    which keys have ended."""
     if connection.dialect.name != "postgresql":
         return time.time()
     return float(connection.scalar(select(func.extract("epoch", func.clock_timestamp()))) or 0.0)
 
 
 def listing(database: Database, team: str | None = None) -> list[dict[str, Any]]:
-    """The stored facts about every key, newest first. They never contain a secret or its digest."""
+    """The stored facts about every key, newest key first. They contain neither secrets nor digests."""
     query = select(*[column for column in keys.c if column.name != "digest"]).order_by(keys.c.created_at.desc())
     if team is not None:
         query = query.where(keys.c.team == team)
@@ -190,7 +191,7 @@ def _allowed(row: Any) -> frozenset[str] | None:
 
 
 class Keys:
-    """The worker's snapshot of all active keys, by digest. It stays usable while the database is unavailable."""
+    """The worker's snapshot of all active keys, by digest. It can still be used while the database is unavailable."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -211,25 +212,26 @@ class Keys:
 
     @property
     def teams(self) -> set[str]:
-        """Teams with an active key."""
+        """The names of the teams with an active key."""
         return {key.team for key in self._keys.values()}
 
     def find(self, key_digest: bytes) -> Key | None:
         return self._keys.get(key_digest)
 
     def digest_of(self, lineage: str) -> bytes | None:
-        """The digest of the active key of a lineage; None if there is none. A lineage: a key and its replacements.
-        `find` accepts this digest."""
+        """The digest of the active key of a lineage; None if there is none. A lineage is a key with its replacements.
+        `find` accepts the digest."""
         return self._digests.get(lineage)
 
     async def refresh(self) -> None:
-        """Check for changes with one cheap query. The keys are read only after a change. Raises SQLAlchemyError."""
+        """Read the keys again if they have changed. A cheap query finds out whether they have. Raises
+        SQLAlchemyError."""
         async with self._reading:
             await self._read()
 
     async def catch_up(self) -> None:
-        """Return once the snapshot contains every key created before this call. Waits at most `CATCH_UP_WITHIN_S`
-        seconds. A check starts at most every `CATCH_UP_EVERY_S` seconds."""
+        """Return when the snapshot contains every key that was created before this call. Waits at most
+        `CATCH_UP_WITHIN_S` seconds. The database is queried at most once every `CATCH_UP_EVERY_S` seconds."""
         called_at = time.monotonic()
         with contextlib.suppress(TimeoutError, SQLAlchemyError):
             async with asyncio.timeout(CATCH_UP_WITHIN_S), self._reading:
@@ -253,12 +255,12 @@ class Keys:
         self.ready, self._read_at = True, time.monotonic()
 
     async def follow(self) -> None:
-        """Refresh several times a second, forever."""
+        """Refresh the snapshot several times a second, until cancelled."""
         await repeat(self.refresh, POLL_S, _troubled, SQLAlchemyError)
 
     @property
     def age_s(self) -> float:
-        """Age of the snapshot in seconds. It exceeds one or two seconds while the database is unavailable or slow."""
+        """The age of the snapshot in seconds. More than two seconds mean that the database is unavailable or slow."""
         return time.monotonic() - self._read_at
 
     def stats(self) -> dict[str, int | float | str]:
@@ -266,7 +268,7 @@ class Keys:
 
 
 def _mark(connection: Connection) -> tuple[Any, ...]:
-    """A value that differs after every change of the keys."""
+    """A value that is different after every change of the keys."""
     ends = keys.c.revoked_at  # summed: the maximum stays the same if an earlier end is moved
     return tuple(
         connection.execute(select(func.count(), func.max(keys.c.created_at), func.count(ends), func.sum(ends))).one()
@@ -279,4 +281,4 @@ def _living(connection: Connection) -> list[Any]:
 
 
 def _troubled(error: Exception) -> None:
-    log.warning("keys cannot be read, the last snapshot stays in force: %s", error)
+    log.warning("keys cannot be read, so the keys that were read last stay valid: %s", error)

@@ -1,5 +1,5 @@
-"""Loads policies/ into one immutable set, which is replaced as a whole. While a file is invalid, its last valid policy
-applies."""
+"""Loads the folder policies/ into one immutable object, which is always replaced as a whole. While a file is invalid,
+the last valid policy of each of its teams applies."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Files = Mapping[Path, Mapping[str, Policy]]
 
 @dataclass(frozen=True, slots=True)
 class PolicySet:
-    """All policies at one moment."""
+    """All valid policies at one moment."""
 
     policies: Mapping[str, Policy] = field(default_factory=dict)
     epochs: Mapping[str, str] = field(default_factory=dict)
@@ -43,11 +43,12 @@ class PolicySet:
     """File → the old names of keys that it uses."""
 
     def old_names_of(self, team: str) -> tuple[OldName, ...]:
-        """The old names that the team's own file uses."""
+        """The old names of settings that the team's own file uses."""
         return next((self.old_names.get(path, ()) for path, teams in self.files.items() if team in teams), ())
 
     def find(self, team: str) -> tuple[Policy, str]:
-        """(Policy of the team, its fingerprint). A team without one has the default policy under its name."""
+        """Find the policy of a team. Returns the policy and its fingerprint. A team without a policy gets the default
+        policy under the team's name."""
         if team in self.policies:
             return self.policies[team], self.epochs[team]
         default = self.policies.get(DEFAULT) or Policy(team=DEFAULT)
@@ -55,7 +56,7 @@ class PolicySet:
 
 
 def load_policies(folders: Sequence[Path], ceilings: Ceilings) -> PolicySet:
-    """Read and validate all `*.yaml` files in `folders`. Raises ConfigError that lists all mistakes in all files."""
+    """Read and validate all `*.yaml` files in `folders`. Raises ConfigError with all mistakes in all files."""
     fresh, problems = reload_policies(folders, ceilings, PolicySet())
     if problems:
         raise ConfigError(problems)
@@ -63,8 +64,8 @@ def load_policies(folders: Sequence[Path], ceilings: Ceilings) -> PolicySet:
 
 
 def reload_policies(folders: Sequence[Path], ceilings: Ceilings, last: PolicySet) -> tuple[PolicySet, tuple[str, ...]]:
-    """Read all files again. Returns the new policies, and all mistakes. A team with a mistake, also in its base, keeps
-    its policy in `last`."""
+    """Read all files again. Returns the new policies and all mistakes. A team keeps its policy in `last` if its policy
+    or its base has a mistake."""
     found = read_sources(folders, last.files)
     before = dict(last.bases)
     before.update((DEFAULT, path) for path, teams in last.files.items() if DEFAULT in teams)
@@ -94,7 +95,7 @@ def _old_names(found: Sources) -> dict[Path, list[OldName]]:
 
 
 def _policy(part: Part, bases: Mapping[str, Part], ceilings: Ceilings, problems: list[str]) -> Policy | None:
-    """The team's policy; None, with the reasons added to `problems`, if it is invalid."""
+    """Validate one team's policy. If it is invalid, returns None and adds the reasons to `problems`."""
     try:
         merged = merge(part, bases)
         policy = merged.policy()
@@ -107,8 +108,8 @@ def _policy(part: Part, bases: Mapping[str, Part], ceilings: Ceilings, problems:
 
 
 class _Claims:
-    """Assigns each team to one file during a reload. If several files have a team, the file that had it before keeps
-    it."""
+    """Assigns each team to one file during a reload. If several files have the same team, the file that had it before
+    keeps it."""
 
     def __init__(self, last: Files) -> None:
         self._last = last
@@ -116,8 +117,8 @@ class _Claims:
         self._places: dict[tuple[str, Path], str] = {}
 
     def add(self, path: Path, part: Part, policy: Policy | None) -> None:
-        """Assign the team of `part` to the file `path`. `policy`: the team's new policy; None if it is invalid, so that
-        the previous policy stays."""
+        """Assign the team of `part` to the file `path`. `policy`: the team's new policy; None if it is invalid, and
+        then the previous policy stays."""
         self._places[part.name, path] = part.place(("team",))
         before = self._last.get(path, {})
         if policy is not None:
@@ -128,7 +129,7 @@ class _Claims:
             self.keep(path)
 
     def keep(self, path: Path) -> None:
-        """Keep the previous policies of the file `path`, except for teams with a new one from it."""
+        """Keep the previous policies of the file `path`, except those of teams that got a new policy from this file."""
         for team, policy in self._last.get(path, {}).items():
             self._claims.setdefault(team, {}).setdefault(path, policy)
 
@@ -179,11 +180,11 @@ def _fingerprint(policy: Policy) -> str:
 
 
 class Policies:
-    """The policies in force. `on_change` functions are called after every successful reload."""
+    """The valid policies. The `on_change` functions are called after every successful reload."""
 
     def __init__(self, folders: Sequence[Path], ceilings: Ceilings, copies: Path | None = None) -> None:
-        """`copies`: the folder with the previous policies, which are used for files that are invalid now. Without it,
-        raises ConfigError with every mistake in every file."""
+        """`copies`: the folder with copies of earlier policies, which are used for files that are invalid now. Without
+        this folder, an invalid file raises ConfigError with all mistakes in all files."""
         self._folders = tuple(folders)
         self._ceilings = ceilings
         self._listeners: list[Callable[[], None]] = []
@@ -195,7 +196,10 @@ class Policies:
         if problems and copies is not None:
             names = [path for path, _ in policy_files(folders, (), [])]
             self.current, problems = reload_policies(folders, ceilings, PolicySet(files=kept(copies, names)))
-            log.error("policy files are wrong, what was in force before stays so:\n%s", "\n".join(problems))
+            log.error(
+                "policy files have mistakes, so the previous policies still apply:\n%s",
+                "\n".join(problems),
+            )
         self.problem = "\n".join(problems)
         """The files that the last reload refused, and the reasons; empty if there are none."""
 
@@ -203,7 +207,7 @@ class Policies:
         self._listeners.append(listener)
 
     async def reload(self) -> bool:
-        """Reload all files. The policy of an invalid file does not change. Returns True if no file is invalid."""
+        """Reload all files. The policies of an invalid file do not change. Returns True if all files are valid."""
         try:
             fresh, problems = await asyncio.to_thread(reload_policies, self._folders, self._ceilings, self.current)
             changed = fresh != self.current
@@ -220,16 +224,19 @@ class Policies:
         self.problem = "\n".join(problems)
         if problems:
             self._failures += 1
-            log.error("policies not reloaded, the last good ones stay in force:\n%s", self.problem)
+            log.error(
+                "policies not reloaded; the last valid policies still apply:\n%s",
+                self.problem,
+            )
         return not problems
 
     async def adopt(self, ceilings: Ceilings) -> None:
-        """Apply other ceilings to the teams from now on."""
+        """Apply new ceilings of the operator to the policies from now on."""
         self._ceilings = ceilings
         await self.reload()
 
     async def watch(self, look_s: float = LOOK_S) -> None:
-        """Check the folders every `look_s` seconds, forever, and reload after a change."""
+        """Check the folders every `look_s` seconds, and reload after a change. Runs until cancelled."""
         if not self._folders:
             return
         async for _ in changes(self._folders, self._dates, look_s):

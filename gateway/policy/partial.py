@@ -1,4 +1,4 @@
-"""The valid values of policies with mistakes, so that one run of `check` finds the other mistakes too."""
+"""Finds the valid values of policies with mistakes, so that one run of `check` reports the other mistakes, too."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _STAND_INS: Mapping[Any, Any] = {"limit_usd": 1}
 
 
 def partial_policies(folders: Sequence[Path], valid: PolicySet) -> dict[str, Policy]:
-    """Team → its policy without the wrong values, for the teams that have mistakes and are therefore not in `valid`."""
+    """The policies of those teams that are not in `valid`, without the wrong values, as team → policy."""
     found = read_sources(folders, ())
     bases = {name: part for name, (_, part) in found.bases.items()}
     policies: dict[str, Policy] = {}
@@ -39,7 +39,7 @@ def partial_policies(folders: Sequence[Path], valid: PolicySet) -> dict[str, Pol
 
 
 def _without_mistakes(data: dict[Any, Any]) -> Policy | None:
-    """`data` as a policy, after wrong values were removed from it; None if it has too many mistakes."""
+    """Validate `data` as a policy after removing wrong values from it; None if it has too many mistakes."""
     for _ in range(MOST_PROBLEMS):
         try:
             return Policy.model_validate(data)
@@ -50,8 +50,8 @@ def _without_mistakes(data: dict[Any, Any]) -> Policy | None:
 
 
 def _remove(data: Any, path: KeyPath) -> None:
-    """Remove the deepest value on `path`, or the list that contains it: the other elements must keep their numbers.
-    Steps that the data does not have are names of pydantic's unions."""
+    """Remove the value at `path`. If it is an element of a list, remove the whole list, because the other elements must
+    keep their numbers. Steps of `path` that the data does not have are names of pydantic's unions, and are ignored."""
     keys: list[tuple[dict[Any, Any], Any]] = []
     node = data
     for step in path:

@@ -1,4 +1,4 @@
-"""Reads a policy file that is not in force yet."""
+"""Reads a policy file that does not apply yet."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from gateway.settings.gateway import Ceilings
 
 
 def load_proposed(file: Path, folders: Sequence[Path], ceilings: Ceilings) -> dict[str, Policy]:
-    """Team → its policy if `file` replaced the team's present one. Raises ConfigError with every mistake in `file`.
+    """The policies that would apply if `file` replaced the present policies of its teams: team → policy. Raises
+    ConfigError with all mistakes in `file`.
 
-    A policy in `file` may extend the bases in `folders`. A base in `file` replaces the base of the same name; then all
-    teams that extend the base are included.
+    A policy in `file` may extend the bases in `folders`. If `file` has a base, this replaces the base of the same name,
+    and all teams that extend the base are included in the result.
     """
     parts, problems = parts_of(read_document(file, file.parent))
     present = read_sources(folders, ())

@@ -1,4 +1,4 @@
-"""The policy file's JSON Schema, and the operator's ceilings over policies."""
+"""Makes the JSON Schema of policy files, and applies the operator's ceilings to policies."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def json_schema() -> dict[str, Any]:
 
 
 def above_ceilings(policy: Policy, ceilings: Ceilings) -> list[tuple[KeyPath, str]]:
-    """(Path of the key, sentence) for each key that a policy sets above the operator's ceilings. Keys that the policy
-    does not set are no mistakes."""
+    """The (path of the key, sentence) of each value in a policy that is above the operator's ceiling. A value that the
+    policy does not set is not reported."""
     found: list[tuple[KeyPath, str]] = []
 
     def refuse(key: str, sentence: str) -> None:

@@ -1,4 +1,4 @@
-"""All policy files at one moment, split into teams and bases."""
+"""Reads all policy files at one moment, and splits them into teams and bases."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class Sources:
 
 
 def read_sources(folders: Sequence[Path], known: Collection[Path]) -> Sources:
-    """Read all files. `known`: the files that were found by an earlier call. If a folder cannot be listed now, its
-    files in `known` are read."""
+    """Read all policy files. `known`: the files that an earlier call found. If a folder cannot be listed, its files in
+    `known` are read."""
     found = Sources()
     for path, folder in policy_files(folders, known, found.problems):
         try:
@@ -48,7 +48,7 @@ def read_sources(folders: Sequence[Path], known: Collection[Path]) -> Sources:
 
 
 def policy_files(folders: Sequence[Path], known: Collection[Path], problems: list[str]) -> Iterator[tuple[Path, Path]]:
-    """Each policy file with its folder; from `known` if a folder cannot be listed."""
+    """All policy files, each with its folder. If a folder cannot be listed, its files are taken from `known`."""
     for folder in folders:
         try:
             with os.scandir(folder) as entries:

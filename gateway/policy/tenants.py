@@ -1,4 +1,4 @@
-"""Finds the tenant of a secret, under the current policy."""
+"""Finds the tenant to whom a secret belongs, and the policy that applies to the tenant now."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _QUIET_S = 60.0
 
 
 class Tenants:
-    """Finds tenants, and refuses unknown keys. A tenant is created once per key and policy set, and then found by one
-    dictionary look-up."""
+    """Finds tenants, and refuses unknown keys. A tenant object is created once per key and set of policies. After that,
+    one dictionary look-up finds it."""
 
     def __init__(
         self,
@@ -29,8 +29,8 @@ class Tenants:
         *,
         kept_in: str = "",
     ) -> None:
-        """`closed_to`: returns the names of the backends that the operator opened only to other teams. `kept_in`: where
-        the keys are stored, for the operator's log."""
+        """`closed_to`: returns the names of the backends that the operator has reserved for other teams. `kept_in`: the
+        place where the keys are stored, for the operator's log."""
         self._closed_to = closed_to
         self._kept_in, self._quiet_until = kept_in, 0.0
         self._ring = ring
@@ -40,12 +40,13 @@ class Tenants:
         policies.on_change(self._known.clear)
 
     def authenticate(self, secret: bytes) -> Tenant:
-        """The tenant of a secret. Raises InvalidKey, ExpiredKey, and Overloaded while the keys have not been read
-        yet. Does not log a refused key: a key that was just created is refused until the keys are read again."""
+        """The tenant of a secret. Raises InvalidKey, ExpiredKey, and Overloaded while the keys have not been read yet.
+        A refused key is not logged: it may have just been created, and is then accepted after the keys are read again.
+        """
         return self._current(digest(secret))
 
     async def find(self, secret: bytes) -> Tenant:
-        """Like `authenticate`, but a key is refused as unknown only after the keys were read again."""
+        """Like `authenticate`, but reads the keys again before it refuses a key as unknown."""
         try:
             return self.authenticate(secret)
         except InvalidKey:
@@ -57,21 +58,20 @@ class Tenants:
             raise
 
     async def _catch_up(self, secret: bytes) -> None:
-        """Read the keys again, because the unknown key `secret` may be new. Does nothing if `secret` does not look like
-        a key."""
+        """Read the keys again, because `secret` may be a new key. Does nothing if `secret` does not look like a key."""
         if secret.startswith(PREFIX.encode()):
             await self._ring.catch_up()
 
     def of_key(self, lineage: str) -> Tenant:
-        """The present tenant of a key, also after its rotation. For work that it asked for earlier, such as a batch.
-        Raises the errors of `authenticate`."""
+        """The present tenant of a key, also if the key was rotated. Use it for work that the tenant requested earlier,
+        such as a batch. Raises the errors of `authenticate`."""
         key_digest = self._ring.digest_of(lineage)
         if key_digest is None and self._ring.ready:
-            raise ExpiredKey(f"The key {lineage} that asked for this was revoked; ask again with a living one.")
+            raise ExpiredKey(f"The key {lineage} that requested this was revoked; request it again with an active key.")
         return self._current(key_digest or b"")
 
     async def find_of_key(self, lineage: str) -> Tenant:
-        """Like `of_key`, but a key counts as revoked only after the keys were read again."""
+        """Like `of_key`, but reads the keys again before it refuses a key as revoked."""
         if self._ring.digest_of(lineage) is None:
             await self._ring.catch_up()
         return self.of_key(lineage)
@@ -103,8 +103,8 @@ class Tenants:
         return Tenant(key, policy, epoch, self._closed_to(key.team))
 
     def _log_unknown(self) -> None:
-        """Log that an unknown key was refused, without any part of it. At most one line per minute, because anyone can
-        cause it."""
+        """Log that an unknown key was refused. The log contains no part of the key. Writes at most one line per minute,
+        because anyone can send unknown keys."""
         now = time.monotonic()
         if now < self._quiet_until or not self._kept_in:
             return

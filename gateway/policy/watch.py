@@ -1,4 +1,4 @@
-"""Detects changed policy files by modification time; works on every file system."""
+"""Detects changed policy files by their modification times, which works on every file system."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ Dates = Mapping[str, tuple[int, ...]]
 
 
 def dates(folders: Sequence[Path]) -> Dates:
-    """(Modification times, size and inode) of each policy file. Links are followed, because a mounted ConfigMap uses
-    them."""
+    """The modification times, size and inode of each policy file. Symbolic links are followed, because a mounted
+    ConfigMap uses them."""
     found: dict[str, tuple[int, ...]] = {}
     for folder in folders:
         try:
@@ -43,8 +43,8 @@ def _facts(file: os.DirEntry[str]) -> tuple[int, ...]:
 
 
 async def changes(folders: Sequence[Path], known: Dates, look_s: float = LOOK_S) -> AsyncIterator[None]:
-    """Yield whenever the files have changed since `known` or the last yield. Waits until they no longer change, for
-    several checks at most. Never ends."""
+    """Yield whenever the files have changed since `known` or since the last yield. Waits a few checks for the end of
+    the changes. Never ends."""
     last, restless = known, 0
     while True:
         now, cost_s = await asyncio.to_thread(_look, folders)
@@ -57,6 +57,6 @@ async def changes(folders: Sequence[Path], known: Dates, look_s: float = LOOK_S)
 
 
 def _look(folders: Sequence[Path]) -> tuple[Dates, float]:
-    """Check the folders once. Returns the result of `dates`, and the processor seconds of the check."""
-    began = time.thread_time()  # by elapsed time, a busy machine would check more rarely
+    """Check the folders once. Returns the result of `dates`, and the processor seconds that the check took."""
+    began = time.thread_time()  # not elapsed time: otherwise a busy machine would check more rarely
     return dates(folders), time.thread_time() - began

@@ -31,7 +31,7 @@ _OVERSIZED = 4
 
 @dataclass(slots=True)
 class Seen:
-    """What a team's stored responses contain."""
+    """Statistics of a team's stored responses."""
 
     responses: int = 0
     begin: float = 0.0
@@ -49,7 +49,9 @@ class Seen:
 
 
 def read(connection: Connection, team: str, since: float) -> Seen:
-    """What the responses of `team` contain that were stored at `since` (Unix seconds) or later."""
+    """Read the responses of `team` that were stored at `since` (Unix seconds) or later, and return their
+    statistics.
+    """
     c = responses.c
     query = select(c.created_at, c.body).where(c.team == team, c.created_at >= since)
     seen = Seen()
@@ -82,7 +84,9 @@ def _objects(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def advise(view: Overview, seen: Seen) -> Iterable[Finding]:
-    """The findings about one team. Tokens have the mean price of the team's input tokens in the ledger (`view`)."""
+    """The findings about one team. Their tokens are priced at the mean price of the team's input tokens in the
+    ledger (`view`).
+    """
     month_per_token = view.token_pico * MONTH_S / max(DAY_S, seen.end - seen.begin)
     yield from _unused(view.team, seen, month_per_token)
     yield from _limits(view.team, seen)

@@ -27,17 +27,22 @@ _SESSION_LENGTH = 128
 
 
 class StoredContext:
-    """Stores responses of teams whose policy has `data.store_prompts`. Other teams must send the whole conversation.
-    Backends must not store: all teams share the account there."""
+    """Stores responses of teams whose policy has `data.store_prompts`. Other teams must send the whole
+    conversation.
+
+    Backends are told not to store responses, because all teams share one account at the backend.
+    """
 
     def __init__(self, responses: Responses, max_items: int, off_loop: OffLoop | None = None) -> None:
-        """`max_items`: maximum number of objects and arrays in a request, with the inserted items."""
+        """`max_items`: maximum number of objects and arrays in a request, including the inserted items."""
         self._responses, self._max_items = responses, max_items
         self._off_loop = off_loop or OffLoop()
 
     async def recall(self, request: CompletionRequest, tenant: Tenant) -> None:
-        """Insert the stored items to which `request` refers: the conversation before it, and single items. Raises
-        BadRequest, UnknownResponse, BodyTooLarge; Overloaded if the database is unavailable."""
+        """Insert the stored items to which `request` refers: the earlier conversation, and single items.
+
+        Raises BadRequest, UnknownResponse, BodyTooLarge; Overloaded if the database is unavailable.
+        """
         body = request.body
         previous = body.get("previous_response_id")
         before = await self._previous(tenant, previous) if previous is not None else None
@@ -69,7 +74,7 @@ class StoredContext:
         return stored
 
     async def _given(self, tenant: Tenant, given: Any) -> Any:
-        """The request's input `given`, with each reference to an item replaced by the stored item."""
+        """Return `given`, the request's input, with each reference to an item replaced by the stored item."""
         if type(given) is not list:
             return given
         odd = [(place, item) for place, item in enumerate(given) if item.get("type") in (None, "item_reference")]
@@ -98,8 +103,10 @@ class StoredContext:
             raise _away(error) from error
 
     async def keep(self, request: CompletionRequest, tenant: Tenant, answer: bytes | None) -> None:
-        """Store the Response object `answer`. None: it was too long, and nothing is stored. Call this before the client
-        gets the end. Failures are only logged."""
+        """Store the Response object `answer`. With None, the answer was too long, and nothing is stored.
+
+        Call this before the client gets the end of the answer. Failures are only logged.
+        """
         if answer is None:
             log.warning("the response of %s is too long to be stored", request.id)
             return

@@ -50,12 +50,12 @@ class StoredResponse:
 
     @property
     def conversation(self) -> list[Item]:
-        """The items with which the input of a follow-up request begins: this response's input and output."""
+        """The input and the output items of this response. A follow-up request's input begins with them."""
         return [*self.input, *self.body["output"]]
 
 
 class Responses:
-    """Reads and writes stored responses. A response of another owner counts as unknown."""
+    """Reads and writes stored responses. A response of another owner is treated as if it did not exist."""
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
         """`clock`: function that returns Unix seconds."""
@@ -90,15 +90,18 @@ class Responses:
         return found
 
     async def items(self, viewer: Viewer, ids: Iterable[str]) -> dict[str, Item]:
-        """Id → output item, for the given `ids`. Unknown items and those that `viewer` may not see are omitted. Raises
-        SQLAlchemyError."""
+        """Find output items by their `ids`. Returns id → item, without unknown items and those that `viewer` may
+        not see. Raises SQLAlchemyError.
+        """
         wanted = frozenset(ids)
         return await self._database.run(
             lambda link: _items(link, viewer, wanted, self._clock()), timeout_s=READ_S, writes=False
         )
 
     async def delete(self, viewer: Viewer, response_id: str) -> bool:
-        """Delete a response. Returns whether `viewer` could see a response with this id. Raises SQLAlchemyError."""
+        """Delete a response. Returns False if no response with this id is visible to `viewer`. Raises
+        SQLAlchemyError.
+        """
 
         def work(link: Connection) -> bool:
             known = select(responses.c.id).where(responses.c.id == response_id, seen_by(responses, viewer))
@@ -187,8 +190,9 @@ def _delete(connection: Connection, team: str, ids: list[str]) -> int:
 
 
 def _expire(connection: Connection, now: float) -> int:
-    """Delete expired responses. Of a team that stores too much, also delete the oldest. Returns the number of deleted
-    responses."""
+    """Delete expired responses. If a team stores too much, also delete its oldest ones. Returns the number of
+    deleted responses.
+    """
     gone = 0
     teams = connection.execute(select(responses.c.team, func.sum(responses.c.bytes)).group_by(responses.c.team)).all()
     for team, held in teams:

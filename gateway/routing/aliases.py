@@ -1,4 +1,4 @@
-"""Resolves a model name to backends."""
+"""Finds the backends that a model name means."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from gateway.routing.ceiling import NamedModel
 
 
 class ResolvedModel(NamedTuple):
-    """The backends for which a model name stands. `rule`: the policy's rule for the choice; None: the client named a
-    single backend."""
+    """The backends that a model name means. `rule`: the policy's rule for the choice among them; None: the client named
+    a single backend."""
 
     backends: tuple[Backend, ...]
     rule: ModelRule | None = None
@@ -28,7 +28,7 @@ class ResolvedModel(NamedTuple):
 
 
 def permitted(model: str, policy: Policy, backends: Sequence[Backend], access: Access | None) -> ResolvedModel:
-    """Like `resolve`, but only with backends that the tenant may use. Raises Forbidden if there are none."""
+    """Like `resolve`, but without the backends that the tenant may not use. Raises Forbidden if none is left."""
     if access is None:
         return resolve(model, policy, backends)
     named = resolve(model, policy, backends, [each for each in backends if not access.excludes(each)])
@@ -44,8 +44,8 @@ def permitted(model: str, policy: Policy, backends: Sequence[Backend], access: A
 def resolve(
     model: str, policy: Policy, backends: Sequence[Backend], offered: Sequence[Backend] | None = None
 ) -> ResolvedModel:
-    """Find the backends for `model`: a name in the policy, a backend, a model or a model group. Raises UnknownModel
-    with the names of the `offered` backends (default: all)."""
+    """Find the backends that `model` means: a name in the policy, a backend, a model or a model group. Raises
+    UnknownModel, which lists the names of the `offered` backends (default: all)."""
     rule = policy.rule(model)
     if isinstance(rule, ModelRule):
         return _chosen_from(rule, backends)
@@ -66,7 +66,7 @@ def resolve(
 
 
 def known(policy: Policy, backends: Sequence[Backend]) -> list[str]:
-    """All names that `resolve` accepts, each once."""
+    """All names that `resolve` accepts, each name once."""
     names = ["auto", *policy.models, *(each.name for each in backends), *(each.model for each in backends)]
     return list(dict.fromkeys([*names, *(each.model_group for each in backends if each.model_group)]))
 
@@ -84,7 +84,7 @@ def _chosen_from(rule: ModelRule, backends: Sequence[Backend]) -> ResolvedModel:
 
 
 def _meant(name: str, backends: Sequence[Backend]) -> list[Backend]:
-    """The backend named `name`, or else all backends of the group or tier `name`. May be empty."""
+    """The backend named `name`; if there is none, all backends of the group or tier `name`. May be empty."""
     return [each for each in backends if each.name == name] or [
         each for each in backends if name == each.model_group or (name == each.tier and not each.only_named)
     ]

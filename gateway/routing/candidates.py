@@ -1,4 +1,4 @@
-"""Finds the backends that can serve a request, and why the others cannot."""
+"""Finds the backends that can serve a request, and the reasons why others cannot."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ MEASURED_S = 60.0
 
 
 class Candidate(NamedTuple):
-    """A backend that was considered. `excluded`: why it cannot serve the request; empty if it can. `cost_pico`:
-    expected pico-dollars; None: no price."""
+    """A backend that was considered for a request. `excluded`: the reason why it cannot serve the request; empty if it
+    can. `cost_pico`: expected cost in pico-dollars; None: the backend has no price."""
 
     backend: Backend
     excluded: str = ""
@@ -63,12 +63,13 @@ class Candidate(NamedTuple):
 
     @property
     def booked_pico(self) -> int | None:
-        """The expected cost in the ledger and in budgets. Ceilings limit this cost."""
+        """The expected cost as the ledger and budgets count it, in pico-dollars. Ceilings limit this cost."""
         return self.cost_pico if self.ledger_pico is None else self.ledger_pico
 
     @property
     def worth_pico(self) -> int | None:
-        """The cost by which models are ranked. Neither cached tokens nor the load of machines change this cost."""
+        """The cost by which models are ranked, in pico-dollars. It does not depend on cached tokens or on the load of
+        machines."""
         return self.cost_pico if self.list_pico is None else self.list_pico
 
 
@@ -79,8 +80,8 @@ def examine(
     fleet: FleetView,
     sessions: SessionView | None = None,
 ) -> list[Candidate]:
-    """All backends as candidates, each with its expected cost. If a candidate cannot serve the request, it has the
-    first reason that was found."""
+    """Examine all backends. Returns a candidate for each, with its expected cost. A candidate that cannot serve the
+    request contains the first reason that was found."""
     found = []
     for backend in backends:
         cause, excluded = against(backend, demand)
@@ -106,8 +107,8 @@ def examine(
 
 
 def _delay_ms(state: BackendState) -> float:
-    """Milliseconds to the first byte, as this worker has measured them in the last minute. Without such a measurement:
-    0 if no call is in progress, so that one call measures the backend; otherwise infinite."""
+    """The time to the backend's first byte in milliseconds, as this worker measured it in the last minute. Without a
+    measurement: 0 if no call is in progress, so that one call measures it; otherwise infinite."""
     if state.first_byte_ms is not None and state.measured_s < MEASURED_S:
         return state.first_byte_ms
     return math.inf if state.in_flight else 0.0
@@ -120,8 +121,8 @@ def expected_cost(
     state: BackendState | None = None,
     sessions: SessionView | None = None,
 ) -> int | None:
-    """Expected pico-dollars of a call; None if the backend has no price. Input in the prompt cache (`sessions`) costs
-    the cached price. A machine's price depends on its load."""
+    """The expected cost of a call in pico-dollars; None if the backend has no price. The price is lower for input that
+    is probably in the prompt cache (`sessions`). A machine's price depends on its load."""
     price = prices.price(backend)
     if price is None:
         return None
@@ -137,8 +138,8 @@ def expected_cost(
 
 
 def writes_cache(backend: Backend, price: Price, demand: Demand) -> bool:
-    """Whether the backend charges for writing to its prompt cache. The part of the prompt that is not in the cache yet
-    is written."""
+    """Return whether the backend charges for writing to its prompt cache the part of the prompt that is not cached
+    yet."""
     rules = rules_of(backend.model)
     if price.cache_write_5m is None or demand.input.tokens < rules.least_tokens:
         return False
@@ -148,8 +149,8 @@ def writes_cache(backend: Backend, price: Price, demand: Demand) -> bool:
 
 
 def against(backend: Backend, demand: Demand) -> tuple[Cause, str]:
-    """Why the backend cannot serve the request, as (cause, reason); both empty if it can. Health and load are left
-    out."""
+    """The reason why the backend cannot serve the request, as (cause, text); both are empty if it can. Health and load
+    are not considered here."""
     data = demand.data
     if not translators(demand.dialect, backend.spoken):
         return "dialect", f"it cannot be asked in the dialect {demand.dialect}"
@@ -170,15 +171,15 @@ def against(backend: Backend, demand: Demand) -> tuple[Cause, str]:
 
 
 def may_go_to(backend: Backend, data: DataPolicy) -> bool:
-    """Whether the policy's data rule allows prompts to be sent to this backend."""
+    """Return whether the policy's data rule allows sending prompts to this backend."""
     return not (data.hosted == "forbidden" and backend.hosted) and (
         not data.regions or backend.data_region in data.regions
     )
 
 
 def reserved_output(backend: Backend, demand: Demand) -> int:
-    """Tokens of the context window to reserve for the answer: the client's limit, or the expected length. Learned
-    lengths above `PRIOR_TOKENS` must not cause refusals."""
+    """The tokens of the context window that are reserved for the answer: the client's limit, or the expected length. A
+    learned length counts at most as `PRIOR_TOKENS`, so that it never causes a refusal."""
     wanted = demand.output_most
     if wanted is None:
         wanted = min(demand.output_tokens, PRIOR_TOKENS)
@@ -188,7 +189,7 @@ def reserved_output(backend: Backend, demand: Demand) -> int:
 def refusal(
     candidates: Sequence[Candidate], missing: Sequence[str] = (), input_field: str = "messages"
 ) -> GatewayError:
-    """The error if no candidate can serve. It tells the client what to change."""
+    """The error for a request that no candidate can serve. It tells the client what to change."""
     allowed = [each for each in candidates if each.cause not in ("data", "dialect", "tier")]
     if candidates and not missing and all(each.cause == "data" for each in candidates):
         return Forbidden(

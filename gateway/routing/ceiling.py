@@ -1,4 +1,5 @@
-"""The ceiling: the expected cost of the model that the client names. No routed call may be expected to exceed it."""
+"""Limits the cost of routed calls. The ceiling is the expected cost of the model that the client named, and no routed
+call may be expected to cost more."""
 
 from __future__ import annotations
 
@@ -22,39 +23,39 @@ _VERSION = re.compile(r"(?:-v\d+:\d+|[-@](?:\d{4}-\d{2}-\d{2}|\d{8})|-latest|:fr
 
 
 class Ceiling(NamedTuple):
-    """The highest cost that one call may have in the ledger: that of the model that the client named. `cost_pico`: in
-    pico-dollars; None: no price, and higher tiers count as dearer."""
+    """The highest cost that one call may have in the ledger: the cost of the model that the client named. `cost_pico`:
+    the cost in pico-dollars. None: the model has no price; then a higher tier counts as more expensive."""
 
     cost_pico: int | None
     rank: int = 0
     """Rank of the named model's tier."""
 
     def exceeded_by(self, candidate: Candidate, calls: float = 1.0) -> bool:
-        """Whether `calls` calls of `candidate` are expected to cost more than the ceiling. A candidate without a price
-        never exceeds a ceiling in pico-dollars."""
+        """Return whether `calls` calls of `candidate` are expected to cost more than the ceiling. If the ceiling is in
+        pico-dollars, a candidate without a price never exceeds it."""
         if self.cost_pico is None:
             return RANK[candidate.backend.tier] > self.rank
         cost = candidate.booked_pico
         return cost is not None and round(cost * calls) > self.cost_pico
 
     def allows(self, first: Candidate, then: Candidate, share: float) -> bool:
-        """Whether the expected cost stays within the ceiling. Every request calls `first`; the part `share` also calls
-        `then`."""
+        """Return whether the expected cost stays within the ceiling, if every request calls `first` and the share
+        `share` of requests also calls `then`."""
         if self.cost_pico is None or first.booked_pico is None or then.booked_pico is None:
             return True
         return round(first.booked_pico + share * then.booked_pico) <= self.cost_pico
 
 
 class NamedModel(NamedTuple):
-    """A model that a client may name. `backends`: those that serve it; empty: only a list price is known."""
+    """A model that a client may name. `backends`: the backends that serve it; empty: only its list price is known."""
 
     model: str
     backends: tuple[Backend, ...] = ()
 
 
 def named_model(asked: str, backends: Sequence[Backend], prices: ModelPrices) -> NamedModel | None:
-    """The model named `asked`, whose cost limits calls. None if `asked` is `auto`, or if neither a backend nor a list
-    price is known."""
+    """The model named `asked`, whose cost is the limit. None if `asked` is `auto`, or if neither a backend nor a list
+    price is known for it."""
     if asked == "auto":
         return None
     listed = prices.listed(asked)
@@ -70,7 +71,7 @@ def _alike(one: Price | None, other: Price | None) -> bool:
 
 
 def same_model(one: str, other: str) -> bool:
-    """Whether two names mean the same model. The provider's prefix, the date of the version, and dots are ignored."""
+    """Return whether two names mean the same model. The provider's prefix, the version's date and dots are ignored."""
     return _bare(one) == _bare(other)
 
 
@@ -89,8 +90,9 @@ def ceiling_of(
     fleet: FleetView,
     sessions: SessionView,
 ) -> Ceiling | None:
-    """The cost limit of one request: the cost at the named model's cheapest backend, or at its list price. None if
-    there is no list price. The list price assumes as much cached input as at the backends."""
+    """The cost limit of one request: its cost at the cheapest backend of the named model. If no backend serves that
+    model, its cost at the list price, with as much cached input as the backends have. None if there is no list price.
+    """
     if not named.backends:
         cost = _listed(named.model, demand, prices, sessions)
         return None if cost is None else Ceiling(cost)

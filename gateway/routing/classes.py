@@ -1,7 +1,9 @@
-"""Decides by traffic class about requests from which the grader abstains: tools, images, other languages, code.
+"""Routes requests that the grader cannot grade (tools, images, other languages, code), according to their traffic
+class.
 
-A cheaper backend serves a class as far as comparisons of the team's own requests have opened the class for it. A hash
-of the conversation decides which sessions it serves, so a session changes its backend only when the share changes.
+A cheaper backend serves a part of a traffic class. Comparisons of the team's own requests decide how large this part
+is. A hash of the conversation decides which sessions belong to it. So a session changes its backend only when the part
+grows or shrinks.
 """
 
 from __future__ import annotations
@@ -30,8 +32,8 @@ def class_choice(
     session: str,
     trials: ClassTrials,
 ) -> tuple[Choice, ClassDecision | None]:
-    """`choice`, changed by the traffic class of a request from which the grader abstained, and the decision about the
-    class. The decision is None if no candidate is cheaper than the reference."""
+    """Apply the traffic class of a request without a grade to `choice`. Returns the new choice, and the decision about
+    the class. The decision is None if no candidate is cheaper than the reference."""
     found = _decide(choice, rule, request, tenant, demand, session, trials)
     if found is None:
         return choice, None
@@ -51,8 +53,8 @@ def _decide(
     session: str,
     trials: ClassTrials,
 ) -> ClassDecision | None:
-    """If no candidate serves, the decision is about the candidate that should be compared next: the cheapest one that
-    was not refused."""
+    """Decide whether a cheaper candidate serves the class. If none serves, the decision is about the candidate that
+    should be compared next: the cheapest one that was not refused. None if no candidate is cheaper."""
     reference = choice.reference
     cheap = [
         each
@@ -82,8 +84,8 @@ def _refused(decision: ClassDecision) -> bool:
 
 
 def _share(key: TrialKey, trial: ClassTrial, trials: ClassTrials) -> float:
-    """Share of sessions that the backend serves. With tools, the class of requests with tool results limits the class
-    in which a tool loop begins, and the other way round, because a tool loop stays at one backend."""
+    """The share of sessions that the backend serves. A tool loop has requests of two classes: its first request, and
+    requests with tool results. Since a tool loop stays at one backend, the smaller share of the two classes is used."""
     language, needs, step = key.traffic_class.split("/")
     if needs != "tools":
         return trial.share

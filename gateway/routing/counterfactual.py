@@ -1,4 +1,5 @@
-"""Finds what would have changed a decision: it decides again with another quality, difficulty, price or health."""
+"""Finds what would have changed a decision. For this, it decides again with another quality, difficulty, price or
+health."""
 
 from __future__ import annotations
 
@@ -34,8 +35,8 @@ _DEAREST = 100.0
 
 
 class Change(NamedTuple):
-    """A changed setting with which routing would choose another backend. `value`: the setting's value, of all that were
-    examined the one nearest to the present value. `chosen`: name of the other backend."""
+    """A changed setting with which routing would choose another backend. `value`: the setting's value, the nearest to
+    the present value among those tried. `chosen`: name of the other backend."""
 
     value: float
     chosen: str
@@ -43,7 +44,7 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """The inputs of one decision by difficulty. The prompt is not among them."""
+    """The inputs of one decision by difficulty, without the prompt."""
 
     candidates: Sequence[Candidate]
     named: str | None
@@ -62,14 +63,14 @@ class Case:
         difficulty: float | None = None,
         candidates: Sequence[Candidate] | None = None,
     ) -> str:
-        """The backend that is chosen if the given values replace the values of this case."""
+        """The backend that would be chosen if the given values replaced those of this case."""
         grade = self.grade if difficulty is None else Grade(difficulty)
         quality = self.quality if quality is None else quality
         found = self.candidates if candidates is None else candidates
         return choose(found, self.named, grade, quality, self.adequacy, self.learnt, self.ceiling).order[0].backend.name
 
     def sentences(self) -> tuple[str, ...]:
-        """Sentences, each with one change and the backend that would then have been chosen."""
+        """The sentences of this case. Each names one change and the backend that would then be chosen."""
         now = self.chosen()
         found = [*changes_of("quality", lambda value: self.chosen(quality=value), self.quality)]
         if self.grade is not None and self.grade.abstained:
@@ -81,7 +82,7 @@ class Case:
         return tuple(found)
 
     def _if_known(self, now: str) -> list[str]:
-        """The sentence for a prompt that the grader cannot grade."""
+        """The sentence about the backend that would be chosen if the prompt had a grade."""
         easiest = self.chosen(difficulty=0.0)
         if easiest == now:
             return []
@@ -90,7 +91,7 @@ class Case:
         return [_sentence(easiest, f"the prompt were in the grader's domain{limit}")]
 
     def _prices(self, now: str) -> list[str]:
-        """The sentence with the price at which another backend would have been chosen."""
+        """The sentence about the price at which another backend would be chosen."""
         if self.chosen_of(now).cost_pico is None:
             return []
         change = boundary(lambda factor: self.chosen(candidates=self._dearer(now, factor)), 1.0, _DEAREST)
@@ -129,8 +130,9 @@ class Case:
 
 
 def changes_of(what: str, chosen: Callable[[float], str], now: float) -> list[str]:
-    """At most two sentences about `what`: the nearest lower and higher value that change the choice. `chosen(value)`:
-    the backend that is chosen at a value. `now`: the present value; the range is 0 to 1."""
+    """At most two sentences about the setting `what`: the nearest lower and the nearest higher value that change the
+    choice. `chosen(value)`: returns the backend that is chosen at a value. `now`: the present value. Values are between
+    0 and 1."""
     lower, higher = boundary(chosen, now, 0.0), boundary(chosen, now, 1.0)
     at_most, at_least = _CONDITIONS[what]
     return [
@@ -144,8 +146,8 @@ def _sentence(chosen: str, condition: str) -> str:
 
 
 def boundary(chosen: Callable[[float], str], now: float, end: float) -> Change | None:
-    """The first value from `now` towards `end` at which `chosen` changes; None if there is none. Only `STEPS` values
-    are tried."""
+    """The first value from `now` towards `end` at which the result of `chosen` changes; None if there is none. Only
+    `STEPS` values are tried."""
     usual, before = chosen(now), now
     for step in range(1, STEPS + 1):
         after = now + (end - now) * step / STEPS
@@ -163,7 +165,7 @@ def boundary(chosen: Callable[[float], str], now: float, end: float) -> Change |
 
 
 def _down(value: float) -> float:
-    """`value` rounded down, because the sentence says "at most this value"."""
+    """The `value` rounded down, because the sentence says "at most this value"."""
     scale: float = 10.0**_DIGITS
     return int(value * scale) / scale
 

@@ -1,4 +1,4 @@
-"""Chooses the cheapest candidate that is good enough, or else the reference. Uses plain values only."""
+"""Chooses the cheapest candidate that is good enough; if none is, the reference. Works with plain values only."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from gateway.routing.difficulty.adequacy import Adequacy, Gap, gap
 
 
 class Choice(NamedTuple):
-    """The decision. `order`: candidates in calling order; all but the first are fallbacks. `adequacies`: backend →
-    probability that its answer is as good as the reference's. The reference: backend whose quality the policy aims
-    at."""
+    """The result of a decision. `order`: the candidates in the order of calls; all but the first are fallbacks.
+    `reference`: the candidate whose quality the policy aims at. `adequacies`: backend → probability that its answer is
+    as good as the reference's."""
 
     order: tuple[Candidate, ...]
     reference: Candidate
@@ -35,11 +35,12 @@ def choose(
     learnt: Mapping[str, Learned] = MappingProxyType({}),
     ceiling: Ceiling | None = None,
 ) -> Choice:
-    """Choose among `candidates`, at least one of which can serve. `named`: the policy's reference. `quality`: part of
-    answers (0 to 1) that must be as good as the reference's. `adequacy`: required with a `grade`.
+    """Choose among `candidates`; at least one of them must be able to serve the request. `named`: the policy's
+    reference. `quality`: share of answers (0 to 1) that must be as good as the reference's. `adequacy`: must be given
+    if there is a `grade`.
 
     `learnt`: backend → evidence from the team's own answers. `ceiling`: cost of the model that the client named; None:
-    the reference's cost.
+    the reference's cost is the limit.
     """
     nominal = _nominal(candidates, named)
     limit = ceiling or Ceiling(nominal.booked_pico, RANK[nominal.backend.tier])
@@ -74,8 +75,9 @@ def choose(
 
 
 def _nominal(candidates: Sequence[Candidate], named: str | None) -> Candidate:
-    """The policy's reference, whether it can serve or not. `named`: a backend, or a group or tier, of which the dearest
-    counts. None: the strongest tier. In a group, the cheapest member that can serve is the reference."""
+    """The policy's reference, whether or not it can serve the request. `named`: a backend, or a group or tier, whose
+    most expensive backend is taken. None: the strongest tier. If the reference is in a model group, the cheapest member
+    that can serve replaces it."""
     meant = [each for each in candidates if each.backend.name == named] or [
         each for each in candidates if named in (each.backend.model_group, each.backend.tier)
     ]
@@ -86,8 +88,9 @@ def _nominal(candidates: Sequence[Candidate], named: str | None) -> Candidate:
 
 
 def _within(candidates: Sequence[Candidate], nominal: Candidate, limit: Ceiling) -> Candidate:
-    """The candidate used as the reference: `nominal` if it can serve within `limit`. Otherwise the strongest candidate
-    within `limit`, preferably not dearer than `nominal`. If none is within `limit`, the cheapest."""
+    """The candidate that is used as the reference. This is `nominal`, if it can serve within `limit`. Otherwise it is
+    the strongest candidate within `limit`, preferably one that costs no more than `nominal`. If no candidate is within
+    `limit`, it is the cheapest."""
     if not nominal.excluded and not limit.exceeded_by(nominal):
         return nominal
     able = [each for each in candidates if not each.excluded]
@@ -98,8 +101,8 @@ def _within(candidates: Sequence[Candidate], nominal: Candidate, limit: Ceiling)
 
 
 def cheaper(one: Candidate, other: Candidate) -> bool:
-    """Whether `one` is cheaper than `other`. If `other` has no price, the lower tier is cheaper. If only `one` has
-    none, False."""
+    """Return whether `one` is cheaper than `other`. If `other` has no price, the lower tier counts as cheaper. If only
+    `one` has no price, the result is False."""
     if other.cost_pico is None:
         return RANK[one.backend.tier] < RANK[other.backend.tier]
     return one.cost_pico is not None and one.cost_pico < other.cost_pico
@@ -110,8 +113,8 @@ CostKey = tuple[bool, int, int, float]
 
 
 def by_cost(one: Candidate) -> CostKey:
-    """Sort key: cheapest first; at equal cost, the stronger tier first, then the faster member of a model group.
-    Backends without a price come last, with the lower tier first."""
+    """Sort key for candidates: cheapest first. At equal cost, the stronger tier comes first, then the faster member of
+    a model group. Backends without a price come last, sorted by tier, lowest first."""
     rank = RANK[one.backend.tier]
     return (True, 0, rank, one.delay_ms) if one.cost_pico is None else (False, one.cost_pico, -rank, one.delay_ms)
 
@@ -127,8 +130,8 @@ def _dearer(one: Candidate, other: Candidate) -> bool:
 
 
 def _last_resort(one: Candidate, reference: Candidate, limit: Ceiling) -> tuple[bool, bool, int, CostKey]:
-    """Sort key of the last fallbacks. First come candidates not dearer than the reference, then those within the
-    ceiling, strongest first. Last come those above the ceiling, cheapest first."""
+    """Sort key for the last fallbacks. Candidates within the ceiling come first: those that cost no more than the
+    reference, then the others, each strongest first. Candidates above the ceiling come last, cheapest first."""
     if limit.exceeded_by(one):
         return True, True, 0, by_cost(one)
     return False, _dearer(one, reference), -RANK[one.backend.tier], by_cost(one)

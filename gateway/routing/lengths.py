@@ -1,4 +1,4 @@
-"""Learns the output lengths of models from their answers."""
+"""Learns from answers how many output tokens models usually write."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ class _Mean:
 
 
 class OutputLengths:
-    """Moving averages of output tokens, one for each team and requested model name. The averages with the oldest update
-    are forgotten."""
+    """Moving averages of output tokens, one for each team and requested model name. If there are too many averages, the
+    one that was updated longest ago is deleted."""
 
     def __init__(self) -> None:
         self._means: OrderedDict[tuple[str, str], _Mean] = OrderedDict()
 
     def expected(self, team: str, model: str, limit: int | None) -> int:
-        """Expected output tokens, at most `limit`."""
+        """The expected number of output tokens, at most `limit`."""
         known = self._means.get((team, model))
         tokens = PRIOR_TOKENS if known is None else round(known.tokens) or 1
         return tokens if limit is None or tokens < limit else limit
 
     def learn(self, record: Record) -> None:
-        """Add the length of the served answer to the average if the answer is complete."""
+        """Update the average with the length of an answer, if the answer is complete."""
         attempt = record.served_by
         if attempt is None or attempt.outcome != "ok" or attempt.usage is None:
             return

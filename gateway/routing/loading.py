@@ -1,4 +1,4 @@
-"""Loads the files that routing uses for its decisions: the packaged classifier and the operator's plan."""
+"""Loads the files with which routing decides: the packaged classifier and the operator's plans."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ log = logging.getLogger(__name__)
 
 
 def packaged() -> Grader:
-    """The packaged classifier. It is imported only at the first call, because it needs 15 MiB of memory."""
+    """The packaged classifier. Its module is imported at the first call, because it needs 15 MiB of memory."""
     from gateway.routing.difficulty.grader import Grader
 
     return Grader.load()
 
 
 def fitted(artefact: str) -> Plan:
-    """The plan in the file `artefact`. Raises ArtefactError, OSError."""
+    """Load the plan in the file `artefact`. Raises ArtefactError, OSError."""
     from gateway.routing.strategy.plan_file import load_plan
 
     return load_plan(Path(artefact))
 
 
 def followed(artefacts: Sequence[str]) -> tuple[Plan, ...]:
-    """The plans in the files `artefacts`. A plan that cannot be read is logged and left out, so that requests are still
-    served."""
+    """Load the plans in the files `artefacts`. A plan that cannot be read is logged and left out, so that requests are
+    still served."""
     found = []
     for artefact in artefacts:
         try:
             found.append(fitted(artefact))
         except (OSError, ValueError) as error:
-            log.error("routing.plan_file %s is not followed, decisions follow the grader: %s", artefact, error)
+            log.error("the plan file %s cannot be used, so the grader decides instead: %s", artefact, error)
     return tuple(found)

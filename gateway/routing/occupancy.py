@@ -1,15 +1,15 @@
-"""Computes the marginal cost of a request on a machine with a price per hour. The cost is near zero when the machine is
-idle, and the request's full share of the machine's price when the machine is full.
+"""Computes what one more request costs on a machine with a price per hour (the marginal cost). It costs almost nothing
+when the machine is idle, and its full share of the machine's price when the machine is full.
 
 The ledger divides a machine's hours among its attempts and its idle time. The cost of one *more* request is different:
 the hours are paid already, and the request delays others only when the machine is full. So
 
     price per token = machine_hour_usd / (3600 · tokens per second) · max(IDLE_SHARE, C(c, a))
 
-C is the probability that a new request has to wait, with c places of which a are in use on average (Erlang's formula
-for delayed calls, 1917). Tokens per second are the throughput measured when the machine was full, else that of the last
-15 minutes. If a ≥ c, C is 1. Then the machine costs its full price, and backends that are cheaper than this price are
-chosen first.
+C is the probability that a new request has to wait, if the machine has c places and a of them are in use on average
+(Erlang's formula for delayed calls, 1917). Tokens per second are the throughput measured when the machine was full;
+without this measurement, that of the last 15 minutes. If a ≥ c, C is 1. Then the machine costs its full price, and
+backends that are cheaper than this price are chosen first.
 """
 
 from __future__ import annotations
@@ -42,15 +42,16 @@ def expected_cost(
     writes: bool = False,
     load: Load | None,
 ) -> int:
-    """Expected pico-dollars of one call; a machine's price depends on its `load`. `warm_tokens`: input tokens expected
-    in the prompt cache. `writes`: whether the rest of the input is written to this cache."""
+    """The expected cost of one call in pico-dollars. If the backend is a machine, its price depends on its `load`.
+    `warm_tokens`: input tokens that are probably in the prompt cache. `writes`: whether the rest of the input is
+    written to this cache."""
     if load is not None and backend.price is not None and backend.by_the_hour:
         price = at_load(price, float(backend.price.machine_hour_usd or 0), load)
     return cost_of(price, input_tokens, output_tokens, warm_tokens=warm_tokens, writes=writes)
 
 
 def cost_of(price: Price, input_tokens: int, output_tokens: int, *, warm_tokens: int, writes: bool) -> int:
-    """Pico-dollars of one call at `price`. The arguments mean the same as those of `expected_cost`."""
+    """The cost of one call at `price` in pico-dollars. The arguments are those of `expected_cost`."""
     warm = min(warm_tokens, input_tokens) if price.tier(input_tokens).cached_input is not None else 0
     if writes:
         written = input_tokens - warm
@@ -61,19 +62,20 @@ def cost_of(price: Price, input_tokens: int, output_tokens: int, *, warm_tokens:
 
 
 def paid_already(cost_pico: int) -> int:
-    """The marginal cost of a call that a commitment has paid, in pico-dollars. `cost_pico`: cost of the call at its
-    price."""
+    """The marginal cost, in pico-dollars, of a call that is already paid by a commitment. `cost_pico`: the cost of the
+    call at its price."""
     return max(1, round(cost_pico * IDLE_SHARE)) if cost_pico else 0
 
 
 def priced_by_load(backend: Backend, load: Load | None) -> bool:
-    """Whether a call's price depends on load: a machine with paid hours and known load."""
+    """Return whether the price of a call depends on load: the backend is a machine with paid hours, and its load is
+    known."""
     return load is not None and backend.by_the_hour
 
 
 def at_load(price: Price, hour_usd: float, load: Load) -> Price:
-    """The price per token of one more request on a machine with this `load`; never 0. `hour_usd`: the machine's price
-    per hour."""
+    """The price of each token of one more request, on a machine with this `load`; never 0. `hour_usd`: the machine's
+    price per hour."""
     factor = max(IDLE_SHARE, congestion(load))
     if load.full_tokens_per_second and price.output:
         factor *= hour_usd * PICO_PER_USD / 3600 / load.full_tokens_per_second / price.output
@@ -81,7 +83,7 @@ def at_load(price: Price, hour_usd: float, load: Load) -> Price:
 
 
 def congestion(load: Load) -> float:
-    """The probability, 0..1, that one more request would have to wait or would make another request wait."""
+    """The probability, 0..1, that one more request has to wait or makes another request wait."""
     if load.full:
         return 1.0
     if load.capacity is None:

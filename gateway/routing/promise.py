@@ -1,5 +1,5 @@
-"""Computes the expected cost and quality of a decision that is not applied: in observe mode, outside the rollout, or
-for the requests that the reference answers for comparison (the hold-out)."""
+"""Computes the expected cost and quality of a decision that is not applied. This happens in observe mode, outside the
+rollout, and for requests that the reference answers for comparison (the hold-out)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from gateway.routing.strategy.planned import Planned
 
 
 def promise(choice: Choice, plan: Planned | None, stronger: Backend | None) -> Decision:
-    """The expected effect of the decision, if it were applied: calls and adequacy (probability of an answer as good as
-    the reference's). `plan`: the plan's decision, or None. `stronger`: backend called after unsure answers; their part
-    is assumed to be 1 − adequacy."""
+    """The expected calls and adequacy (probability of an answer as good as the reference's), if the decision were
+    applied. `plan`: the plan's decision, or None. `stronger`: the backend that is called after unsure answers; the
+    share of unsure answers is assumed to be 1 − adequacy."""
     first = choice.order[0]
     expected = choice.adequacies.get(first.backend.name)
     adequacy = 1.0 if expected is None or first is choice.reference else expected

@@ -1,4 +1,4 @@
-"""Decides the route of a request, and records the reason and the backends that were considered."""
+"""Decides the route of a request. Also records the reason, and the backends that were considered."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ log = logging.getLogger(__name__)
 
 
 class Judge(NamedTuple):
-    """A grader of difficulty, and the calibration that turns its scores into probabilities. A router needs a judge only
-    to choose among several candidates."""
+    """A grader of difficulty, with the calibration that converts its scores to probabilities. A router needs it only to
+    choose among several candidates."""
 
     grader: Grader
     adequacy: Adequacy
@@ -60,8 +60,8 @@ THOUGHT = "reasoning"
 
 
 class Router:
-    """Decides routes. A router's own state consists of learned output lengths, sessions and counters. Everything else
-    is passed as an argument."""
+    """Decides the routes of requests. Its own state consists of learned output lengths, sessions and counters.
+    Everything else is passed as an argument."""
 
     def __init__(
         self,
@@ -80,7 +80,8 @@ class Router:
     ) -> None:
         """`load`: makes the grader; called once, in a thread. `pressures`: team → how far its spend is ahead of an even
         spend, 0..1. `plans`: fitted strategies; the first plan that applies to a request decides. `evidence`:
-        comparisons of the team's own answers. `trials`: how far traffic classes are open."""
+        comparisons of the team's own answers. `trials`: the share of each traffic class that cheaper backends may
+        serve."""
         self.plans = tuple(plans)
         self._trials = trials or NoTrials()
         self._evidence = evidence or NoEvidence()
@@ -112,20 +113,23 @@ class Router:
         return route
 
     async def _prepare(self, record: Record) -> None:
-        """Load the grader if it is not loaded. If loading fails, reference backends answer, and the next attempt is
-        made after `_AGAIN_S` seconds."""
+        """Load the grader if it is not loaded yet. If this fails, reference backends answer for `_AGAIN_S` seconds, and
+        then the router tries again."""
         now = self._now()
         if now >= self._judge_again_at:
             try:
                 await self._judge.load()
             except Exception:  # an error in the file or in a library must not fail the request
                 self._judge_again_at = now + _AGAIN_S
-                log.exception("the difficulty grader cannot be loaded; references answer for %g s", _AGAIN_S)
+                log.exception(
+                    "the difficulty grader cannot be loaded; reference backends answer for %g s",
+                    _AGAIN_S,
+                )
         if not self._judge.ready:
             record.degraded.add("grader")
 
     def wants(self, policies: Iterable[Policy]) -> bool:
-        """Whether any of `policies` needs the grader while the grader is not loaded yet."""
+        """Return whether one of `policies` needs the grader while the grader is not loaded yet."""
         names = ((name, policy) for policy in policies for name in ("auto", *policy.models))
         return not self._judge.ready and any(self._chooses(name, policy) for name, policy in names)
 
@@ -141,12 +145,12 @@ class Router:
         return named.rule is not None and len(named.backends) > 1
 
     def check(self, model: str, tenant: Tenant) -> None:
-        """Check that the tenant may use a backend for the model name `model`. Raises Forbidden, UnknownModel,
+        """Check that the tenant may use at least one backend of the model name `model`. Raises Forbidden, UnknownModel,
         NoBackend."""
         self._named(model, tenant.policy, tenant.access)
 
     def _named(self, model: str, policy: Policy, access: Access | None = None) -> ResolvedModel:
-        """Like `permitted`, but cached while `policy` and `access` are the same objects. Also raises NoBackend."""
+        """Like `permitted`, but cached as long as `policy` and `access` are the same objects. Also raises NoBackend."""
         of = policy if access is None else access  # an access object belongs to one tenant, so to one policy
         key = model, id(of)
         known = self._names.get(key)
@@ -172,8 +176,7 @@ class Router:
         return named
 
     def decide(self, request: CompletionRequest, tenant: Tenant, estimate: ContextEstimate, session: str = "") -> Route:
-        """Like `route`, but without a record; for `explain`. Blocks the calling thread while the classifier is being
-        loaded."""
+        """Decide like `route`, but without a record; used by `explain`. Blocks while the classifier is being loaded."""
         return self._decide(
             self._named(request.model, tenant.policy, tenant.access), request, tenant, estimate, session
         )
@@ -236,7 +239,7 @@ class Router:
         return ceiling_of(named.ceiling, candidates, demand, self._prices, self._fleet, sessions)
 
     def _limited(self, route: Route, ceiling: Ceiling | None, candidates: Sequence[Candidate]) -> Route:
-        """`route`, with the ceiling and with the names of the candidates above the ceiling."""
+        """Add to `route` the ceiling, and the names of the candidates above the ceiling."""
         if ceiling is not None:
             route.ceiling_pico = ceiling.cost_pico
             if above := [each.backend.name for each in candidates if ceiling.exceeded_by(each)]:
@@ -245,8 +248,8 @@ class Router:
         return route
 
     def _only(self, named: ResolvedModel, demand: Demand, request: CompletionRequest) -> Route:
-        """The route to the only backend that the client or the policy named. It is used even if unhealthy or too
-        expensive."""
+        """The route to the only backend that the client or the policy named. This backend is used even if it is
+        unhealthy or too expensive."""
         backend = named.backends[0]
         cause, excluded = against(backend, demand)
         if cause:
@@ -275,8 +278,8 @@ class Router:
             self._continuity.learn(record)
 
     def kept_alive(self, record: Record) -> None:
-        """Learn from a call that kept a conversation's prompt in a backend's cache. The length of its answer says
-        nothing."""
+        """Learn from a call that only kept a conversation's prompt in a backend's cache. The length of its answer is
+        ignored, because it says nothing about real answers."""
         self._continuity.learn(record)
 
     def stats(self) -> dict[str, int | float | str]:
@@ -363,7 +366,8 @@ class Router:
         self, choice: Choice, request: CompletionRequest, policy: Policy, subject: str
     ) -> tuple[Candidate | None, str]:
         """The candidate that serves instead of the chosen one, and the reason; (None, "") if the chosen one serves.
-        Reasons: the policy only observes; the request is outside the rollout, or serves for comparison."""
+        Another candidate serves if the policy only observes, if the request is outside the rollout, or if the request
+        is used for comparison."""
         if policy.mode == "observe":
             return _asked_for(choice, request.model), f"observe mode; decided: {choice.reason}"
         if policy.share < 1 and share_of(subject) >= policy.share:
@@ -384,14 +388,14 @@ def _judge(grader: Grader) -> Judge:
 
 
 def _may_mark(request: CompletionRequest, tenant: Tenant) -> bool:
-    """Whether the gateway will add cache marks to the prompt. A request without tools counts as a single question, and
-    its prompt is not marked."""
+    """Return whether the gateway will add cache marks to the prompt. It adds none to a request without tools, because
+    such a request counts as a single question."""
     auto = tenant.policy.context.prompt_cache == "auto" and not request.controls.untouched
     return auto and "tools" in request.needs
 
 
 def _as_asked(candidates: Sequence[Candidate], demand: Demand) -> Route:
-    """The route over the backends that the client requested by name, model or tier. The cheapest backend is called
+    """The route over the backends that the client asked for by name, model or tier. The cheapest of them is called
     first."""
     able = sorted([each for each in candidates if not each.excluded], key=by_cost)
     return Route(
@@ -408,15 +412,15 @@ def _asked_by(demand: Demand) -> str:
 
 
 def _asked_for(choice: Choice, model: str) -> Candidate:
-    """The backend that the client would use without the gateway: the backend that `model` names, or else the
+    """The backend that the client would use without the gateway: the backend that `model` names; if there is none, the
     reference."""
     same = (each for each in choice.order if model in (each.backend.name, each.backend.model))
     return next(same, choice.reference)
 
 
 def _stronger(choice: Choice, rule: ModelRule, request: CompletionRequest) -> Backend | None:
-    """The backend to call if the chosen small backend's answer is unsure; None: no second call. Requests for several
-    answers get no second call."""
+    """The stronger backend that is called if the answer of the chosen small backend is unsure; None: there is no second
+    call. A request for several answers never gets a second call."""
     chosen, reference = choice.order[0].backend, choice.reference.backend
     unsure = rule.escalate and chosen.tier == "small" and "logprobs" in chosen.capabilities
     if not unsure or request.parallel != 1 or RANK[reference.tier] <= RANK[chosen.tier]:

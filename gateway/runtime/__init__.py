@@ -1,1 +1,1 @@
-"""Process infrastructure: background tasks, deadlines, threads, garbage collection, codings."""
+"""Parts for every process: background tasks, deadlines, threads, garbage collection, content codings."""

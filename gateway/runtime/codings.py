@@ -1,4 +1,4 @@
-"""HTTP content codings: encoders and decoders for streams. The output and the work of decoders are limited."""
+"""Encodes and decodes streams in HTTP content codings. The output and the work of decoders are limited."""
 
 from __future__ import annotations
 
@@ -45,16 +45,16 @@ class Oversized(ValueError):
 
 
 class TooCostly(ValueError):
-    """Decoding costs too much for the body's size: CPU time, or number of members or frames."""
+    """Decoding needs too much for the body's size: too much CPU time, or too many members or frames."""
 
 
 class Stopped(Exception):
-    """Decoding was stopped, because its output is no longer needed."""
+    """Decoding was stopped, because nobody needs the output any more."""
 
 
 def parse_coding(header: str) -> Coding | None:
-    """The coding that a `content-encoding` header names; None for `identity`. Raises UnknownCoding for an unknown
-    coding and for several codings."""
+    """The coding that a `content-encoding` header names; None for `identity`. Raises UnknownCoding if the coding is
+    unknown, or if there are several."""
     found: Coding | None = None
     for each in header.split(","):
         name = each.strip().lower()
@@ -67,7 +67,7 @@ def parse_coding(header: str) -> Coding | None:
 
 
 class _Format(Protocol):
-    """A decoder for one coding and one body, without limits."""
+    """Decodes one body in one coding, without limits."""
 
     slice_bytes: int
     members: int
@@ -82,7 +82,7 @@ class _Format(Protocol):
 
 
 class _Zlib:
-    """Decodes gzip (one or more members), and deflate with or without zlib's header."""
+    """Decodes gzip (with one or more members), and deflate with or without the zlib header."""
 
     slice_bytes = _SLICE_BYTES
 
@@ -107,7 +107,7 @@ class _Zlib:
                 self._inflate = zlib.decompressobj(15 if framed else -15)
             elif self._inflate.eof:
                 if not self._gzip:
-                    raise ValueError("more follows the end")
+                    raise ValueError("there are more bytes after its end")
                 self._inflate = zlib.decompressobj(31)
                 self.members += 1
             yield from self._inflated(self._inflate, data)
@@ -181,10 +181,10 @@ def _format(coding: Coding) -> _Format:
 
 
 class Decoder:
-    """Decodes one body. The limits are checked after each slice, so decoding takes a limited time for any input."""
+    """Decodes one body. The limits are checked after each slice, so that the time is limited for any input."""
 
     def __init__(self, coding: Coding, cpu_s: float = CPU_S) -> None:
-        """`cpu_s`: CPU seconds that decoding may take. More seconds are added for the decoded size."""
+        """`cpu_s`: the CPU seconds that decoding may take. The size of the decoded output adds further seconds."""
         self._format, self._left_s = _format(coding), cpu_s
         self._bytes = 0
         self.stopped = False
@@ -192,13 +192,13 @@ class Decoder:
 
     @property
     def ended(self) -> bool:
-        """Whether the end of the body was decoded."""
+        """Return whether the end of the body was decoded."""
         return self._format.ended
 
     def close(self) -> None:
-        """End the body. Raises ValueError if its end is missing."""
+        """End the body. Raises ValueError if the body is incomplete."""
         if not self.ended:
-            raise ValueError("it breaks off")
+            raise ValueError("it is incomplete")
 
     def feed(self, data: bytes, most: int) -> bytes:
         """Decode `data`, the next part of the body. Raises Oversized if the output exceeds `most` bytes; TooCostly;
@@ -206,8 +206,8 @@ class Decoder:
         return b"".join(self.pieces(data, most))
 
     def pieces(self, data: bytes, most: int) -> Iterator[bytes]:
-        """Decode `data` as `feed` does, and yield the output in pieces; some are empty. The caller's own CPU time does
-        not count."""
+        """Decode `data` as `feed` does, and yield the output in pieces; some are empty. The CPU time that the caller
+        needs between pieces does not count."""
         step, left = self._format.slice_bytes, most
         self._left_s += _FEED_S
         for start in range(0, len(data), step):
@@ -225,8 +225,8 @@ class Decoder:
             self._look(since)
 
     def _look(self, since: float) -> float:
-        """Check the limits and return the thread's CPU time. `since`: its CPU time at the last check. Raises TooCostly,
-        Stopped."""
+        """Check the limits. `since`: the thread's CPU time at the last check. Returns the thread's present CPU time.
+        Raises TooCostly, Stopped."""
         if self.stopped:
             raise Stopped
         now = time.thread_time()
@@ -234,12 +234,12 @@ class Decoder:
         if self._left_s < 0:
             raise TooCostly("it takes more time to decode than its size allows")
         if self._format.members > _FREE_MEMBERS + self._bytes // _MEMBER_BYTES:
-            raise TooCostly(f"its members or frames hold less than {_MEMBER_BYTES} bytes each")
+            raise TooCostly(f"its members or frames have fewer than {_MEMBER_BYTES} bytes each")
         return now
 
 
 class Decoding:
-    """Decodes a whole body. One thread may call `begin`, and another thread `finish`."""
+    """Decodes a whole body. `begin` and `finish` may be called in different threads."""
 
     def __init__(self, body: bytes, coding: Coding, most: int, cpu_s: float = CPU_S) -> None:
         self._decoder = Decoder(coding, cpu_s)
@@ -247,11 +247,11 @@ class Decoding:
         self._out: list[bytes] = []
 
     def stop(self) -> None:
-        """Make decoding end soon with Stopped. May be called from any thread."""
+        """Make decoding end soon with the error Stopped. May be called from any thread."""
         self._decoder.stopped = True
 
     def begin(self, pause_s: float) -> bytes | None:
-        """Decode for about `pause_s` CPU seconds. Returns the decoded body; None if `finish` must decode the rest.
+        """Decode for about `pause_s` CPU seconds. Returns the decoded body, or None if `finish` must decode the rest.
         Raises the errors of `finish`."""
         until = time.thread_time() + pause_s
         for piece in self._pieces:
@@ -269,7 +269,7 @@ class Decoding:
 
 
 def decode(body: bytes, coding: Coding, most: int, cpu_s: float = CPU_S) -> bytes:
-    """Decode a whole body. `most`: maximum bytes of the output. Raises the same errors as `Decoding.finish`."""
+    """Decode a whole body. `most`: maximum size of the output in bytes. Raises the same errors as `Decoding.finish`."""
     return Decoding(body, coding, most, cpu_s).finish()
 
 
@@ -277,7 +277,7 @@ def decode(body: bytes, coding: Coding, most: int, cpu_s: float = CPU_S) -> byte
 
 
 class Encoder(Protocol):
-    """Encodes one body in pieces. Each returned piece can be decoded before later pieces arrive."""
+    """Encodes one body in pieces. The receiver can decode each returned piece before the next one arrives."""
 
     def piece(self, data: bytes) -> bytes: ...
 
@@ -285,7 +285,7 @@ class Encoder(Protocol):
 
 
 class _Deflating:
-    """Encodes gzip or deflate with small windows, because there may be thousands of streams."""
+    """Encodes gzip or deflate. Its windows are small, because there may be thousands of streams."""
 
     def __init__(self, coding: Coding) -> None:
         self._deflate = zlib.compressobj(1, zlib.DEFLATED, 28 if coding == "gzip" else 12, 5)
@@ -298,7 +298,7 @@ class _Deflating:
 
 
 class _Brotling:
-    """Encodes brotli with quality 4. A lower quality forgets all earlier data at each flush and hardly compresses a
+    """Encodes brotli with quality 4. A lower quality forgets all earlier data at each flush, and so hardly compresses a
     stream."""
 
     def __init__(self) -> None:
@@ -328,7 +328,7 @@ _ZSTD_STREAM = zstandard.ZstdCompressionParameters.from_level(1, window_log=15)
 
 
 def encoder(coding: Coding) -> Encoder:
-    """An encoder for a stream. It flushes each piece, so that the piece can be sent at once."""
+    """Make an encoder for a stream. The encoder flushes after each piece, so that the piece can be sent at once."""
     match coding:
         case "br":
             return _Brotling()

@@ -1,4 +1,5 @@
-"""Deadlines of many tasks. Each deadline is rounded to a moment. All deadlines of one moment share a timer."""
+"""Deadlines for many tasks. Each deadline is rounded up to a moment, and all deadlines of the same moment share one
+timer."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ COARSE_FROM_S = 60.0
 
 
 class Deadlines:
-    """Creates `Deadline`s. All belong to one event loop."""
+    """Creates `Deadline` objects for one event loop."""
 
     def __init__(self) -> None:
         self.due: dict[float, set[Deadline]] = {}
@@ -26,8 +27,8 @@ class Deadlines:
 
     @cached_property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The event loop in whose time deadlines are given. It is stored, because asyncio makes a system call for each
-        look-up."""
+        """The event loop, whose clock the deadlines use. It is stored, because asyncio makes a system call each time
+        that it looks up the loop."""
         return asyncio.get_running_loop()
 
     def __len__(self) -> int:
@@ -45,7 +46,8 @@ class Deadlines:
 
 
 class Deadline:
-    """A context manager with a time limit. Use it once, in the task that it may cancel."""
+    """A context manager with a time limit. Use it only once, in the task that must be cancelled when the time is
+    over."""
 
     __slots__ = ("_before", "_bucket", "_deadlines", "_task", "_when", "passed")
 

@@ -1,5 +1,5 @@
-"""Tunes Python's garbage collector: it is off during start-up and ignores long-lived objects, and free memory is
-returned."""
+"""Tunes Python's garbage collector: it is off during the start, it ignores long-lived objects, and free memory is
+returned to the system."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _M_ARENA_MAX = -8
 
 @contextmanager
 def postponed() -> Iterator[None]:
-    """Suspend garbage collection in the `with` block. Use it for imports: collections would take a fifth of their
-    time."""
+    """Suspend garbage collection in the `with` block. Use it around imports: garbage collection would take a fifth
+    of their time."""
     gc.disable()
     try:
         yield
@@ -31,8 +31,8 @@ def postponed() -> Iterator[None]:
 
 
 def settle() -> None:
-    """Collect garbage once, and exclude all current objects from later collections. Call it at the end of the process's
-    start. Takes up to 50 ms."""
+    """Collect garbage once, and exclude all present objects from later collections. Call it when the process has
+    started. Takes up to 50 ms."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*THRESHOLDS)
@@ -41,14 +41,14 @@ def settle() -> None:
 
 
 def leave_out() -> None:
-    """Exclude all current objects from later collections, in microseconds. Cycles among them are never freed: do not
-    call it per request."""
+    """Exclude all present objects from later collections. This takes microseconds. Cycles among these objects are never
+    freed, so do not call it for each request."""
     gc.freeze()
 
 
 def one_heap() -> None:
-    """Make all threads use one heap of the C library. Call it before any other thread starts. By default, threads have
-    separate heaps, which never shrink."""
+    """Make all threads use the same heap of the C library. Call it before another thread starts. By default each thread
+    has its own heap, which never shrinks."""
     if sys.platform == "linux":
         libc = ctypes.CDLL(None)
         if hasattr(libc, "mallopt"):

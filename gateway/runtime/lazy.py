@@ -1,4 +1,4 @@
-"""A value that is built when it is first needed."""
+"""A value that is not built before it is needed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class Lazy(Generic[T]):
-    """Builds a value once for all threads. If building it raises an error, the next caller builds it again."""
+    """Builds a value once for all threads. If this raises an error, the next caller builds the value again."""
 
     def __init__(self, build: Callable[[], T]) -> None:
         self._build = build
@@ -23,8 +23,8 @@ class Lazy(Generic[T]):
         return self._built is not None
 
     def get(self) -> T:
-        """Return the value. Blocks until it is built. On the event loop, call it only if `ready`. Raises the errors of
-        the function `build`."""
+        """The value. Blocks until the value is built, so on the event loop, call this only if `ready` is true. Raises
+        the errors of the function `build`."""
         if self._built is None:
             with self._building:
                 if self._built is None:
@@ -32,6 +32,5 @@ class Lazy(Generic[T]):
         return self._built[0]
 
     async def load(self) -> T:
-        """Return the value. If it must be built, this happens in a thread. Raises the errors of the function
-        `build`."""
+        """The value. If it must be built, a thread builds it. Raises the errors of the function `build`."""
         return self.get() if self.ready else await asyncio.to_thread(self.get)

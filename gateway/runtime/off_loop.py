@@ -1,4 +1,4 @@
-"""Runs work on large request bodies in a few threads, not on the event loop."""
+"""Runs work on large request bodies in a few threads, so that the event loop is not blocked."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class OffLoop:
-    """A small thread pool. More than one thread is only for work that releases the interpreter's lock."""
+    """A small thread pool. Use more than one thread only for work that releases Python's global interpreter lock."""
 
     def __init__(self, threads: int = 1, name: str = "large-bodies") -> None:
         self._thread = ThreadPoolExecutor(max_workers=threads, thread_name_prefix=name)

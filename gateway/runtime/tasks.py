@@ -1,4 +1,4 @@
-"""Background tasks: waits for them at the end, and logs tasks that fail."""
+"""Owns background tasks: waits for them at the end, and logs those that fail."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ log = logging.getLogger(__name__)
 async def repeat(
     step: Callable[[], Awaitable[object]], every_s: float, troubled: Callable[[Exception], None], *on: type[Exception]
 ) -> None:
-    """Call `step` forever, with pauses of `every_s` seconds. Errors of the classes `on` do not end the loop.
-    `troubled`: called with the first of consecutive errors."""
+    """Call `step` again and again, with pauses of `every_s` seconds. Errors of the classes `on` do not end the loop.
+    `troubled`: called with the first of several consecutive errors."""
     failing = False
     while True:
         try:
@@ -28,7 +28,7 @@ async def repeat(
 
 
 class Tasks:
-    """Background tasks with names. They are closed together. An error in one task is logged and does not affect the
+    """Background tasks with names, which are closed together. An error in one task is logged and does not affect the
     others."""
 
     def __init__(self) -> None:

@@ -1,8 +1,8 @@
-"""Combines the writes to connections during one turn of the event loop.
+"""Collects the writes to connections during one turn of the event loop, and makes them together.
 
 A write wakes the process that reads from the connection. If this process sleeps on the same machine, waking it costs
-more than the write itself. If several writes are made at once, only the first of them wakes the process. Without load
-there is only one write per turn, and nothing to combine.
+more than the write itself. If several writes are made together, only the first of them wakes the process. Without load
+there is only one write per turn, so nothing changes.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ log = logging.getLogger(__name__)
 
 
 class WriteBatcher:
-    """Collects writes for one event loop. Call `flush` before a transport is closed, half-closed, or written to
-    directly."""
+    """Collects the writes of one event loop. Call `flush` before a transport is closed or half-closed, and before data
+    are written to it directly."""
 
     before: Callable[[], object] | None = None
     """Called by `flush` before data are sent, to store what must be stored first."""
@@ -32,8 +32,8 @@ class WriteBatcher:
         self._bytes = 0
 
     def add(self, transport: asyncio.WriteTransport, data: bytes, loop: asyncio.AbstractEventLoop) -> None:
-        """Send `data` at the end of this turn of the event loop. Data for one transport are sent in the order of the
-        calls."""
+        """Send `data` at the end of this turn of the event loop. Data for the same transport are sent in the order of
+        the calls."""
         if not self._flushes:
             self._flushes = True
             loop.call_soon(self.flush)
@@ -49,7 +49,7 @@ class WriteBatcher:
             loop.call_soon(self.flush)
 
     def flush(self) -> None:
-        """Send all waiting data now. Data for a closed transport are lost."""
+        """Send all waiting data now. Data for a closed transport are dropped."""
         pending, self._pending, self._bytes, self._flushes = self._pending, [], 0, False
         if self.before is not None:
             self.before()

@@ -1,1 +1,1 @@
-"""The operator's settings: gateway.yaml, environment, paths."""
+"""The operator's settings: gateway.yaml, environment variables, paths."""

@@ -1,6 +1,7 @@
-"""Reads YAML with limits on size, depth, aliases and values.
+"""Reads YAML with limits on its size, depth, aliases and values.
 
-PyYAML keeps about a kilobyte per node, follows aliases without counting, and converts numbers of any length.
+Without limits, PyYAML uses about a kilobyte per node, follows any number of aliases, and converts numbers of any
+length.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ is this long."""
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Limits for the content of a file. `nodes`: maximum number of keys and values; those behind an alias count at each
-    use."""
+    """The limits for a file. `nodes`: maximum number of keys and values. Those that are used through an alias count at
+    each use."""
 
     size_bytes: int
     nodes: int
@@ -37,7 +38,7 @@ _UNWRITABLE = re.compile("[\\0\ud800-\udfff]")
 
 
 class Loader(yaml.SafeLoader):
-    """Reads YAML within `bounds`. Booleans are those of YAML 1.2: a bare `off`, `no` or `on` is a string."""
+    """Reads YAML within the limits `bounds`. Booleans are those of YAML 1.2: a bare `off`, `no` or `on` is a string."""
 
     def __init__(self, text: str, bounds: Bounds) -> None:
         super().__init__(text)
@@ -89,7 +90,7 @@ class Loader(yaml.SafeLoader):
 
 
 def _mistake(problem: str, at: Any) -> yaml.composer.ComposerError:
-    """The error to raise. `at`: the place of the problem, as a YAML event or node."""
+    """Make the error to raise. `at`: the place of the problem, as a YAML event or node."""
     return yaml.composer.ComposerError(None, None, problem, at.start_mark)
 
 
@@ -122,8 +123,8 @@ Loader.add_constructor("tag:yaml.org,2002:map", _construct_unique)
 
 
 def read(text: str, bounds: Bounds) -> tuple[yaml.Node | None, Any]:
-    """The tree of YAML nodes of `text`, and its content as Python values. Raises YAMLError, ValueError, or any error of
-    PyYAML."""
+    """Parse `text` as YAML. Returns its tree of nodes and its content as Python values. Raises YAMLError, ValueError,
+    or any other error of PyYAML."""
     loader = Loader(text, bounds)
     try:
         root: yaml.Node | None = loader.get_single_node()

@@ -1,4 +1,4 @@
-"""Environment variables and secret files. No other module reads them."""
+"""Reads environment variables and secret files. No other module reads them."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ def variable(name: str, default: str = "") -> str:
 
 
 def variables(prefix: str) -> dict[str, str]:
-    """All variables whose names begin with `prefix`."""
+    """All environment variables whose names begin with `prefix`."""
     return {name: value for name, value in os.environ.items() if name.startswith(prefix)}
 
 
 def define(name: str, value: str) -> None:
-    """Set a variable for this process and its child processes."""
+    """Set an environment variable for this process and its child processes."""
     os.environ[name] = value
 
 
 def secret(reference: str, where: str) -> str:
-    """The secret at `env:NAME` or `file:PATH`. Raises ConfigError; its message never contains a value."""
+    """Read the secret at `env:NAME` or `file:PATH`. Raises ConfigError; its message never contains the secret."""
     kind, _, rest = reference.partition(":")
     if kind == "env" and rest:
         value = os.environ.get(rest, "")
@@ -56,12 +56,12 @@ def secret(reference: str, where: str) -> str:
 
 
 def provider_keys() -> dict[str, str]:
-    """Provider → key, for providers whose variable is set."""
+    """The API keys in the environment: provider → key, for the providers whose variables are set."""
     return {provider: os.environ[name] for provider, name in PROVIDER_KEYS.items() if os.environ.get(name)}
 
 
 def receiver(reference: str) -> str:
-    """The URL or mail addresses at `env:NAME` or `file:PATH`; empty if not set. May block."""
+    """Read the URL or the mail addresses at `env:NAME` or `file:PATH`; empty if not set. May block."""
     if reference.startswith("file:"):
         try:
             return Path(reference.removeprefix("file:")).read_text(encoding="utf-8").strip()
@@ -71,40 +71,42 @@ def receiver(reference: str) -> str:
 
 
 def receiver_secret(reference: str) -> str:
-    """The key that signs the messages to a receiver; empty if they are not signed. For the URL `env:NAME`, it is the
-    variable NAME_SECRET."""
+    """The key that signs the messages to a receiver; empty if messages are not signed. For the URL in `env:NAME`, the
+    key is in the variable NAME_SECRET."""
     return os.environ.get(f"{reference.removeprefix('env:')}_SECRET", "") if reference.startswith("env:") else ""
 
 
 def smtp_settings() -> dict[str, str]:
-    """The values of THRIFTGATE_SMTP_HOST, _PORT, _USER, _PASSWORD, _FROM and _TLS as `host`, `port` …; empty if not
-    set."""
+    """The settings of the mail server: THRIFTGATE_SMTP_HOST, _PORT, _USER, _PASSWORD, _FROM and _TLS as `host`, `port`
+    …; empty if not set."""
     names = ("host", "port", "user", "password", "from", "tls")
     return {name: os.environ.get(f"THRIFTGATE_SMTP_{name.upper()}", "") for name in names}
 
 
 def pagerduty_url() -> str:
-    """The address of PagerDuty's Events API. Accounts in its European region set THRIFTGATE_PAGERDUTY_URL."""
+    """The address of PagerDuty's Events API. Operators whose account is in the European region set
+    THRIFTGATE_PAGERDUTY_URL."""
     return os.environ.get("THRIFTGATE_PAGERDUTY_URL") or "https://events.pagerduty.com/v2/enqueue"
 
 
 def child_environment(extra: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a process that the supervisor starts."""
+    """The environment variables for a process that the supervisor starts."""
     return {**os.environ, **extra}
 
 
 def keep_litellm_offline() -> None:
-    """Prevent litellm from downloading a price list. Call this before litellm is imported."""
+    """Prevent LiteLLM from downloading a price list. Call this before litellm is imported."""
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
 
 
 def keep_onnxruntime_offline() -> None:
-    """Prevent onnxruntime from storing and sending a device id and events. Call this before its library is loaded."""
+    """Prevent onnxruntime from storing a device id and from sending events. Call this before its library is loaded."""
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 
 
 def proxy_for(url: str) -> str:
-    """The proxy for `url` from `http_proxy`, `https_proxy`, `all_proxy` and `no_proxy`; empty if there is none."""
+    """The proxy for `url` according to `http_proxy`, `https_proxy`, `all_proxy` and `no_proxy`; empty if there is
+    none."""
     if sys.platform == "linux" and not any(name.lower().endswith("_proxy") for name in os.environ):
         return ""  # on other systems, the system's settings may name a proxy
     from urllib.request import (
@@ -129,7 +131,7 @@ def names_data_dir() -> bool:
 
 
 def state_home() -> Path:
-    """Folder for data about this user's running processes. It may be deleted at any time."""
+    """The folder for data about this user's running processes. The folder may be deleted at any time."""
     base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
     return Path(base) / "thriftgate"
 

@@ -1,4 +1,4 @@
-"""Loads YAML files into validated objects. Errors name file, line, key and remedy."""
+"""Loads YAML files into validated objects. Errors name the file, the line, the key and the remedy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 class ConfigError(ValueError):
-    """One or more mistakes in a file, one line each: `policies/search.yaml:7: budget.limit_usd: must be above 0`."""
+    """Raised for one or more mistakes in a file. Each is a line such as `policies/search.yaml:7: budget.limit_usd: must
+    be above 0`."""
 
     def __init__(self, problems: Iterable[str]) -> None:
         self.problems = tuple(problems)
@@ -54,8 +55,8 @@ class Document:
         return Document(self.name, _node_at(self.root, path)[1], data, (*self.above, *path))
 
     def place(self, path: KeyPath, written: Mapping[KeyPath, KeyPath] | None = None) -> str:
-        """The beginning of an error message about `path`, such as `policies/search.yaml:7: budget.limit_usd: `. A
-        missing `path` is replaced by its deepest existing part. `written`: as in `Translation`."""
+        """The beginning of an error message about `path`, such as `policies/search.yaml:7: budget.limit_usd: `. If the
+        file does not have `path`, its deepest existing part is used. `written`: as in `Translation`."""
         line, key = _place(self.root, path, written)
         if line == 1 and self.root is not None:
             line = self.root.start_mark.line + 1
@@ -64,7 +65,7 @@ class Document:
 
 
 def read_document(path: Path, within: Path | None = None) -> Document:
-    """Read a file. `within`: as in `load`. Raises ConfigError."""
+    """Read a file as YAML. `within`: as in `load`. Raises ConfigError."""
     bounds = OPERATOR if within is None else TEAM
     name = shown(os.fsencode(path).decode("utf-8", "backslashreplace"))
     try:
@@ -80,7 +81,7 @@ def read_document(path: Path, within: Path | None = None) -> Document:
 
 
 def document(text: str, name: str, bounds: Bounds = OPERATOR) -> Document:
-    """Read `text` as YAML. `name`: the file's name in error messages. Raises ConfigError if the content is not a
+    """Parse `text` as YAML. `name`: the file's name in error messages. Raises ConfigError if the content is not a
     mapping."""
     try:
         root, data = read(text, bounds)
@@ -99,7 +100,7 @@ begins, because PyYAML notices the mistake only further below."""
 
 
 def _line_of(error: Exception, text: str) -> int:
-    """The line of a mistake. PyYAML has no mark for characters that it refuses."""
+    """The line of a mistake in the file. PyYAML tells no line for characters that it refuses."""
     begins = str(getattr(error, "context", None)).endswith(_BEGINS)
     mark = getattr(error, "context_mark" if begins else "problem_mark", None) or getattr(error, "problem_mark", None)
     if mark is not None:
@@ -111,8 +112,8 @@ def _line_of(error: Exception, text: str) -> int:
 def load(
     path: Path, model: type[Model], *, within: Path | None = None, on_old_name: Callable[[OldName], None] | None = None
 ) -> Model:
-    """The file's content as `model`. Raises ConfigError with every mistake. `within`: folder in which the policy must
-    be a regular file. `on_old_name`: called for each key with an old name, at most MOST_PROBLEMS times."""
+    """Load a file and validate it as `model`. Raises ConfigError with all mistakes. `within`: folder in which the
+    policy must be a regular file. `on_old_name`: called for each key with an old name, at most MOST_PROBLEMS times."""
     return loaded_as(read_document(path, within), model, on_old_name)
 
 
@@ -123,8 +124,8 @@ def parse(
     bounds: Bounds = OPERATOR,
     on_old_name: Callable[[OldName], None] | None = None,
 ) -> Model:
-    """Parse `text` and validate it as `model`. `name`: the file's name in error messages. Every mistake in `text` is
-    raised as ConfigError."""
+    """Parse `text` and validate it as `model`. `name`: the file's name in error messages. Raises ConfigError with all
+    mistakes."""
     return loaded_as(document(text, name, bounds), model, on_old_name)
 
 
@@ -139,7 +140,8 @@ def loaded_as(found: Document, model: type[Model], on_old_name: Callable[[OldNam
 
 
 def old_names(found: Document, translation: Translation) -> list[OldName]:
-    """The keys that the file writes by their old names. If there are too many, the last element says how many more."""
+    """The keys that the file writes with their old names. If there are too many, the last element is the number of the
+    others."""
     lines = [partial(_line, found, path, advice) for path, advice in translation.old_names]
     keys = [_place(found.root, path)[1].removesuffix(": ") for path, _ in translation.old_names[:MOST_PROBLEMS]]
     return [OldName(key, line) for key, line in zip_longest(keys, _at_most(lines, found.name), fillvalue="")]
@@ -152,8 +154,8 @@ def _line(found: Document, path: KeyPath, advice: str) -> str:
 def validated(
     model: type[Model], data: Any, place: Callable[[KeyPath], str], conflicts: Sequence[Callable[[], str]] = ()
 ) -> Model:
-    """Validate `data`, whose keys are field names, as a `model`. `place`: path → beginning of an error message.
-    `conflicts`: mistakes found earlier. Raises ConfigError."""
+    """Validate `data` as a `model`. The keys of `data` are field names of the model. `place`: path → beginning of an
+    error message. `conflicts`: mistakes that were found before. Raises ConfigError."""
     mistakes, top = list(conflicts), place(())
     name = top.rsplit(":", 2)[0]
     try:
@@ -177,8 +179,8 @@ def _mistake(place: Callable[[KeyPath], str], problem: Any, model: type[BaseMode
 
 
 def _at_most(lines: Sequence[Callable[[], str]], name: str) -> list[str]:
-    """The texts of the first `MOST_PROBLEMS` mistakes. `lines`: functions that return a text; only these are called,
-    because calls are slow."""
+    """The texts of the first `MOST_PROBLEMS` mistakes. `lines`: functions that return a text each. No more of them are
+    called than necessary, because they are slow."""
     found, more = [line() for line in lines[:MOST_PROBLEMS]], len(lines) - MOST_PROBLEMS
     return found if more <= 0 else [*found, f"{name}: and {more} more"]
 
@@ -188,8 +190,8 @@ _BRANCH = re.compile(r"[\[\]() ]|^[A-Z]")
 
 
 def _place(root: yaml.Node | None, path: KeyPath, written: Mapping[KeyPath, KeyPath] | None = None) -> tuple[int, str]:
-    """(Line of the deepest node on `path` in the file, its path as the file writes it). `written`: path by the models'
-    names → path in the file."""
+    """The place of `path` in the file: the line of the deepest node that the file has, and the path of that node as the
+    file writes it. `written`: path with the models' names → path in the file."""
     node, line, steps = root, 1, []
     followed: KeyPath = ()
     for step in path:

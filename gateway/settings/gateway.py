@@ -1,4 +1,4 @@
-"""gateway.yaml, and the paths under the data directory."""
+"""The settings in gateway.yaml, and the paths in the data directory."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ class EmbedderSettings(Section):
 
 
 class ReplicaSettings(Section):
-    """Settings for several backends that serve the same model."""
+    """Settings for backends that serve the same model (replicas)."""
 
     overload: float = Field(
         1.25,
@@ -244,7 +244,7 @@ class GatewayConfig(Section):
     @field_validator("compression", mode="before")
     @classmethod
     def _switch(cls, compression: object) -> object:
-        """Convert a boolean back to text: YAML reads a bare `on` or `off` as a boolean."""
+        """Convert a boolean to text, because YAML reads a bare `on` or `off` as a boolean."""
         return ("on" if compression else "off") if isinstance(compression, bool) else compression
 
     @field_validator("backends")
@@ -260,13 +260,13 @@ class GatewayConfig(Section):
         return backends
 
     def closed_to(self, team: str) -> frozenset[str]:
-        """Names of the backends that only other teams may use."""
+        """The names of the backends that only other teams may use."""
         return frozenset(each.name for each in self.backends or () if each.teams is not None and team not in each.teams)
 
 
 @dataclass(frozen=True, slots=True)
 class Paths:
-    """Paths of everything that the gateway writes, all below one directory."""
+    """The paths of everything that the gateway writes. All are in the data directory."""
 
     data: Path
 
@@ -280,7 +280,7 @@ class Paths:
 
     @property
     def prices(self) -> Path:
-        """Prices written by `thriftgate prices update`. They have priority over the packaged list."""
+        """The file with prices from `thriftgate prices update`. They have priority over the packaged list."""
         return self.data / "prices.json"
 
     @property
@@ -289,12 +289,12 @@ class Paths:
 
     @property
     def policies(self) -> Path:
-        """Copies of the active policy files, for workers that start while a file contains an error."""
+        """The folder with copies of the valid policies, for workers that start while a policy file is invalid."""
         return self.data / "policies-in-force"
 
     @property
     def accepted(self) -> Path:
-        """A copy of the active gateway.yaml."""
+        """The copy of the gateway.yaml from which the workers start."""
         return self.data / "accepted.yaml"
 
     @property
@@ -311,32 +311,32 @@ class Paths:
 
     @property
     def figures(self) -> Path:
-        """Figures that each process of the gateway publishes for /metrics."""
+        """The folder in which each process of the gateway publishes its figures for /metrics."""
         return self.data / "figures"
 
     @property
     def joins(self) -> Path:
-        """The folder in which workers find answers in progress at other workers, to share them."""
+        """The folder in which workers find answers that another worker is receiving, so that they can share them."""
         return self.data / "joins"
 
     @property
     def index(self) -> Path:
-        """The index of cached answers, for the next start."""
+        """The file with the index of cached answers. The next start reads it."""
         return self.data / "cache.index"
 
     @property
     def pseudonyms(self) -> Path:
-        """The secret from which end users' pseudonyms are computed."""
+        """The file with the secret from which end users' pseudonyms are computed."""
         return self.data / "pseudonyms.key"
 
     @property
     def anchor(self) -> Path:
-        """The heads of the ledger's chains, kept outside the database."""
+        """The anchor file, which keeps the newest entry of each ledger chain outside of the database."""
         return self.data / "ledger.anchor"
 
     @property
     def runtime(self) -> Path:
-        """Facts about the running gateway (JSON): pid, port, backends found."""
+        """The file with facts about the running gateway (JSON): pid, port, backends found."""
         return self.data / "runtime.json"
 
 
@@ -359,7 +359,7 @@ class Settings:
 
     @property
     def keys_in(self) -> str:
-        """A text for people that says where the API keys are stored. It does not contain the database's password."""
+        """A text for people that names the place where API keys are stored, without the database's password."""
         if self.config.ledger.database_url:
             return "the database of ledger.database_url"
         return f"the data directory {self.paths.data}"
@@ -372,8 +372,8 @@ class Settings:
 def load_settings(
     config: Path | None = None, data_dir: Path | None = None, policies: Sequence[Path] = (), *, keys: bool = True
 ) -> Settings:
-    """Load gateway.yaml and resolve its secrets. Raises ConfigError. Defaults: gateway.yaml and policies/ in the
-    working directory. `keys`: whether to resolve the backends' keys too."""
+    """Load gateway.yaml and read the secrets to which it refers. Defaults: gateway.yaml and policies/ in the working
+    directory. `keys`: whether to read the backends' keys, too. Raises ConfigError."""
     if config is None and Path("gateway.yaml").is_file():
         config = Path("gateway.yaml")
     if not policies and Path("policies").is_dir():
@@ -389,7 +389,7 @@ def load_settings(
 
 
 def _variables(config: GatewayConfig) -> frozenset[str]:
-    """The names in all `env:NAME` references to secrets."""
+    """The names of all environment variables to which secrets refer with `env:NAME`."""
     references = [config.state.redis_url, config.ledger.database_url]
     references += [each.api_key.get_secret_value() for each in config.backends or () if each.api_key]
     references += [key for each in config.backends or () for key in (each.bearer_token, each.client_secret)]
@@ -397,8 +397,8 @@ def _variables(config: GatewayConfig) -> frozenset[str]:
 
 
 def _resolve(config: GatewayConfig, file: Document, keys: bool) -> GatewayConfig:
-    """`config` with its references to secrets replaced. `keys`: whether the backends' keys are needed. Raises
-    ConfigError with all unreadable secrets."""
+    """Replace the references to secrets in `config` by the secrets. `keys`: whether the backends' keys are needed.
+    Raises ConfigError with all secrets that cannot be read."""
     problems: list[str] = []
 
     def read(reference: str, *path: str | int) -> str:

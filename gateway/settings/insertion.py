@@ -1,4 +1,4 @@
-"""Adds an item to a list in a YAML file. Comments, order and spelling of the rest of the file stay."""
+"""Adds an item to a list in a YAML file. The rest of the file does not change: comments, order and spelling stay."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import yaml
 
 
 def with_items(text: str, key: str, items: Sequence[str], flow: Sequence[str]) -> str:
-    """`text` with items added to the end of the list at the top-level `key`, which is added if it is missing.
+    """Add items to the end of the list at the top-level `key` of `text`. If `text` does not have this key, it is added.
 
-    `items`: each item as lines of block style without indentation, the first line beginning with `- `. `flow`: each
-    item in flow style, used if the list is written as `[…]`. Raises ValueError if the file cannot be changed.
+    `items`: each item as lines in block style without indentation; the first line begins with `- `. `flow`: each item
+    in flow style, which is used if the list is written as `[…]`. Raises ValueError if the file cannot be changed.
     """
     newline = "\r\n" if "\r\n" in text else "\n"
     root = yaml.compose(text, Loader=yaml.SafeLoader)
     if root is None:
         return _appended(text, key, items, newline)
     if not isinstance(root, yaml.MappingNode) or root.flow_style:
-        raise ValueError("the file is not a mapping in block style")
+        raise ValueError("the file is not written in block style (one `key: value` per line)")
     node = next((value for name, value in root.value if name.value == key), None)
     if node is None:
         return _appended(text, key, items, newline)
@@ -53,7 +53,7 @@ def _in_brackets(text: str, node: yaml.SequenceNode, flow: Sequence[str]) -> str
 
 
 def _last_line(node: yaml.Node) -> int:
-    """The index of the last line of a node. PyYAML's own mark of a block is below the comments that follow."""
+    """The index of the last line of a node. PyYAML's own end of a block is after the comments that follow it."""
     children: list[yaml.Node] = []
     if isinstance(node, yaml.CollectionNode) and not node.flow_style:
         children = [part for child in node.value for part in (child if isinstance(child, tuple) else (child,))]

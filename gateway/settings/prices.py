@@ -1,4 +1,4 @@
-"""The `prices:` section of gateway.yaml: discounts, prepaid credits, display currency."""
+"""The section `prices:` of gateway.yaml: discounts, prepaid credits, a second currency for reports."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gateway.domain.units import Usd
 
 
 class Term(Section):
-    """The spend and period of a discount or credit. Days begin at midnight UTC."""
+    """The calls and the period to which a discount or credit applies. Days begin at midnight UTC."""
 
     backend: str | None = Field(None, description="Applies to this backend.")
     provider: str | None = Field(
@@ -40,7 +40,7 @@ class Term(Section):
         )
 
     def period(self) -> tuple[float | None, float | None]:
-        """`[since, until)` in Unix seconds; None for an open end."""
+        """The period `[since, until)` in Unix seconds. A missing begin or end is None."""
         return _midnight(self.valid_from), _midnight(self.valid_until)
 
     def overlaps(self, other: Term) -> bool:
@@ -68,7 +68,7 @@ class Credit(Term):
 
     @property
     def preferred(self) -> bool:
-        """Whether routing prefers the backends of this credit while some of it is left."""
+        """Whether routing prefers the backends of this credit until the credit is used up."""
         return self.valid_until is not None if self.use_first is None else self.use_first
 
 

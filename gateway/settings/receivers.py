@@ -1,4 +1,4 @@
-"""Alert receivers: the operator's `receivers` section, and the variables that policies may name."""
+"""The alert receivers in the operator's section `receivers`, and the environment variables that policies may name."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class ReceiverSettings(_ByReference):
 
     @property
     def kind_and_reference(self) -> tuple[str, str]:
-        """The kind, and `env:NAME` or `file:PATH`."""
+        """The kind of the receiver, and its address as `env:NAME` or `file:PATH`."""
         return chosen(self, tuple(KINDS))
 
 
 class KnownReceivers(NamedTuple):
-    """The receivers in the current gateway.yaml."""
+    """The receivers in the present gateway.yaml."""
 
     receivers: Mapping[str, ReceiverSettings] | None = None
     reserved: frozenset[str] = frozenset()
@@ -45,19 +45,19 @@ class KnownReceivers(NamedTuple):
 
 
 class ReceiverRefused(ValueError):
-    """The reason why a policy's target receives no alerts. Contains no address."""
+    """Raised if a receiver that a policy names gets no alerts. The message contains no address."""
 
 
 class Addresses:
-    """Finds the address for a receiver that a policy names (its target). `known` returns the receivers in gateway.yaml
-    and is called for every alert."""
+    """Finds the address of a receiver that a policy names. `known`: returns the receivers in gateway.yaml; it is called
+    for every alert."""
 
     def __init__(self, known: Callable[[], KnownReceivers] = KnownReceivers) -> None:
         self._known = known
 
     def kind_and_reference(self, target: str) -> tuple[str, str]:
-        """Split the target of a policy. Returns two values: a kind of `KINDS`, and the reference `env:NAME` or
-        `file:PATH`. Raises ReceiverRefused."""
+        """Split a receiver's name in a policy into a kind of `KINDS` and the reference `env:NAME` or `file:PATH`.
+        Raises ReceiverRefused."""
         known = self._known()
         kind, reference = kind_and_reference(target)
         if kind == "receiver":
@@ -66,7 +66,7 @@ class Addresses:
                 raise ReceiverRefused(f"the operator's file has no receiver called {reference!r}")
             return entry.kind_and_reference
         if kind not in KINDS:
-            raise ReceiverRefused(f"{target} is not a kind of receiver in this version; it has {', '.join(KINDS)}")
+            raise ReceiverRefused(f"{target} is not a kind of receiver in this version; kinds: {', '.join(KINDS)}")
         if known.receivers is not None or not KINDS[kind].in_policies:
             raise ReceiverRefused(
                 f"{reference} is not allowed in a policy; use one of the operator's receivers instead"
@@ -82,5 +82,5 @@ class Addresses:
 
 
 def is_own(name: str, reserved: frozenset[str]) -> bool:
-    """Whether the gateway itself uses this variable."""
+    """Return whether the gateway itself uses this environment variable."""
     return name.startswith(OWN_PREFIX) or name in _PROVIDERS_OWN or name in reserved

@@ -8,12 +8,12 @@ from pathlib import Path
 
 
 class Unreadable(ValueError):
-    """The reason why a file is not read, and the remedy."""
+    """Raised if a file is not read. The message names the reason and the remedy."""
 
 
 def read_text(path: Path, within: Path | None, most_bytes: int) -> str:
-    """The text of `path`. Raises Unreadable, OSError. `within`: folder in which `path` must be a regular file, after
-    all links are followed."""
+    """Read the text of the file `path`. `within`: folder in which `path` must be a regular file, after all links are
+    followed. Raises Unreadable, OSError."""
     place = os.fspath(path)
     if within is not None:
         place = os.path.realpath(path)

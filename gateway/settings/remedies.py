@@ -1,4 +1,4 @@
-"""Turns the mistakes that pydantic and PyYAML find into sentences that name the remedy."""
+"""Converts the mistakes that pydantic and PyYAML find to sentences that name the remedy."""
 
 from __future__ import annotations
 
@@ -75,21 +75,21 @@ added to PyYAML's message."""
 
 
 def shown(text: str, most: int = _SHOWN) -> str:
-    """`text`, which comes from a file, shortened to `most` characters on one line, for an error message."""
+    """Shorten `text`, which comes from a file, to at most `most` characters on one line, for an error message."""
     text = text if text.isprintable() else text.encode("unicode_escape").decode()
     return text if len(text) <= most else f"{text[:most]}…"
 
 
 def meant(problems: Sequence[Any]) -> list[Any]:
-    """Those mistakes in `problems` that can concern the author of the file. For a value with several forms, mistakes
-    about unused forms are left out."""
+    """Select the mistakes in `problems` that the author of the file probably made. If a value may have several forms,
+    the mistakes about the forms that were not used are left out."""
     found = [each for each in problems if not (each["loc"][-1:] == ("str",) and isinstance(each["input"], dict))]
     texts = {each["loc"][:-1] for each in found if each["loc"][-1:] == ("str",)}
     return [each for each in found if not (each["type"] == "model_type" and each["loc"][:-1] in texts)]
 
 
 def yaml_remedy(problem: str) -> str:
-    """PyYAML's message in plain words, with a remedy."""
+    """Put PyYAML's message into plain words, with a remedy."""
     for pattern, words in _YAML:
         if re.search(pattern, problem):
             return words or f"{problem}; remove one of them"
@@ -97,13 +97,13 @@ def yaml_remedy(problem: str) -> str:
 
 
 def did_you_mean(word: str, known: Sequence[str], otherwise: str) -> str:
-    """`did you mean limit_usd?` if one of `known` is similar to `word`, else `otherwise`."""
+    """The text `did you mean limit_usd?` if one of `known` is similar to `word`; otherwise the text `otherwise`."""
     near = get_close_matches(word.lower(), known, 1, 0.6)
     return f"did you mean {near[0]}?" if near else otherwise
 
 
 def remedy(problem: Any, model: type[BaseModel]) -> str:
-    """A sentence that says what is wrong and what to do. `model`: the model of the whole file."""
+    """A sentence that names the mistake and its remedy. `model`: the model of the whole file."""
     kind, context = str(problem["type"]), problem.get("ctx", {})
     if kind in _BOUNDS:
         key, wanted = _BOUNDS[kind]
@@ -138,7 +138,7 @@ def _instead(problem: Any, model: type[BaseModel]) -> str:
 
 
 def is_unknown(model: type[BaseModel], path: Sequence[str | int]) -> bool:
-    """Whether the section above the last step of `path` has keys of fixed names, and the last step is none of them."""
+    """Return whether the last step of `path` is an unknown key, in a section whose keys have fixed names."""
     *above, key = path
     schema = _schema(model)
     nodes: list[Any] = [schema]
@@ -154,7 +154,7 @@ def is_unknown(model: type[BaseModel], path: Sequence[str | int]) -> bool:
 
 
 def _keys_at(model: type[BaseModel], path: Sequence[str | int]) -> set[str]:
-    """The keys of the section at `path`, by their present names."""
+    """The keys that the section at `path` may have, with their present names."""
     schema = _schema(model)
     nodes = [schema]
     for step in path:
@@ -195,7 +195,7 @@ def _not_a_choice(problem: Any) -> str:
 
 
 def _choices(problem: Any) -> list[str]:
-    """The permitted values, by their new names."""
+    """The permitted values, with their new names."""
     expected = str(problem["ctx"]["expected"])
     words = expected.split("'")[1::2] if "'" in expected else [expected]
     key = next((str(step) for step in reversed(problem["loc"]) if isinstance(step, str) and step.isidentifier()), "")

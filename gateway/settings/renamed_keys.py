@@ -1,8 +1,7 @@
-"""Renamed keys of gateway.yaml and of policies. Both the old and the new names are accepted.
+"""Accepts the old and the new names of renamed keys, in gateway.yaml and in policies.
 
 The models keep the old names of most keys, because policy fingerprints are computed from the models' field names, and
-cached answers depend on the fingerprints. So the keys of a file are translated to the models' names before it is
-validated.
+cached answers depend on the fingerprints. So the keys of a file are translated to the models' names before validation.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ KeyPath = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class RenamedKey:
-    """A key whose name has changed, and nothing else. `section`: path of its mapping by the models' names, such as
-    `a.b`. `*`: each entry of a mapping. `[]`: each item of a list."""
+    """A key that has a new name, and no other change. `section`: path of its mapping with the models' names, such as
+    `a.b`; `*` stands for each entry of a mapping, `[]` for each item of a list."""
 
     section: str
     old: str
@@ -33,8 +32,8 @@ class RenamedKey:
 
 @dataclass(frozen=True, slots=True)
 class MovedKey:
-    """A key that moved from one top-level section to another. The settings models define the key in the new section
-    only."""
+    """A key that moved from one top-level section to another. The classes of settings have the key only in the new
+    section."""
 
     section: str
     old: str
@@ -45,7 +44,7 @@ class MovedKey:
 
 @dataclass(frozen=True, slots=True)
 class RenamedValue:
-    """A permitted value of `key` that was renamed. `old`: the value that the models still use."""
+    """A permitted value of `key` that has a new name. `old`: the old name, which the models still use."""
 
     section: str
     key: str
@@ -56,7 +55,7 @@ class RenamedValue:
 
 @dataclass(frozen=True, slots=True)
 class SwitchToValue:
-    """A boolean key `old`, replaced by a value of `key`: `old: false` became `key: value`."""
+    """A boolean key `old` that was replaced by a value of `key`: `old: false` became `key: value`."""
 
     section: str
     old: str
@@ -67,7 +66,8 @@ class SwitchToValue:
 
 @dataclass(frozen=True, slots=True)
 class SplitTier:
-    """The old key `tier` of a backend, now `strength` and `location`. The value `hosted` named the location too."""
+    """The old key `tier` of a backend, which was replaced by `strength` and `location`. Its value `hosted` was a
+    location."""
 
     section: str
     old: str = "tier"
@@ -123,13 +123,13 @@ class OldName(NamedTuple):
 
 
 def renamings(model: type) -> Sequence[Renaming]:
-    """The renamings for the file that `model` describes."""
+    """The renamed keys and values of the file that `model` describes."""
     return _TABLES.get(model.__name__, ())
 
 
 @dataclass(slots=True)
 class Translation:
-    """A file's content, translated to the models' names."""
+    """The content of a file, translated to the models' names."""
 
     data: Any
     written: dict[KeyPath, KeyPath] = field(default_factory=dict)
@@ -140,7 +140,7 @@ class Translation:
     """(Path in the file of an old name, advice), for old names whose new name is in the file too."""
 
     def as_written(self, path: KeyPath) -> KeyPath:
-        """The path in the file that corresponds to `path`, which uses the models' names."""
+        """The path in the file for `path`, which has the models' names."""
         found: KeyPath = ()
         for end in range(1, len(path) + 1):
             found = self.written.get(path[:end]) or (*found, path[end - 1])
@@ -148,7 +148,7 @@ class Translation:
 
 
 def translate(data: Any, table: Sequence[Renaming]) -> Translation:
-    """Translate `data`, the content of a YAML file, to the models' names. `data` is not changed."""
+    """Translate `data`, the content of a YAML file, to the models' names. Does not change `data`."""
     translation = Translation(_unshared(data) if table else data)
     for row in table:
         for path, section in _sections(translation.data, _steps(row)):
@@ -228,7 +228,7 @@ def _split_tier(translation: Translation, row: SplitTier, path: KeyPath, section
 
 
 def _instead_of_tier(backend: Mapping[Any, Any]) -> str:
-    """Advice on which keys replace the `tier` of `backend`."""
+    """A text that says which keys should replace the `tier` of `backend`."""
     tier = backend["tier"]
     kind, base_url, location = (str(backend.get(name) or "") for name in ("kind", "base_url", "location"))
     if tier not in STRENGTHS:
@@ -257,7 +257,7 @@ def _until(row: Renaming) -> str:
 
 
 def _sections(node: Any, steps: Sequence[str], path: KeyPath = ()) -> Iterator[tuple[KeyPath, dict[Any, Any]]]:
-    """Yield each mapping to which `steps` lead, with its path."""
+    """Yield each mapping that `steps` lead to, with its path."""
     if not steps:
         if isinstance(node, dict):
             yield path, node
@@ -273,14 +273,14 @@ def _sections(node: Any, steps: Sequence[str], path: KeyPath = ()) -> Iterator[t
 
 
 def _unshared(value: Any) -> Any:
-    """A deep copy. Values that are shared through YAML aliases become separate."""
+    """Make a deep copy in which values that were shared through YAML aliases are separate."""
     if isinstance(value, dict):
         return {key: _unshared(each) for key, each in value.items()}
     return [_unshared(each) for each in value] if isinstance(value, list) else value
 
 
 def values(key: str, words: Sequence[str]) -> list[str]:
-    """The values of `key` that a file may contain. `words`: the values that the model accepts."""
+    """The values that `key` may have in a file. `words`: the values that the model accepts."""
     rows = [row for table in _TABLES.values() for row in table]
     new = {row.old: row.new for row in rows if isinstance(row, RenamedValue) and row.key == key}
     more = {row.value: None for row in rows if isinstance(row, SwitchToValue) and row.key == key}
@@ -288,8 +288,8 @@ def values(key: str, words: Sequence[str]) -> list[str]:
 
 
 def as_new(path: KeyPath, value: Any, table: Sequence[Renaming]) -> Iterator[tuple[KeyPath, Any]]:
-    """Yield (path, value) of a key as files write it today. `path`, `value`: those of the models. Nothing for a
-    replaced boolean key."""
+    """Yield the (path, value) with which today's files write a key. `path`, `value`: those of the models. Yields
+    nothing for a boolean key that was replaced."""
     new = list(path)
     for row in table:
         for end, step in enumerate(path):
@@ -314,8 +314,8 @@ def _matches(steps: Sequence[str], path: KeyPath) -> bool:
 
 
 def with_both_names(schema: dict[str, Any], table: Sequence[Renaming]) -> dict[str, Any]:
-    """Add the new names to `schema`, the JSON Schema of a model, and mark the old ones as deprecated. Modifies
-    `schema`."""
+    """Add the new names to `schema`, the JSON Schema of a model, and mark the old names as deprecated. Changes `schema`
+    itself."""
     for row in table:
         for section in _schemas(schema, schema, _steps(row)):
             properties = section["properties"]
@@ -346,7 +346,7 @@ def _deprecated(known: dict[str, Any], row: Renaming, new: str) -> dict[str, Any
 
 
 def _schemas(schema: dict[str, Any], node: Any, steps: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Yields the schemas of the mappings that `steps` lead to."""
+    """Yield the schema of each mapping that `steps` lead to."""
     for each in variants(schema, node):
         if not steps:
             if "properties" in each:
@@ -360,8 +360,8 @@ def _schemas(schema: dict[str, Any], node: Any, steps: Sequence[str]) -> Iterato
 
 
 def variants(schema: dict[str, Any], node: Any) -> Iterator[dict[str, Any]]:
-    """Yield `node` and each of its alternatives (as in `anyOf`). References in `node` are replaced by the schemas to
-    which they refer."""
+    """Yield `node` and each of its alternatives (such as `anyOf`). References to schemas are replaced by these
+    schemas."""
     if not isinstance(node, dict):
         return
     if "$ref" in node:

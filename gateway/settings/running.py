@@ -1,4 +1,4 @@
-"""The list of this user's running gateways. Commands use it to find the data directory of the right gateway."""
+"""Lists this user's running gateways, so that commands find the data directory of the right gateway."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _folder() -> Path:
 
 
 def register(pid: int, data: Path) -> None:
-    """Register that process `pid` serves from the data directory `data`. Raises OSError."""
+    """Store that process `pid` serves from the data directory `data`. Raises OSError."""
     folder = _folder()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     (folder / str(pid)).write_text(str(data), encoding="utf-8")
@@ -45,7 +45,7 @@ def unregister(pid: int) -> None:
 
 
 def running() -> list[RunningGateway]:
-    """The registered gateways whose processes are running, oldest first. Entries of killed gateways are removed."""
+    """The registered gateways whose processes still run, oldest first. The entries of other gateways are removed."""
     found = []
     with suppress(OSError):
         for entry in sorted(_folder().iterdir()):
@@ -72,7 +72,7 @@ def running_on(data: Path) -> RunningGateway | None:
 
 
 def local_model_url(paths: Paths) -> str | None:
-    """URL of the local model that the running gateway with this data directory has started; None if there is none."""
+    """The URL of the local model that the gateway on this data directory has started; None if there is none."""
     try:
         return str(orjson.loads(paths.runtime.read_bytes())["local_model"]["url"])
     except (OSError, ValueError, KeyError, TypeError):

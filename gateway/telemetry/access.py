@@ -1,4 +1,6 @@
-"""The access log: one line per request, without prompts or keys. JSON, or on a terminal a short line for people."""
+"""The access log: one line per request, without prompts or keys. The lines are JSON; on a terminal they are short
+text.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +82,9 @@ class AccessLog:
 
 
 def readable(line: dict[str, Any]) -> str:
-    """A line of the access log for people: local time, status, team, what answered, tokens, cost, time, request."""
+    """A line of the access log for people: local time, status, team, the backend or cache that answered, tokens,
+    cost, duration, request id.
+    """
     at = time.strftime("%H:%M:%S", time.localtime(line["at"]))
     if "team" not in line:
         return f"{at} {line['status']} {line['error']} {line['path']} {line['request']}"

@@ -87,7 +87,7 @@ def of_request(record: Record) -> dict[str, Value]:
 
 
 def of_attempt(attempt: Attempt, asked: str) -> dict[str, Value]:
-    """Attributes of the span of one backend call. `asked`: OpenTelemetry's name of the operation."""
+    """Attributes of the span of one backend call. `asked`: OpenTelemetry's name of the request's operation."""
     backend = attempt.backend
     found: dict[str, Value] = {
         OPERATION: asked,
@@ -107,8 +107,10 @@ def of_attempt(attempt: Attempt, asked: str) -> dict[str, Value]:
 
 
 def of_usage(usage: Usage) -> dict[str, Value]:
-    """Token counts as attributes, without zeros except input and output. `INPUT_TOKENS` includes cached tokens and
-    cache writes, `OUTPUT_TOKENS` reasoning."""
+    """Token counts as attributes. Zeros are left out, except for input and output.
+
+    `INPUT_TOKENS` includes cached tokens and cache writes. `OUTPUT_TOKENS` includes reasoning.
+    """
     written = usage.cache_write_5m_tokens + usage.cache_write_1h_tokens
     found: dict[str, Value] = {INPUT_TOKENS: usage.all_input, OUTPUT_TOKENS: usage.all_output}
     if usage.cached_tokens:

@@ -180,8 +180,9 @@ class Collector:
             yield family
 
     def _workers(self) -> Iterable[Metric]:
-        """Yield the figures of each worker, for which a sum is useless. Old and new process of a restarted worker form
-        one series."""
+        """Yield those figures of each worker that cannot be added up usefully. The old and the new process of a
+        restarted worker form one series.
+        """
         busy: dict[Labels, float] = defaultdict(float)
         lag: dict[Labels, float] = defaultdict(float)
         for life in self._host.living:
@@ -227,8 +228,9 @@ def _of_backends(combined: Figures, names: tuple[str, ...]) -> Samples:
 
 
 def _processes(pids: Mapping[str, int]) -> dict[str, tuple[float, float]]:
-    """Name of a process → (CPU seconds, bytes of memory). Processes that have ended are omitted. Empty on systems
-    without /proc."""
+    """Name of a process → (CPU seconds, bytes of memory), without processes that have ended. Empty on systems
+    without /proc.
+    """
     found = {}
     for name, pid in pids.items():
         try:

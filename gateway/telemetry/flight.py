@@ -124,8 +124,11 @@ def _field(request_id: str, team: str) -> str:
 
 
 def flight(record: Record, *, what_if: bool = True) -> dict[str, Any]:
-    """The record of a request as JSON values, without prompt, answer or secret. It has the keys of the ledger's
-    `Archive`. `what_if`: also say which changes would change the decision."""
+    """The record of a request as JSON values, without prompt, answer or secret. The keys are those of the ledger's
+    `Archive`.
+
+    `what_if`: also say which changes of the request or policy would change the decision.
+    """
     route = record.route
     return {
         "id": record.request_id,

@@ -1,4 +1,4 @@
-"""Adds histograms to the OTLP export of OpenTelemetry's SDK. They were counted without the SDK."""
+"""Adds histograms to the OTLP export of OpenTelemetry's SDK. The gateway counts them without the SDK."""
 
 from __future__ import annotations
 
@@ -47,8 +47,9 @@ class HistogramExporter(OTLPMetricExporter):
         return super().export(whole, timeout_millis, **kwargs)
 
     def _with_histograms(self, resource: ResourceMetrics) -> ResourceMetrics:
-        """The metrics in `resource`, with the histograms in the gateway's own scope. A second scope would replace
-        it."""
+        """The metrics in `resource`, with the histograms in the same scope as the gateway's other metrics. A second
+        scope of this name would replace the first.
+        """
         now = time.time_ns()
         histograms = [metric for each in self._latencies.instruments if (metric := self._metric(each, now))]
         self._sent_at = now

@@ -59,14 +59,15 @@ Figures = dict[tuple[str, str], float]
 
 
 def how(figure: str) -> Callable[[Iterable[float]], float] | None:
-    """The function that combines the values of a gauge over the workers; None for a counter. `figure`: its name, or
-    `BACKEND.NAME`."""
+    """The function that combines a gauge's values over the workers; None for a counter. `figure`: its name, or
+    `BACKEND.NAME`.
+    """
     return HOW.get(figure.rpartition(".")[2])
 
 
 @dataclass(slots=True)
 class Life:
-    """The latest published figures of one running worker."""
+    """The figures that one running worker published last."""
 
     worker: str
     at: float
@@ -122,7 +123,9 @@ def report(worker: int, totals: Totals, parts: Iterable[tuple[str, str, float]])
 
 
 def collect(folder: Path, own: tuple[str, Mapping[str, Any]] | None = None) -> Host:
-    """Read the published figures. `own`: name and current figures of the calling process, whose file is not read."""
+    """Read the published figures of all processes. `own`: name and current figures of the calling process, whose
+    file is not read.
+    """
     host, lives = Host(), {}
     mine = own[0] if own else ""
     for name in page.names(folder):
@@ -151,7 +154,9 @@ class Publisher:
         self._failed = False
 
     def publish(self, report: Mapping[str, Any]) -> None:
-        """Publish the figures. After a failed write, the last published figures stay: counters never decrease."""
+        """Publish the worker's figures. After a failed write, readers still see the last published figures, so
+        counters never decrease.
+        """
         try:
             self._page.write(orjson.dumps(report))
         except OSError as error:
@@ -182,8 +187,9 @@ class Archive:
         self._added: deque[str] = deque(maxlen=REMEMBERED)
 
     def write(self, report: Mapping[str, Any]) -> None:
-        """Publish the supervisor's figures, and the sums that include ended workers. Raises OSError; the next call then
-        makes up for it."""
+        """Publish the supervisor's figures and the sums that include ended workers. Raises OSError; the next call
+        then publishes the missing sums too.
+        """
         self._own.write(orjson.dumps({"pid": os.getpid(), "at": time.time(), **report}))
         ended = [name for name in page.names(self._folder) if not page.alive(self._folder, name)]
         if not ended:

@@ -82,8 +82,10 @@ class Latencies:
             self.first_chunks[key].add(max(0.0, attempt.first_byte_at - attempt.started_at))
 
     def _model(self, record: Record, served: Attempt | None) -> str:
-        """The model that labels the series: the requested one. `UNKNOWN` above `MOST_MODELS` models. Empty if no
-        backend answered. `served`: the attempt with the answer."""
+        """The model name for the labels of a series: the requested model. `served`: the attempt with the answer.
+
+        The label is `UNKNOWN` above `MOST_MODELS` models, and empty if no backend answered.
+        """
         if served is None and record.error:
             return ""
         model = record.model

@@ -104,15 +104,17 @@ class Totals:
             self.degraded[(part,)] += 1
 
     def _new(self, team: str) -> str:
-        """The label of a team without series: its name, or `OTHERS` above `MOST_TEAMS` teams."""
+        """The label for a team that has no series yet: its name, or `OTHERS` above `MOST_TEAMS` teams."""
         if len(self._teams) >= MOST_TEAMS:
             return OTHERS
         self._teams.add(team)
         return team
 
     def as_json(self) -> dict[str, Any]:
-        """The counters and histograms as JSON values. Counter → rows of labels and value. Histogram → rows of labels,
-        counts and sum."""
+        """The counters and histograms as JSON values.
+
+        A counter maps to rows of labels and value. A histogram maps to rows of labels, counts and sum.
+        """
         counters = {
             attribute: [[*labels, _fitting(value)] for labels, value in getattr(self, attribute).items()]
             for _, attribute, *_ in COUNTERS
@@ -135,7 +137,7 @@ class Totals:
 
 
 def _fitting(value: int) -> int | str:
-    """`value`, as text if it exceeds 64 bits, which the JSON encoder cannot write."""
+    """Return `value`, as text if it exceeds 64 bits, because the JSON encoder cannot write such numbers."""
     return value if value < 1 << 63 else str(value)
 
 
@@ -170,7 +172,9 @@ Stats = Callable[[], Mapping[str, int | float | str]]
 
 
 def figures(parts: Mapping[str, Stats]) -> Iterable[tuple[str, str, int | float]]:
-    """Yield (part, figure, value) for the numeric figures of all parts. A part whose function fails is left out."""
+    """Yield (part, figure, value) for the numeric figures of all parts. A part whose function raises an error is
+    left out.
+    """
     for part, stats in parts.items():
         try:
             found = stats()

@@ -35,9 +35,11 @@ _LONGEST_WHY = 500
 
 
 class Telemetry:
-    """Records metrics, spans, log lines and flight records. Spans of errors, escalations, retries, degraded and slow
-    requests are always exported. Spans of other requests are exported for a sample, and if the client exports the
-    trace."""
+    """Records metrics, spans, log lines and flight records.
+
+    Spans of errors, escalations, retries, degraded and slow requests are always exported. Of all other requests, a
+    sample is exported, and those whose client exports the trace.
+    """
 
     def __init__(
         self,
@@ -48,8 +50,9 @@ class Telemetry:
         board: Path | None = None,
         worker: int = 0,
     ) -> None:
-        """`archive`: finds requests without a flight record. `board`: directory of this host's published figures; None:
-        one worker."""
+        """`archive`: finds requests without a flight record. `board`: directory of this host's published figures;
+        None: there is only one worker.
+        """
         self._settings = settings
         self._board, self._worker = board, worker
         self._publisher: Publisher | None = None
@@ -63,7 +66,9 @@ class Telemetry:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def watch(self, part: str, stats: Stats) -> None:
-        """Export the figures of `part` as metrics. `stats` returns them when they are needed."""
+        """Export the figures of `part` as metrics. `stats`: function that returns the current figures; it is called
+        at each export.
+        """
         self._parts[part] = stats
 
     async def open(self) -> None:

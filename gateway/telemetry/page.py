@@ -18,8 +18,10 @@ SIDES = (".a", ".b")
 
 
 class MetricsFile:
-    """Writes a process's figures to two files in turn, so that one is always complete. A lock on the first shows that
-    the process lives. Any thread may use it."""
+    """Writes the figures of a process to two files in turn, so that one of them is always complete.
+
+    A lock on the first file shows that the process is running. Any thread may use the object.
+    """
 
     def __init__(self, folder: Path, name: str) -> None:
         """Create and lock the files. Raises OSError."""
@@ -57,8 +59,9 @@ class MetricsFile:
         self._reserved[number] = size
 
     def close(self) -> None:
-        """Close the files and release the lock. Readers then take the process for ended but can still read the
-        figures."""
+        """Close the files and release the lock. Readers then assume that the process has ended, but they can still
+        read the figures.
+        """
         with self._turn:
             for fd in self._fds:
                 os.close(fd)

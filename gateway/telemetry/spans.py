@@ -33,8 +33,7 @@ UNNAMED = "unknown_service"
 
 
 class Exporter:
-    """Exports by OTLP over HTTP. It is open only if OTEL_EXPORTER_OTLP_ENDPOINT is set. Threads of the SDK send the
-    data."""
+    """Exports by OTLP over HTTP, if OTEL_EXPORTER_OTLP_ENDPOINT is set. Threads of the SDK send the data."""
 
     def __init__(self, totals: Totals, parts: Mapping[str, Stats]) -> None:
         self._totals = totals
@@ -171,7 +170,9 @@ class Exporter:
 
 
 def _parent_of(record: Record) -> Context | None:
-    """The client's span, as parent of the request's span; None without trace headers. It counts as sampled."""
+    """The client's span, as the parent of the request's span; None without trace headers. The parent counts as
+    sampled.
+    """
     parent = read_parent(record.trace) if record.trace else None
     if parent is None:
         return None

@@ -1,4 +1,4 @@
-"""The client's position in a trace, from the W3C Trace Context headers `traceparent` and `tracestate`."""
+"""Reads the client's position in a trace from the W3C Trace Context headers `traceparent` and `tracestate`."""
 
 from __future__ import annotations
 

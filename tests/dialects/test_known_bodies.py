@@ -21,7 +21,7 @@ from gateway.dialects.openai_responses.native import ResponsesToResponses
 from gateway.dialects.registry import translators
 from gateway.dialects.requests.body_facts import scanned
 from gateway.dialects.requests.forwarding import check_forwarding
-from gateway.dialects.requests.known_bodies import LEAST_BYTES, KnownBodies
+from gateway.dialects.requests.known_bodies import LEAST_BYTES, KnownBodies, longest
 from gateway.domain.body_scan import MODEL, WORDS, BodyScan, has_escaped_letter
 from gateway.domain.continued import Notes
 from gateway.domain.policy import Policy
@@ -54,8 +54,9 @@ def read(
     dialect = CONVERSATIONS[path]
     known = None
     if bodies is not None:
-        bodies.locate(bodies.to_locate(owner, dialect.CONVERSATION, raw))
-        known = bodies.find(owner, dialect.CONVERSATION, raw)
+        alike = bodies.alike(owner, dialect.CONVERSATION, raw)
+        bodies.locate(alike)
+        known = longest(alike, raw)
     continued = known.parsed(raw) if known is not None else None
     request = dialect.parse(raw, "r", Controls(), {}, continued)
     fields, notes = request.body, Notes()
@@ -219,14 +220,25 @@ def session(turns: int, mark: str = "") -> bytes:
 
 
 def test_a_changed_early_byte_makes_the_whole_body_new() -> None:
-    bodies, raw = KnownBodies(), session(30)
-    read(PATHS[0], raw, POLICIES[0], bodies)
-    at = raw.index(b"total")
-    changed = raw[:at] + b"T" + raw[at + 1 :]
-    request, shared = read(PATHS[0], changed, POLICIES[0], bodies)
-    assert shared == 1
-    assert "Total" in request.turns[1].text
-    assert read(PATHS[0], raw.replace(b'"m"', b'"n"', 1), POLICIES[0], bodies)[1] == 0
+    raw = session(30)
+    for after, known in ((0, range(1)), (len(raw) // 2, range(28, 32))):
+        bodies = KnownBodies()
+        read(PATHS[0], raw, POLICIES[0], bodies)
+        at = raw.index(b"total", after)
+        changed = raw[:at] + b"T" + raw[at + 1 :]
+        request, shared = read(PATHS[0], changed, POLICIES[0], bodies)
+        assert shared in known
+        assert sum("Total" in turn.text for turn in request.turns) == 1
+        assert read(PATHS[0], raw.replace(b'"m"', b'"n"', 1), POLICIES[0], bodies)[1] == 0
+
+
+def test_sessions_of_a_key_that_begin_alike_are_found_beside_many_others() -> None:
+    bodies, raws = KnownBodies(), [session(15, f"task {number}") for number in range(40)]
+    for raw in raws:
+        read(PATHS[0], raw, POLICIES[0], bodies)
+    for raw in raws:
+        assert len(bodies.alike("key", "messages", raw)) <= 1
+    assert [read(PATHS[0], raw, POLICIES[0], bodies)[1] for raw in raws[-10:]] == [30] * 10
 
 
 @pytest.mark.parametrize("more", [{"server_url": "https://other"}, {"environment": {"container_id": "c1"}}])

@@ -9,7 +9,14 @@ import pytest
 
 from gateway.dialects.clients import CONVERSATIONS
 from gateway.dialects.requests.body_facts import scanned
-from gateway.dialects.requests.known_bodies import MOST_ALIKE, MOST_IDLE_S, MOST_LOCATED, KnownBodies
+from gateway.dialects.requests.known_bodies import (
+    MOST_ALIKE,
+    MOST_IDLE_S,
+    MOST_LOCATED,
+    KnownBodies,
+    longest,
+    to_locate,
+)
 from gateway.domain.continued import Notes
 from gateway.domain.request import Controls
 from tests.dialects.test_known_bodies import LINES, PATHS, POLICIES, read, result, session
@@ -25,14 +32,14 @@ def test_few_bodies_are_located_for_one_request_and_few_of_a_key_are_compared() 
     bodies, raw = KnownBodies(), session(15)
     for _ in range(MOST_ALIKE + 3):
         keep(bodies, raw)
-    assert bodies.find("key", "messages", raw) is None  # `find` does not locate items
+    assert longest(bodies.alike("key", "messages", raw), raw) is None  # items are not located yet
     located = set[int]()
-    while batch := bodies.to_locate("key", "messages", raw):
+    while batch := to_locate(bodies.alike("key", "messages", raw)):
         assert len(batch) <= MOST_LOCATED
         bodies.locate(batch)
         located |= {id(body) for body in batch}
     assert len(located) == MOST_ALIKE
-    assert (known := bodies.find("key", "messages", raw)) is not None
+    assert (known := longest(bodies.alike("key", "messages", raw), raw)) is not None
     assert known.shared == 30
 
 
@@ -41,7 +48,7 @@ def test_an_item_with_very_much_white_space_is_not_searched_through() -> None:
         bodies, raw = KnownBodies(), session(30).replace(b'"content":', b'"content":' + b" " * blanks, 1)
         for _ in range(2):
             read(PATHS[0], raw, POLICIES[0], bodies)
-        assert (bodies.find("key", "messages", raw) is not None) is located
+        assert (longest(bodies.alike("key", "messages", raw), raw) is not None) is located
 
 
 @pytest.mark.parametrize(("depth", "located"), [(0, True), (1, True), (2, False), (7, False)])
@@ -54,7 +61,7 @@ def test_the_conversation_is_searched_for_in_few_arrays(depth: int, located: boo
     for _ in range(2):
         result(PATHS[0], raw, POLICIES[0], bodies)
         assert result(PATHS[0], raw, POLICIES[0], bodies) == result(PATHS[0], raw, POLICIES[0])
-    assert (bodies.find("key", "messages", raw) is not None) is located
+    assert (longest(bodies.alike("key", "messages", raw), raw) is not None) is located
 
 
 def test_only_what_is_parsed_counts_as_new() -> None:
@@ -63,7 +70,7 @@ def test_only_what_is_parsed_counts_as_new() -> None:
         read(PATHS[0], session(number), POLICIES[0], bodies)
     more, other_tail = session(33), session(33)[:-1] + b',"user":"u"}'
     for raw in (more, other_tail):
-        known = bodies.find("key", "messages", raw)
+        known = longest(bodies.alike("key", "messages", raw), raw)
         assert known is not None
         assert (continued := known.parsed(raw)) is not None
         assert abs(len(continued.rest) - known.new_bytes(raw)) < 60  # the rest has a few bytes around the items
@@ -118,11 +125,11 @@ def test_the_memory_of_fields_beside_the_conversation_is_counted(kind: str) -> N
     tracemalloc.start()
     try:
         keep(bodies, bytes(bytearray(raw)))
-        bodies.locate(bodies.to_locate("key", "messages", raw))
+        bodies.locate(bodies.alike("key", "messages", raw))
         used, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    known = bodies.find("key", "messages", raw)
+    known = longest(bodies.alike("key", "messages", raw), raw)
     assert known is not None
     assert used < known.body.size
 

@@ -1,5 +1,5 @@
-"""Alerts and deliveries in SQL. An alert is stored once, with one delivery per receiver. Only one process at a time
-attempts a delivery."""
+"""Stores alerts and their deliveries in SQL. An alert is stored once, with one delivery for each receiver. Only one
+process at a time attempts a delivery."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _REST: dict[str, str | int | None] = {"tries": 0, "next_try_at": 0, "last_error"
 
 @dataclass(frozen=True, slots=True)
 class DeliveryResult:
-    """One stored row. If `target` is empty, the row is an alert. Otherwise it is the delivery of an alert to the
+    """A stored row. If `target` is empty, the row is an alert. Otherwise the row is the delivery of an alert to the
     receiver `target`."""
 
     id: str
@@ -59,7 +59,8 @@ class Delivery:
 def write(
     connection: Connection, alert: Alert, team: str, receivers: Sequence[Notify], policy: AlertsPolicy, now: float
 ) -> bool:
-    """Insert the alert with one delivery per receiver. Returns False if a process has already stored this alert."""
+    """Insert the alert, with one delivery for each receiver. Returns False if another process has already stored this
+    alert."""
     payload = orjson.dumps({"id": alert.id, **alert.payload}).decode()
     escalates = alert.severity == "critical" and policy.escalate_to
     escalate_at = now + policy.escalate_after if escalates else None
@@ -76,8 +77,8 @@ def write(
 
 
 def claim(connection: Connection, now: float, busy_s: float) -> list[Delivery]:
-    """Claim the deliveries that are due and return them. The caller must attempt them now. `busy_s`: seconds for which
-    no other process gets them, beside `wait_s`."""
+    """Claim the deliveries that are due, and return them. The caller must attempt them now. No other process gets them
+    for `busy_s` seconds, in addition to the usual pause (`wait_s`)."""
     table = alerts.c
     waiting = connection.execute(
         select(table.id, table.target, table.payload, table.tries, table.created_at, table.next_try_at)
@@ -98,8 +99,8 @@ def claim(connection: Connection, now: float, busy_s: float) -> list[Delivery]:
 
 
 def wait_s(tries: int) -> float:
-    """Seconds from a failed attempt to the next: 2, doubled with each further attempt, at most 600. `tries`: attempts
-    so far."""
+    """The seconds from a failed attempt to the next one: 2 at first, doubled after each further attempt, at most 600.
+    `tries`: number of attempts so far."""
     return min(2.0 ** min(tries, 20), LONGEST_WAIT_S)
 
 
@@ -108,8 +109,8 @@ def delivered(connection: Connection, delivery: Delivery, now: float) -> None:
 
 
 def refused(connection: Connection, delivery: Delivery, now: float, why: str) -> bool:
-    """Schedule another attempt. If the delivery is older than `GIVE_UP_S`, give it up instead. Returns whether it was
-    given up. `why`: the reply of the receiver."""
+    """Schedule another attempt, or give the delivery up if it is older than `GIVE_UP_S` seconds. Returns whether it was
+    given up. `why`: the receiver's reply."""
     dead = now - delivery.created_at >= GIVE_UP_S
     values = {"last_error": why[:300], "next_try_at": now + wait_s(delivery.tries), "dead_at": now if dead else None}
     connection.execute(
@@ -119,19 +120,21 @@ def refused(connection: Connection, delivery: Delivery, now: float, why: str) ->
 
 
 def dead(connection: Connection, team: str | None, limit: int) -> list[DeliveryResult]:
-    """Deliveries that were given up, newest alert first. `team` None: of all teams."""
+    """The deliveries that were given up, newest alert first. `team`: only those of this team; None: those of all
+    teams."""
     return _rows(connection, limit, alerts.c.dead_at.is_not(None), *_of(team))
 
 
 def revive(connection: Connection, team: str | None, now: float) -> int:
-    """Queue deliveries that were given up as if they were new. Returns their number. `team` None: of all teams."""
+    """Queue the deliveries that were given up, as if they were new. Returns their number. `team`: only those of this
+    team; None: those of all teams."""
     fresh = {"dead_at": None, "next_try_at": 0.0, "tries": 0, "created_at": now}
     return connection.execute(update(alerts).where(alerts.c.dead_at.is_not(None), *_of(team)).values(**fresh)).rowcount
 
 
 def acknowledge(connection: Connection, id: str, by: str, now: float) -> str | None:
-    """Acknowledge the alert `id`, so that it is not escalated. Returns the alert's team, or None if no alert has this
-    id."""
+    """Store that the alert `id` was acknowledged, so that it is not escalated. Returns the alert's team, or None if no
+    alert has this id."""
     c = alerts.c
     connection.execute(
         update(alerts)
@@ -142,7 +145,8 @@ def acknowledge(connection: Connection, id: str, by: str, now: float) -> str | N
 
 
 def escalate(connection: Connection, policy_of: Callable[[str], AlertsPolicy | None], now: float) -> list[str]:
-    """Queue the alerts that were not acknowledged in time for the escalation receivers. Returns their ids."""
+    """Find the alerts that were not acknowledged in time, and queue a delivery of each to the escalation receivers.
+    Returns their ids."""
     c = alerts.c
     late = connection.execute(
         select(c.id, c.team, c.created_at, c.payload, c.kind, c.severity, c.escalate_at)
@@ -177,7 +181,7 @@ def _severity(text: str) -> Severity:
 
 
 def latest(connection: Connection, team: str | None, limit: int) -> list[DeliveryResult]:
-    """Alerts and deliveries, newest first."""
+    """Read the alerts and deliveries, newest first."""
     return _rows(connection, limit, *_of(team))
 
 

@@ -17,7 +17,7 @@ _MOST_SUMMARY, _MOST_DEDUP_KEY = 1024, 255
 
 
 class PagerDuty:
-    """Sends alerts to PagerDuty. `url_of` returns the address of the Events API and is called for every alert."""
+    """Sends alerts to PagerDuty. `url_of`: returns the address of the Events API; it is called for every alert."""
 
     def __init__(self, poster: Poster, *, url_of: Callable[[], str] = pagerduty_url) -> None:
         self._poster, self._url_of = poster, url_of
@@ -28,7 +28,8 @@ class PagerDuty:
 
 
 def event(routing_key: str, id: str, payload: Mapping[str, Any]) -> dict[str, Any]:
-    """The event for one alert. Its deduplication key is the alert's id, so repetitions join the open incident."""
+    """The event for one alert. Its deduplication key is the alert's id, so a repeated alert does not open a second
+    incident."""
     key = str(payload.get("id", id))
     return {
         "routing_key": routing_key,

@@ -16,8 +16,8 @@ TIMEOUT_S = 10.0
 
 
 class Poster:
-    """Posts alerts to receivers. Redirects are not followed, so only the operator decides the addresses of
-    receivers."""
+    """Posts alerts to receivers. It does not follow redirects, so that alerts reach only addresses that the operator
+    chose."""
 
     def __init__(self, *, timeout_s: float = TIMEOUT_S) -> None:
         self._timeout_s = timeout_s
@@ -30,8 +30,8 @@ class Poster:
             await session.close()
 
     async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> tuple[bool, str]:
-        """Post `body` to `url`, an http or https URL. Returns (whether the status was 2xx, the status or the error).
-        Never raises."""
+        """Post `body` to `url`, an http or https URL. Returns whether the status was 2xx, and the status or the error
+        as text. Never raises."""
         session = await self._client()
         from aiohttp import ClientError
 
@@ -45,8 +45,8 @@ class Poster:
             return False, f"cannot be reached ({type(error).__name__})"
 
     async def _client(self) -> aiohttp.ClientSession:
-        """The HTTP client, created for the first alert. The import of aiohttp takes 0.2 s and 8 MiB, and most gateways
-        send no alerts."""
+        """The HTTP client. It is created for the first alert, because the import of aiohttp takes 0.2 s and 8 MiB and
+        most gateways send no alerts."""
         async with self._opening:
             if self._session is None:
                 await asyncio.to_thread(import_module, "aiohttp")

@@ -26,7 +26,7 @@ class Answer:
 
 
 class Receivers:
-    """Delivers alerts to receivers of every kind. Can be opened and closed only once."""
+    """Delivers alerts to receivers of all kinds. It can be opened and closed only once."""
 
     def __init__(
         self,
@@ -37,8 +37,8 @@ class Receivers:
         secret_of: Callable[[str], str] = receiver_secret,
         senders: Mapping[str, Sender] = MappingProxyType({}),
     ) -> None:
-        """`addresses`: receivers that a policy may name. `address_of`, `secret_of`: `env:NAME` or `file:PATH` →
-        address, secret. `senders`: kind → sender instead of that in `KINDS`."""
+        """`addresses`: the receivers that a policy may name. `address_of`, `secret_of`: convert `env:NAME` or
+        `file:PATH` to an address or a secret. `senders`: kind → sender, used instead of the sender in `KINDS`."""
         self._addresses, self._address_of, self._secret_of = addresses or Addresses(), address_of, secret_of
         self._poster = poster or Poster()
         self._senders = dict(senders)
@@ -52,7 +52,7 @@ class Receivers:
         await self._poster.aclose()
 
     async def deliver(self, target: str, id: str, payload: bytes) -> Answer:
-        """Deliver to `target`, written as `env:NAME`, `slack:env:NAME` … or `receiver:NAME`."""
+        """Deliver an alert to `target`, which is written as `env:NAME`, `slack:env:NAME` … or `receiver:NAME`."""
         if not self._open:
             return Answer(False, "the gateway is stopping")
         try:
@@ -75,13 +75,14 @@ class Receivers:
         )
 
     async def deliver_all(self, deliveries: Sequence[tuple[str, str, bytes]]) -> list[Answer]:
-        """Deliver each (target, id, payload). Several deliveries run concurrently, so that a hanging receiver does not
+        """Deliver each (target, id, payload). Several deliveries run at the same time, so that a slow receiver does not
         delay the others."""
         return list(await asyncio.gather(*(self.deliver(*delivery) for delivery in deliveries)))
 
 
 def _sender(name: str, poster: Poster) -> Sender:
-    """A new sender. `name`: module and class, as in `slack.Slack`. The module is imported here, which may be slow."""
+    """Make a sender. `name`: its module and class, such as `slack.Slack`. The module is imported here, which may be
+    slow."""
     module, _, class_name = name.partition(".")
     made: Sender = getattr(import_module(f"gateway.alerts.delivery.{module}"), class_name)(poster)
     return made

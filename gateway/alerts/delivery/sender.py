@@ -1,4 +1,4 @@
-"""The protocol of the classes that deliver alerts, one for each kind of receiver."""
+"""The protocol for classes that deliver alerts. There is one class for each kind of receiver."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from gateway.alerts.delivery.posting import Poster
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """One receiver of alerts. Its address and secret are read again for every alert, so that changes apply at once."""
+    """One receiver of alerts. Its address and secret are read again for every alert, so that a change applies at
+    once."""
 
     reference: str
     """`env:NAME` or `file:PATH`, for error texts."""
@@ -22,17 +23,17 @@ class Destination:
 
 
 class Sender(Protocol):
-    """Delivers to all receivers of one kind. `ReceiverKind.sender` names the class."""
+    """Delivers alerts to all receivers of one kind. `ReceiverKind.sender` names the class for a kind."""
 
     def __init__(self, poster: Poster) -> None:
         """`poster`: the HTTP client that all senders share."""
 
     async def deliver(self, to: Destination, id: str, payload: bytes) -> tuple[bool, str]:
-        """Deliver `payload`, an alert in JSON, within TIMEOUT_S seconds. Returns (whether it was accepted, reply
-        without address). `id`: equal for repeated deliveries. Never raises."""
+        """Deliver `payload`, an alert in JSON, within TIMEOUT_S seconds. Returns whether the receiver accepted it, and
+        the reply without the address. `id`: the same for all attempts of one delivery. Never raises."""
         ...
 
 
 def title(payload: Mapping[str, Any]) -> str:
-    """The event in a few words: `80%`, `spend rate`."""
+    """The alert's title in a few words: `80%`, `spend rate`."""
     return str(payload.get("threshold") or payload.get("kind", "alert")).replace("_", " ")

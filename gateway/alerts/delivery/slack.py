@@ -24,7 +24,7 @@ class Slack:
 
 
 def message(payload: dict[str, Any]) -> dict[str, Any]:
-    """The message. Notifications and simple clients show `text`; other clients show `blocks`."""
+    """The message for Slack. Notifications and simple clients show its `text`; other clients show its `blocks`."""
     severity = str(payload.get("severity", "info"))
     text = _escaped(str(payload["text"]))[:_MOST_CHARACTERS]
     facts = [
@@ -47,5 +47,5 @@ def _title(payload: dict[str, Any]) -> str:
 
 
 def _escaped(text: str) -> str:
-    """`text` with &, < and > escaped, which have a special meaning in Slack."""
+    """The `text` with the characters &, < and > escaped, because Slack interprets them."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

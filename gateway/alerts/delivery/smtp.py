@@ -1,4 +1,4 @@
-"""Sends alerts as mail through the SMTP server named in the operator's environment."""
+"""Sends alerts by mail. The operator's environment names the SMTP server."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Smtp:
         tls: Callable[[], ssl.SSLContext] = ssl.create_default_context,
         timeout_s: float = TIMEOUT_S,
     ) -> None:
-        """`poster` is not used, because mail is not sent over HTTP. `server` returns the settings of the mail
+        """`poster` is not used, because mail is not sent over HTTP. `server`: returns the settings of the mail
         server."""
         self._server, self._tls, self._timeout_s = server, tls, timeout_s
 
@@ -78,7 +78,7 @@ class Smtp:
 
 
 def delivery(payload: Mapping[str, Any], id: str, sender: str, recipients: list[str]) -> EmailMessage:
-    """The mail. Raises ValueError for an invalid mail address."""
+    """Make the mail. Raises ValueError for an invalid mail address."""
     if any("@" not in parseaddr(address)[1] for address in (sender, *recipients)):
         raise ValueError("no mail address")
     mail = EmailMessage()
@@ -95,8 +95,8 @@ def delivery(payload: Mapping[str, Any], id: str, sender: str, recipients: list[
 
 
 def _reason(error: Exception) -> str:
-    """The status from the mail server, or the type of the error. The error's text may contain names and addresses, so
-    it is left out."""
+    """The reason for a failure: the status from the mail server, or the type of the error. The error's text is left
+    out, because it may contain names and addresses."""
     code = getattr(error, "code", None)
     return (
         f"the mail server answered {code}" if isinstance(code, int) else f"cannot be reached ({type(error).__name__})"

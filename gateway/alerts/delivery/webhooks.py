@@ -1,5 +1,5 @@
-"""Posts alerts as JSON to a URL. If the operator has set a secret, the requests are signed by the Standard Webhooks
-scheme.
+"""Posts alerts as JSON to a URL. If the operator has set a secret, the requests are signed according to Standard
+Webhooks.
 
 https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md
 """
@@ -32,7 +32,7 @@ class Webhooks:
 
 def signature(secret: str, id: str, at: int, payload: bytes) -> str:
     """The value of the signature header: `v1,` and the base64 HMAC-SHA256 of `id`, `at` (Unix seconds) and `payload`.
-    `secret`: the key, or `whsec_` and its base64."""
+    `secret`: the key itself, or `whsec_` followed by the key in base64."""
     signed = b".".join((id.encode(), str(at).encode(), payload))
     return "v1," + base64.b64encode(hmac.digest(_key(secret), signed, "sha256")).decode()
 

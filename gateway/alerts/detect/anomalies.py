@@ -1,10 +1,10 @@
-"""Detects hours in which a team's figures differ from the team's past figures. Uses hourly figures only, without I/O.
+"""Detects hours in which a team's figures differ from its past. Works on hourly figures only, without I/O.
 
-A figure x is compared with the past by its modified z-score, 0.6745 (x - median) / MAD. The median is over the past
-hours. MAD is the median of the absolute deviations from this median. Up to half of the past hours may be unusual before
-median and MAD change much; mean and standard deviation change earlier (Iglewicz and Hoaglin 1993, "How to Detect and
-Handle Outliers"). These authors treat a figure with a score above 3.5 as an outlier. For spend, x is the logarithm,
-because a busy hour costs a multiple of a quiet hour and not a fixed amount more.
+A figure x is compared with the past by its modified z-score, 0.6745 (x - median) / MAD. The median is that of the past
+hours. MAD is the median of the absolute deviations from this median. Even if half of the past hours are unusual, median
+and MAD change little; mean and standard deviation would change much (Iglewicz and Hoaglin 1993, "How to Detect and
+Handle Outliers"). These authors call a figure with a score above 3.5 an outlier. For spend, x is the logarithm, because
+a busy hour costs a multiple of a quiet hour and not a fixed amount more.
 """
 
 from __future__ import annotations
@@ -37,15 +37,16 @@ _PER_SIGMA = 0.6745
 
 
 def robust_z(value: float, past: Sequence[float], least_mad: float) -> float:
-    """The modified z-score of `value` relative to the values `past`, which must not be empty. `least_mad`: minimum of
-    the MAD."""
+    """The modified z-score of `value` compared with the values `past`, which must not be empty. `least_mad`: the
+    smallest MAD that is used."""
     middle = median(past)
     mad = median(abs(each - middle) for each in past)
     return _PER_SIGMA * (value - middle) / max(mad, least_mad)
 
 
 def found(team: str, hours: Mapping[int, Hour], now: float) -> list[Alert]:
-    """Alerts about anomalies of the current and the previous hour. Each kind is reported at most once a day (UTC)."""
+    """The alerts about anomalies in the current and the previous hour. Each kind is reported at most once a day
+    (UTC)."""
     current = int(now // HOUR_S)
     last = {number: hours[number] for number in (current - 1, current) if number in hours}
     past = [hour for number, hour in hours.items() if current - PAST_HOURS <= number < current - 1]
@@ -59,8 +60,8 @@ def found(team: str, hours: Mapping[int, Hour], now: float) -> list[Alert]:
 
 
 def _spend_rate(team: str, past: Sequence[Hour], last: Iterable[Hour], now: float) -> Alert | None:
-    """The alert about an unusually expensive hour, or None. The current hour is checked before it is complete, because
-    its spend can only rise."""
+    """The alert about an unusually expensive hour; None if there is none. The current hour is checked before it ends,
+    because its spend can only rise."""
     known = [hour.cost_pico for hour in past if hour.cost_pico > 0]
     dearest = max((hour.cost_pico for hour in last), default=0)
     if len(known) < ENOUGH_HOURS or dearest <= TIMES * median(known):
@@ -89,8 +90,8 @@ def _unpriced(team: str, last: Iterable[Hour], now: float) -> Alert | None:
 
 
 def _zero_cost(team: str, hours: Iterable[Hour], last: Iterable[Hour], now: float) -> Alert | None:
-    """The alert about backends whose successful answers cost 0, although others on them cost money. None if there are
-    none."""
+    """The alert about backends with successful answers that cost 0, although other answers of these backends cost
+    money. None if there are no such backends."""
     paid = priced(hours)
     counts = _by_backend(
         (name, backend.free) for hour in last for name, backend in hour.backends.items() if name in paid

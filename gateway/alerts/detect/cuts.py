@@ -1,4 +1,5 @@
-"""The alert about a team for which leaving out old outputs does not pay. The stored alert also switches it off."""
+"""The alert that leaving out old outputs does not pay for a team. The stored alert also switches leaving out off for
+this team."""
 
 from __future__ import annotations
 
@@ -22,8 +23,8 @@ _WORDS = {
 
 
 def found(connection: Connection, policy: Policy, now: float) -> list[Alert]:
-    """The alert about the team of `policy`, if leaving out old outputs certainly makes its sessions worse. No alert if
-    it is switched off already. Only sessions since the last pause are compared."""
+    """The alert about the team of `policy` if, with certainty, leaving out old outputs makes its sessions worse. None
+    if leaving out is already switched off. Only sessions since the last pause are compared."""
     team, share = policy.team, policy.context.holdout
     context = policy.context
     nothing = context.old_outputs == "keep" and not context.shortens and not context.keep_alive
@@ -42,7 +43,7 @@ def found(connection: Connection, policy: Policy, now: float) -> list[Alert]:
 
 
 def cuts_alert(compared: Holdout, now: float) -> Alert:
-    """The alert about one team. Its id is the same within one day."""
+    """Make the alert about one team. Its id stays the same within one day."""
     values = {figure.name: figure for figure in compared.figures}
     worse = "; ".join(
         f"{_WORDS[name]} is {values[name].cut:.4g} instead of {values[name].held:.4g}" for name in compared.loses

@@ -16,7 +16,7 @@ HOUR_S = 3600
 
 @dataclass(slots=True)
 class Backend:
-    """Figures of a team's attempts on one backend in one hour."""
+    """The figures of a team's attempts at one backend in one hour."""
 
     cost_pico: int = 0
     unpriced: int = 0
@@ -27,7 +27,7 @@ class Backend:
 
 @dataclass(slots=True)
 class Hour:
-    """One team's figures for one hour. Simulated rows are not included."""
+    """The figures of one team in one hour. Simulated rows are not included."""
 
     cost_pico: int = 0
     hits: int = 0
@@ -36,8 +36,8 @@ class Hour:
 
 
 def read(connection: Connection, team: str, since: float, until: float) -> dict[int, Hour]:
-    """Hour, counted from the epoch → figures of that hour. Hours without rows are omitted. `since` must be the
-    beginning of an hour."""
+    """Read the figures of each hour: hour, counted from 1970 → figures. Hours without rows are omitted. `since` must be
+    the beginning of an hour."""
     c = entries.c
     hour = spans(connection, HOUR_S)
     tokens = c.input_tokens + c.cached_tokens + c.output_tokens + c.reasoning_tokens
@@ -63,7 +63,7 @@ def read(connection: Connection, team: str, since: float, until: float) -> dict[
 
 
 def priced(hours: Iterable[Hour]) -> set[str]:
-    """The backends on which some attempts cost money, so that an attempt with a cost of 0 is suspicious."""
+    """The backends at which some attempts cost money. An attempt with a cost of 0 at such a backend is suspicious."""
     return {name for hour in hours for name, backend in hour.backends.items() if backend.cost_pico > 0}
 
 

@@ -1,4 +1,4 @@
-"""The alert about a host that has stopped reporting while budgets hold money for it."""
+"""The alert that a host has stopped reporting while budgets still hold money for its calls."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _NAMED = 5
 
 
 def found(holds: Iterable[OrphanedHold], now: float) -> Iterator[tuple[str, Alert]]:
-    """Yield (owner, alert) for each lost host and each owner of budgets that hold money for it. `owner`: a team or
-    `organisation NAME`."""
+    """Yield an alert for each lost host and each owner of budgets that hold money for it, as (owner, alert). `owner`: a
+    team or `organisation NAME`."""
     groups: dict[tuple[str, str], list[OrphanedHold]] = {}
     for one in holds:
         groups.setdefault((one.team or one.tag, one.host), []).append(one)
@@ -29,8 +29,8 @@ def found(holds: Iterable[OrphanedHold], now: float) -> Iterator[tuple[str, Aler
 
 
 def lost_host_alert(team: str, host: str, held: Sequence[OrphanedHold], now: float) -> Alert:
-    """The alert about one lost host. Its id stays the same until the host's journals are drained or its holds are
-    released."""
+    """Make the alert about one lost host. Its id stays the same until the host's journals are in the ledger or the held
+    money is released."""
     since = min(one.since for one in held)
     workers = sorted({one.worker for one in held})
     amounts = [f"{one.amount} ({one.budget})" for one in held]

@@ -1,5 +1,5 @@
-"""Sums the spend of a budget from the ledger. A shared budget has one sum; other budgets have one sum per key, end user
-or session."""
+"""Sums the spend of a budget from the ledger. A shared budget has one sum; other budgets have a sum for each key, end
+user or session."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _SUBJECT = {"key": "key_id", "end_user": "end_user", "session": "session"}
 
 
 def shared(policy: Policy, budget: Budget) -> bool:
-    """Whether the whole team or organisation shares one amount. If not, each key, end user or session has an amount of
-    its own."""
+    """Return whether a whole team or organisation shares one amount. Otherwise each key, end user or session has its
+    own amount."""
     return budget.per not in _SUBJECT
 
 
@@ -34,8 +34,8 @@ def used(connection: Connection, team: str, policy: Policy, budget: Budget, wind
 def used_by_each(
     connection: Connection, team: str, policy: Policy, budget: Budget, window: tuple[float, float]
 ) -> list[tuple[str, int]]:
-    """Spend in `window` by key id, end user's pseudonym or session, in pico-dollars or tokens. The highest spend comes
-    first."""
+    """The spend in `window`, by key id, end user's pseudonym or session, in pico-dollars or tokens. The highest spend
+    comes first."""
     subject = entries.c[_SUBJECT[budget.per]]
     query = select(subject, *pico_sum(_amount(budget))).where(_which(team, policy, budget, window), subject != "")
     found = connection.execute(query.group_by(subject)).all()
@@ -45,7 +45,7 @@ def used_by_each(
 def ahead(
     connection: Connection, policy: Policy, account: BudgetWindow, spent: int, window: tuple[float, float], now: float
 ) -> Forecast | None:
-    """The forecast of a shared budget's spend in `window`; None if it is too early for a forecast."""
+    """Forecast the spend of a shared budget in `window`; None if it is too early for a forecast."""
     known = points(connection, policy, account, window, now)
     return forecast(known, window, now, limit=account.limit, spent=spent)
 
@@ -53,7 +53,7 @@ def ahead(
 def points(
     connection: Connection, policy: Policy, account: BudgetWindow, window: tuple[float, float], now: float
 ) -> list[Point]:
-    """The spend of a shared budget over time, as far back as a forecast of `window` needs."""
+    """The points from which the spend of a shared budget is forecast, as far back as a forecast of `window` needs."""
     budget = account.budget
     return spend_points(connection, _whose(account.team, policy, budget), window, now, _amount(budget))
 
@@ -71,8 +71,8 @@ def _which(team: str, policy: Policy, budget: Budget, window: tuple[float, float
 
 
 def _amount(budget: Budget) -> ColumnElement[Any]:
-    """The SQL expression of a row's amount. Budget in USD: its cost. Budget in tokens: all its tokens; 0 if its cost is
-    0."""
+    """The SQL expression for a row's amount. If the budget is in USD, this is the cost. If the budget is in tokens, it
+    is the number of all tokens, or 0 for a row with cost 0."""
     c = entries.c
     if budget.limit_usd is not None:
         return c.cost_pico

@@ -1,4 +1,4 @@
-"""The alert about a backend whose measured quality is below the routing target."""
+"""The alert that a backend's measured quality is below the quality that routing aims at."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from gateway.ledger.store import evidence
 
 
 def found(connection: Connection, after: tuple[int, int], now: float) -> Iterator[Alert]:
-    """Yield an alert about each backend whose quality for a team is too low. Only teams with newly judged answers are
-    checked. `after`: newest ids at the last call (`evidence.newest`)."""
+    """Yield an alert about each backend whose quality for a team is too low. Only teams with new judged answers are
+    checked. `after`: the result of `evidence.newest` at the last call."""
     since = now - evidence.WINDOW_S
     for team, backend in sorted(evidence.judged_pairs(connection, after, since)):
         rows = evidence.read(connection, team, backend, since)
@@ -23,7 +23,7 @@ def found(connection: Connection, after: tuple[int, int], now: float) -> Iterato
 
 
 def quality_alert(team: str, backend: str, measured: Standing, now: float) -> Alert:
-    """The alert about one backend and team. Its id stays the same while the quality stays too low."""
+    """Make the alert about one backend and team. Its id stays the same while the quality stays too low."""
     text = (
         f"Answers of {backend} to team {team} are as good as the baseline's {measured.mean:.0%} of the time (one-sided "
         f"95 % bounds {measured.low:.0%} and {measured.high:.0%}); {measured.target:.0%} was promised. Routing uses it "

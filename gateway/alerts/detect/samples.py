@@ -1,4 +1,4 @@
-"""A sample alert of each kind, for testing receivers."""
+"""Makes an example alert of each kind, for tests of receivers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from gateway.state.leases.orphaned_holds import OrphanedHold
 
 
 def sample(kind: Kind, team: str, now: float) -> Alert:
-    """The sample alert of `kind`. Its payload has `"test": true`, and its text says that the alert is a test."""
+    """The example alert of `kind`. Its payload has `"test": true`, and its text says that the alert is a test."""
     if kind == "quality":
         alert = _quality(team, now)
     elif kind == "report":
@@ -59,12 +59,12 @@ def _budget(kind: Kind, team: str, now: float) -> Alert:
 
 
 def _quality(team: str, now: float) -> Alert:
-    """An alert about a backend whose answers were all worse than the reference's."""
+    """An example alert about a backend whose answers were all worse than the reference's."""
     return quality_alert(team, "backend", standing([Judged(number, 0.95, 0.95, 0.0) for number in range(20)]), now)
 
 
 def _report(team: str, now: float) -> Alert:
-    """A weekly report with the cost of one model."""
+    """An example weekly report with the cost of one model."""
     line = Line(("model",), requests=1000, cost_pico=20 * PICO_PER_USD)
     savings = Statement(team, "large-model", 1000, 50 * PICO_PER_USD, line.cost_pico)
     totals = (70 * PICO_PER_USD, 80 * PICO_PER_USD, 90 * PICO_PER_USD)
@@ -74,7 +74,7 @@ def _report(team: str, now: float) -> Alert:
 
 
 def _lost_host(team: str, now: float) -> Alert:
-    """An alert about a lost host with one worker. The team's monthly budget holds money for this worker."""
+    """An example alert about a lost host with one worker, for which the team's monthly budget holds money."""
     start = int(window_bounds("month", "UTC", now)[0])
     counter = f"tg:{{{team}}}:lease:budget:team:usd:0:month:UTC:{start}"
     return lost_hosts.lost_host_alert(
@@ -83,7 +83,8 @@ def _lost_host(team: str, now: float) -> Alert:
 
 
 def _anomaly(kind: Kind, team: str, now: float) -> Alert:
-    """An example alert of `kind`, from invented hourly figures. Their last hour has all four kinds of anomaly."""
+    """An example alert of the anomaly `kind`, from invented hourly figures. In the last hour, they have all four kinds
+    of anomaly."""
     current = int(now // HOUR_S)
     good = {"backend": Backend(PICO_PER_USD)}
     hours = {

@@ -1,4 +1,4 @@
-"""The alert about an objective for quality whose error budget is spent too fast, or is spent."""
+"""The alert that the error budget of a quality objective is being used too fast, or is used up."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from gateway.ledger.reports.objectives import ALL, Objective
 
 
 def found(objectives: Iterable[Objective], now: float) -> Iterator[Alert]:
-    """An alert for each objective that is burning or missed."""
+    """The alerts for all objectives that are burning or missed."""
     for one in objectives:
         if one.state in ("burning", "missed"):
             yield slo_alert(one, now)
 
 
 def slo_alert(one: Objective, now: float) -> Alert:
-    """The alert about one objective. Its id is the same during one length of the objective's window, for each state."""
+    """Make the alert about one objective. Its id stays the same for the length of the objective's window, as long as
+    the state stays the same."""
     what = "all traffic" if one.traffic_class == ALL else f"class {one.traffic_class}"
     begun = (
         f"Team {one.team}, {what}: {one.quality or 0:.1%} of {one.judged:.0f} judged answers were as good as the "

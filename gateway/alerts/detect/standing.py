@@ -22,8 +22,8 @@ MOST_SUBJECTS = 20
 def standings(
     connection: Connection, policies: Mapping[str, Policy], organisations: Mapping[str, tuple[Budget, ...]], now: float
 ) -> list[dict[str, Any]]:
-    """All budgets of the teams in `policies` and of their organisations, in the window with `now`. Amounts: whole
-    tokens, or USD as decimal text. `forecast`: null if it is too early."""
+    """The state of all budgets of the teams in `policies` and of their organisations, in the window that contains
+    `now`. Amounts are whole tokens, or USD as decimal text. `forecast` is null if it is too early for a forecast."""
     found = [one for team, policy in policies.items() for one in _of_team(connection, team, policy, now)]
     members = {policy.organisation: (team, policy) for team, policy in policies.items()}
     for name, budgets in organisations.items():

@@ -1,5 +1,5 @@
-"""Decides which alerts of a budget are due, and writes their text. Amounts are integers (pico-dollars or tokens). No
-I/O."""
+"""Decides which alerts of a budget are due, and writes their texts. Amounts are integers (pico-dollars or tokens).
+Works without I/O."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ _EFFECTS = {
 
 @dataclass(frozen=True, slots=True)
 class BudgetWindow:
-    """A budget, or one key's part of a budget, about which alerts are sent. `subject`: the id of the key, or empty for
-    the whole budget."""
+    """A budget in one window, or one key's part of the budget. Alerts are sent about it. `subject`: the id of the key;
+    empty for the whole budget."""
 
     team: str
     budget: Budget
@@ -74,13 +74,13 @@ class BudgetWindow:
 
 
 def least(account: BudgetWindow, threshold: float) -> int:
-    """The spend, in pico-dollars or tokens, at which `threshold` (a share of the limit) is reached."""
+    """The spend, in pico-dollars or tokens, at which `threshold` is reached. `threshold`: a share of the limit."""
     return max(math.ceil(Decimal(str(threshold)) * account.limit), 1)
 
 
 def due(account: BudgetWindow, spent: int, window: tuple[float, float], now: float) -> list[Alert]:
-    """Alerts for all thresholds that the spend `spent` in `window` has reached. Thresholds that were already reported
-    are included."""
+    """The alerts for all thresholds that the spend `spent` in `window` has reached, whether they were reported before
+    or not."""
     reached = []
     for threshold in account.budget.alerts:
         if threshold != "forecast" and spent >= least(account, threshold):
@@ -94,8 +94,8 @@ def due(account: BudgetWindow, spent: int, window: tuple[float, float], now: flo
 def due_ahead(
     account: BudgetWindow, spent: int, ahead: Forecast | None, window: tuple[float, float], now: float
 ) -> list[Alert]:
-    """One alert in a list if the forecast exceeds the limit before the window ends. Empty if not, or if the limit is
-    already reached."""
+    """The alert that, according to the forecast, the limit will be exceeded before the window ends, in a list. The list
+    is empty if there is no such forecast, or if the limit is already reached."""
     if ahead is None or ahead.exhausted_at is None or spent >= account.limit:
         return []
     zone = account.budget.timezone
@@ -114,8 +114,8 @@ def due_ahead(
 
 
 def forecast_values(ahead: Forecast, *, usd: bool) -> dict[str, Any]:
-    """A forecast as JSON values. Times are in ISO 8601. Amounts are exact decimal text if `usd`, otherwise numbers of
-    tokens."""
+    """A forecast as JSON values. Times are in ISO 8601. Amounts are exact decimal text in USD if `usd` is true,
+    otherwise numbers of tokens."""
     unit = "usd" if usd else "tokens"
 
     def amount(units: int | None) -> Any:
@@ -164,7 +164,8 @@ def _alert(
 
 
 def _id(account: BudgetWindow, start: float, threshold: str) -> str:
-    """The alert's id. It depends on the budget's settings, so a changed budget reports its thresholds again."""
+    """The alert's id. The budget's settings are part of the id, so after a change of the budget its thresholds are
+    reported again."""
     budget = account.budget
     limit = f"{budget.limit_tokens} tokens" if budget.limit_usd is None else _plain(budget.limit_usd)
     parts = [budget.window, budget.timezone, limit]
@@ -203,7 +204,7 @@ def _day(at: float, timezone: str) -> str:
 
 
 def money(pico: int) -> str:
-    """`pico` pico-dollars as text in USD with two decimals. Amounts below one dollar have three significant digits."""
+    """Format pico-dollars as USD with two decimals; amounts below one dollar get three significant digits."""
     usd = pico_to_usd(pico)
     return f"{usd:.2f}" if usd >= 1 else cents(pico)
 

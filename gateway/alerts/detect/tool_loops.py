@@ -1,4 +1,4 @@
-"""The alert about an agent that repeats a failing tool call with the same arguments."""
+"""The alert that an agent repeats a failing tool call with the same arguments."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _DAY_S = 86_400
 
 
 def tool_loop_alert(loop: LoopReport, now: float) -> Alert:
-    """The alert about a tool loop. Its id is the same for all loops with the same session, tool and day."""
+    """Make the alert about a tool loop. Its id is the same for all loops with the same session, tool and day."""
     who = f"{loop.agent or 'A client'} of team {loop.team}" + (f", session {loop.session}," if loop.session else "")
     then = f"; from {loop.stops_at} times on it is refused" if loop.stops_at else ""
     text = (
@@ -45,7 +45,7 @@ def tool_loop_alert(loop: LoopReport, now: float) -> Alert:
 
 
 class ToolLoopAlerts:
-    """Stores the alerts about tool loops that one worker has found. The supervisor's process delivers them."""
+    """Stores the alerts about tool loops that one worker has found. The process of the supervisor delivers them."""
 
     def __init__(self, database: Database, policy_of: Callable[[str], Policy], tasks: Tasks, clock: Clock) -> None:
         self._database, self._policy_of, self._tasks, self._clock = database, policy_of, tasks, clock

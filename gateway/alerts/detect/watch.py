@@ -46,7 +46,7 @@ Window = tuple[float, float]
 
 
 class Watch:
-    """Finds the alerts that are due. Use it in the process that writes the ledger, which passes new rows to
+    """Finds the alerts that are due. Use it in the process that writes the ledger; this process passes new rows to
     `notice`."""
 
     def __init__(
@@ -58,8 +58,8 @@ class Watch:
         reference_of: weekly_report.References = lambda policy: None,
         clock: Clock = time,
     ) -> None:
-        """`organisations`: name → budgets that all its teams share. `reference_of`: policy → backend with which weekly
-        reports compare costs."""
+        """`organisations`: name → the budgets that all teams of the organisation share. `reference_of`: returns for a
+        policy the backend with which weekly reports compare costs."""
         self._reference_of = reference_of
         self._database, self._policies, self._clock = database, policies, clock
         self._organisations = {
@@ -88,7 +88,7 @@ class Watch:
         self._objectives: tuple[Objective, ...] = ()
 
     def notice(self, rows: Iterable[Row]) -> None:
-        """Note new ledger rows, so that the next `check` covers their teams and windows."""
+        """Pass new ledger rows, so that the next `check` examines their teams and windows."""
         for row in rows:
             if not row.simulated:
                 grain = row.at // _GRAIN_S * _GRAIN_S
@@ -120,17 +120,18 @@ class Watch:
         return found
 
     def used(self) -> dict[tuple[str, str, str], float]:
-        """(Team, window, limit) → spent part of the budget's limit. If each key, end user or session has its own
-        amount, the highest part."""
+        """The spent share of each budget's limit: (team, window, limit) → share. If each key, end user or session has
+        its own amount, the highest share counts."""
         now = self._clock.time()
         return {budget: share if now < end else 0.0 for budget, (share, end) in self._used.copy().items()}
 
     def undrained(self) -> dict[str, int]:
-        """Host → number of the host's dead workers for which budgets still held money at the last check."""
+        """The number of dead workers of each host for which budgets still held money at the last check: host →
+        number."""
         return dict(self._undrained)
 
     def objectives(self) -> tuple[Objective, ...]:
-        """The teams' objectives for quality, as of the last check."""
+        """The teams' quality objectives, as measured at the last check."""
         return self._objectives
 
     def _check(self, policies: Mapping[str, Policy], touched: Mapping[str, set[float]], now: float) -> list[Alert]:
@@ -168,7 +169,7 @@ class Watch:
         return fired
 
     def _reports(self, policies: Mapping[str, Policy], now: float) -> list[Alert]:
-        """Store and return the reports about last week, for active teams whose policy names receivers."""
+        """Store and return the weekly reports about last week, for active teams whose policies name receivers."""
         fired: list[Alert] = []
         for team, policy in policies.items():
             if (week := weekly_report.last_week(now, policy.timezone)) is None:
@@ -184,13 +185,13 @@ class Watch:
         return fired
 
     def _cuts(self, policy: Policy, now: float) -> list[Alert]:
-        """Store and return the alert about a team for which leaving out old outputs does not pay."""
+        """Store and return the alert that leaving out old outputs does not pay for a team."""
         with self._database.read() as connection:
             found = cuts.found(connection, policy, now)
         return self._store(found, policy.team, policy, None, now)
 
     def _quality(self, policies: Mapping[str, Policy], now: float) -> list[Alert]:
-        """Store and return alerts about backends whose quality for a team is too low. Only backends with newly judged
+        """Store and return alerts about backends whose quality for a team is too low. Only backends with new judged
         answers are checked."""
         with self._database.read() as connection:
             newest = evidence.newest(connection)
@@ -204,7 +205,7 @@ class Watch:
         return fired
 
     def _slos(self, policies: Mapping[str, Policy], now: float) -> list[Alert]:
-        """Store and return alerts about objectives for quality that are burning or missed."""
+        """Store and return alerts about quality objectives that are burning or missed."""
         watched = {team: policy for team, policy in policies.items() if policy.slo.objective is not None}
         if watched:
             with self._database.read() as connection:
@@ -234,8 +235,8 @@ class Watch:
         return self._store(found, team, policy, budget, now)
 
     def _check_each(self, team: str, policy: Policy, budget: Budget, window: Window, now: float) -> list[Alert]:
-        """Store and return alerts about a budget with an amount for each key, end user or session. Each key gets its
-        own alert. All end users or sessions share one."""
+        """Store and return the alerts about a budget in which each key, end user or session has its own amount. There
+        is an alert for each key, but only one for all end users or sessions together."""
         with self._database.read() as connection:
             each = measure.used_by_each(connection, team, policy, budget, window)
         if window[0] <= now < window[1]:
@@ -295,14 +296,15 @@ class Watch:
         self._used[account.team, label, limit] = (spent / account.limit, window[1])
 
     def _at_most(self, team: str, window: Window) -> int | None:
-        """An upper limit of the team's spend in `window`; None: query the ledger. It is the last query's result plus
-        later rows. Known only with SQLite, where `notice` gets every row."""
+        """An upper limit of the team's spend in `window`: the result of the last query, plus the rows since then. None
+        if it is unknown, and the ledger must be queried. It is known only with SQLite, where `notice` gets every row.
+        """
         known = self._queried.get((team, window))
         return None if known is None else known[0] + self._noticed.get(team, 0) - known[1]
 
     def _may_be_due(self, account: BudgetWindow, at_most: int, window: Window, now: float) -> bool:
-        """Whether an alert that is not stored yet may be due. `at_most`: upper limit of the spend. The last query's
-        result is the lower limit."""
+        """Return whether an alert may be due that is not stored yet. `at_most`: upper limit of the spend. The result of
+        the last query is the lower limit."""
         return self._queried[account.team, window][0] < account.limit <= at_most or any(
             alert.id not in self._known for alert in due(account, at_most, window, now)
         )
@@ -318,8 +320,8 @@ class Watch:
 
 
 def _of_default(team: str, policies: Mapping[str, Policy]) -> Policy | None:
-    """The policy of a team without its own policy. It has no receivers, because those of the default policy belong to
-    another team."""
+    """The policy for a team that has no policy of its own: the default policy without its receivers, because those
+    belong to another team."""
     default = policies.get(DEFAULT)
     if default is None or team.startswith(OWNER):
         return None

@@ -1,4 +1,4 @@
-"""A team's report of last week: spend, savings, and the forecast of the month's spend."""
+"""Reports to a team the past week: spend, savings, and the forecast of the month's spend."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ routing. None: there is no such backend."""
 
 @dataclass(frozen=True, slots=True)
 class Week:
-    """The figures of one report."""
+    """The figures of one weekly report."""
 
     window: Window
     total: Line
@@ -59,7 +59,8 @@ class Week:
 
 
 def references(settings: Settings) -> References:
-    """A function: policy → its reference backend, among those of gateway.yaml. It loads the prices for each report."""
+    """Make a function that returns the reference backend of a policy, chosen from gateway.yaml. The function loads the
+    prices at each call."""
 
     def reference_of(policy: Policy) -> tuple[Backend, Price] | None:
         try:
@@ -72,8 +73,8 @@ def references(settings: Settings) -> References:
 
 
 def last_week(now: float, timezone: str) -> Window | None:
-    """Begin and end of the last calendar week of a time zone in Unix seconds; None if the report of this week is not
-    due yet."""
+    """The begin and end of the last calendar week of a time zone, in Unix seconds; None if its report is not due
+    yet."""
     start, _ = window_bounds("week", timezone, now)
     return None if now < start + DELAY_S else window_bounds("week", timezone, start - 1)
 
@@ -83,7 +84,7 @@ def report_id(team: str, week: Window) -> str:
 
 
 def read(connection: Connection, policy: Policy, week: Window, reference_of: References, now: float) -> Week:
-    """The figures of the policy's team in `week`, for its report."""
+    """Read the figures in `week` of the team to which the policy belongs."""
     team, (since, until) = policy.team, week
     (report,) = read_usage(connection, [("model",)], team=team, since=since, until=until)
     before, _ = window_bounds("week", policy.timezone, since - 1)
@@ -104,7 +105,7 @@ def read(connection: Connection, policy: Policy, week: Window, reference_of: Ref
 
 
 def weekly_report(team: str, week: Week, now: float) -> Alert:
-    """The weekly report of a team as an alert. It is sent to the receivers of weekly reports only."""
+    """The weekly report of a team, as an alert. Only the receivers of weekly reports get it."""
     saved = None if week.savings is None else week.savings.saved_pico
     ahead = week.ahead
     facts = {

@@ -73,8 +73,7 @@ class Idempotency:
     """Keeps answers for repeated requests. While the state server is down, each worker replays only its own answers."""
 
     def __init__(self, state: State, *, patience_s: float) -> None:
-        """`patience_s`: maximum seconds that a request may take, and so the maximum wait for another worker's
-        answer."""
+        """`patience_s`: maximum seconds for a request, and for waiting for another worker's answer."""
         self._state, self._patience_s = state, patience_s
         self._runs: OrderedDict[bytes, Run] = OrderedDict()
         self._at_hand = self._kept_bytes = 0
@@ -87,8 +86,10 @@ class Idempotency:
     async def answer(
         self, key: bytes, body: bytes, caller: Caller, tenant: Tenant, serve: Serve, refuse: Refuse
     ) -> asyncio.Task[None] | None:
-        """Answer the first request with `key` by `serve`; repeat its answer for later requests. Returns the task that
-        serves the request if the caller has left. Raises BadRequest and KeyReused."""
+        """Answer the first request with `key` by `serve`, and repeat its answer for later requests with this key.
+
+        If the caller has left, returns the task that still serves the request. Raises BadRequest and KeyReused.
+        """
         if not key or len(key) > _MOST_KEY_BYTES or not key.isascii() or not key.decode().isprintable():
             message = f"{HEADER} must have 1 to {_MOST_KEY_BYTES} printable ASCII characters."
             raise BadRequest(message, param=HEADER)
@@ -116,8 +117,9 @@ class Idempotency:
         return run if run.kept else None
 
     async def _lead(self, digest: bytes, run: Run, caller: Caller, serve: Serve, refuse: Refuse) -> None:
-        """Check whether another worker has answered. If not, serve the request, and keep an answer without error for
-        `KEPT_S` seconds."""
+        """Check whether another worker has answered. If not, serve the request, and keep its answer for `KEPT_S`
+        seconds unless it is an error.
+        """
         recorder = Recorder(caller, run.recording)
         try:
             claim = await self._claim(run)
@@ -146,9 +148,11 @@ class Idempotency:
     # -- the state server ------------------------------------------------------------------------------------------
 
     async def _claim(self, run: Run) -> bytes | None:
-        """Claim the request for this worker and return the claim. Returns None if another worker has answered (see
-        `run`), or the state server is unavailable. Raises KeyReused; DeadlineExceeded if another worker takes too
-        long."""
+        """Claim the request for this worker and return the claim.
+
+        Returns None if another worker has answered (its answer is then in `run`), or if the state server is
+        unavailable. Raises KeyReused; DeadlineExceeded if another worker takes too long.
+        """
         claim = _CLAIM + run.print + secrets.token_bytes(8)
         until, pause_s = time.monotonic() + self._patience_s, _LOOK_S[0]
         lease_ms = int(LEASE_S * 1000)
@@ -178,7 +182,7 @@ class Idempotency:
                 continue
 
     async def _keep(self, run: Run, claim: bytes) -> None:
-        """Store the answer for other workers."""
+        """Store the answer on the state server, for other workers."""
         try:
             if not run.kept:
                 await self._state.run(_DROP, (run.place,), (claim,))

@@ -14,7 +14,7 @@ REPLAYED = (b"idempotency-replayed", b"true")
 
 
 class Recording:
-    """The answer to one request, as far as it has been recorded. It belongs to one event loop."""
+    """The recorded part of the answer to one request. The object belongs to one event loop."""
 
     def __init__(self) -> None:
         self.status = 0
@@ -68,7 +68,7 @@ class Recording:
             self._tell()
 
     def tear(self) -> None:
-        """Mark an incomplete recording as broken. Called when the task that writes the recording has ended."""
+        """Mark a recording as broken if it is incomplete. Called when the task that writes it has ended."""
         if not self.over:
             self._torn = True
             self.end(broken=True)
@@ -82,8 +82,11 @@ class Recording:
     # -- play ------------------------------------------------------------------------------------------------------
 
     async def play(self, caller: Caller, *, again: bool) -> None:
-        """Replay the recording to `caller` while it is being written. `again`: the recording was made for another
-        request. Ends early if the client disconnects."""
+        """Send the recording to `caller`, also while it is still being written. Ends early if the client
+        disconnects.
+
+        `again`: whether the recording was made for another request.
+        """
         task = asyncio.current_task()
         assert task is not None
         hang_up = HangUp(task)

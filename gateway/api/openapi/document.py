@@ -28,8 +28,9 @@ _TAGS = (
 
 
 def document(routes: Iterable[tuple[str, str]], version: str) -> dict[str, Any]:
-    """The OpenAPI document. `routes`: (method, path) of everything except inference. Routes without an operation are
-    aliases and are left out."""
+    """The OpenAPI document. `routes`: (method, path) of all routes except inference. Routes that have no operation
+    are aliases and are left out.
+    """
     paths: dict[str, dict[str, Any]] = {path: {"post": _operation(path, each)} for path, each in INFERENCE.items()}
     for method, path in routes:
         shown = template(path)

@@ -53,17 +53,17 @@ def ref(name: str) -> Schema:
 
 
 def listed(name: str) -> Schema:
-    """A list of `name` in OpenAI's format."""
+    """The schema of a list of `name` in OpenAI's format."""
     return record(object={"const": "list"}, data={"type": "array", "items": ref(name)})
 
 
 def record(**properties: Schema) -> Schema:
-    """An object with at least `properties`."""
+    """The schema of an object that has at least `properties`."""
     return {"type": "object", "required": sorted(properties), "properties": properties}
 
 
 def optional(**properties: Schema) -> Schema:
-    """An object that may have `properties` and others."""
+    """The schema of an object that may have `properties` and other fields."""
     return {"type": "object", "properties": properties}
 
 

@@ -47,7 +47,7 @@ def _passed(id: str, summary: str) -> Operation:
 
 
 def _own(shown: Shown) -> Operation:
-    """The operation of an inference path, made from the description `shown` in the package of the path's dialect."""
+    """The operation of an inference path. `shown`: its description, from the package of the path's dialect."""
     answers: Mapping[int, Mapping[str, Schema]] = {200: {JSON: OPEN_OBJECT}}
     return Operation(shown.id, shown.summary, answers=answers, body={JSON: shown.body}, errors=_ASKING, controls=True)
 

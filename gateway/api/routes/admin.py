@@ -66,7 +66,7 @@ class Admin:
         )
 
     async def usage(self, request: Request, tenant: Tenant) -> Response:
-        """Like /v1/usage, but for all teams, or for the team that `?team=` names."""
+        """Answer like `/v1/usage`, for all teams or for the team in the query `?team=`."""
         return await usage_response(self._spend, request.query_params, request.query_params.get("team"))
 
     async def show_policies(self, request: Request, tenant: Tenant) -> Response:
@@ -126,7 +126,7 @@ class Admin:
         return json_response({"key": secret, "id": key.id, "team": team, "expires_at": expires_at}, 201)
 
     async def revoke_key(self, request: Request, tenant: Tenant) -> Response:
-        """End the key, and all keys that it replaced or that replaced it."""
+        """Revoke the key, all keys that it replaced, and all keys that replaced it."""
         key_id = request.path_params["id"]
         ended = await asyncio.to_thread(lambda: keys.revoke(self._database, key_id, actor=tenant.key.id))
         if not ended:
@@ -134,7 +134,9 @@ class Admin:
         return json_response({"id": key_id, "revoked": True, "ended": ended})
 
     async def revoke_team(self, request: Request, tenant: Tenant) -> Response:
-        """End all keys of a team: `?team=T&confirm=true`. If the caller's own key belongs to the team, it ends too."""
+        """Revoke all keys of a team: `?team=T&confirm=true`. This includes the caller's own key if it belongs to
+        the team.
+        """
         team = request.query_params.get("team")
         if not team:
             raise BadRequest("team must name the team whose keys are to end.", param="team")

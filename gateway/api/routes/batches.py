@@ -75,15 +75,19 @@ def shown_batch(batch: Batch) -> dict[str, Any]:
 
 
 def shown_list(found: list[dict[str, Any]], limit: int) -> dict[str, Any]:
-    """The list `found` as a page in OpenAI's format. `limit`: maximum number of elements on the page. A longer `found`
-    means that there is a next page."""
+    """The list `found` as a page in OpenAI's format. `limit`: maximum number of elements on the page.
+
+    If `found` is longer than `limit`, the page says that there is a next one.
+    """
     data = found[:limit]
     first, last = (data[0]["id"], data[-1]["id"]) if data else (None, None)
     return {"object": "list", "data": data, "first_id": first, "last_id": last, "has_more": len(found) > limit}
 
 
 def asked_expiry(fields: Mapping[str, str]) -> float:
-    """Seconds for which an uploaded file is kept; 30 days without a time in the form. Raises BadRequest."""
+    """Seconds for which an uploaded file is kept, from the form; 30 days if the form has no time. Raises
+    BadRequest.
+    """
     anchor, length = fields.get("expires_after[anchor]"), fields.get("expires_after[seconds]")
     if anchor is None and length is None:
         return LONGEST_S
@@ -100,8 +104,11 @@ def common_headers(request: Request, tenant: Tenant) -> dict[str, str]:
 
 
 def asked_once(request: Request, tenant: Tenant, fingerprint: str) -> BatchFields:
-    """The stored fields by which a repeated request finds the first request's batch. They come from `Idempotency-Key`
-    and `fingerprint`. Raises BadRequest."""
+    """Read `Idempotency-Key`, and return the stored fields by which a repeated request finds the batch of the first
+    one.
+
+    `fingerprint` identifies the content of the request. Raises BadRequest.
+    """
     key = request.headers.get("idempotency-key")
     if key is None:
         return EACH_TIME
@@ -121,7 +128,9 @@ def asked_page(request: Request, default: int, most: int) -> Page:
 
 
 class BatchRoutes:
-    """Starlette endpoints for files and batches. A key sees its own, and those that its team's policy shares."""
+    """Starlette endpoints for files and batches. A key sees its own files and batches, and those that its team's
+    policy shares.
+    """
 
     def __init__(self, *, authenticator: Authenticator, files: Files, jobs: Jobs, uploads: Uploads) -> None:
         self._files, self._jobs, self._uploads = files, jobs, uploads

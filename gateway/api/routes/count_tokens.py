@@ -32,7 +32,7 @@ from gateway.settings.gateway import RequestLimits
 
 
 class CountRoutes:
-    """Counts the tokens of a prompt, by the backend if it can and may, else by the gateway."""
+    """Counts the tokens of a prompt. The backend counts if it is able and allowed to, otherwise the gateway."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class CountRoutes:
         ]
 
     async def _answer(self, count: Count, request: Request, tenant: Tenant) -> Response:
-        """Raises UnknownModel, Forbidden, BadRequest."""
+        """Answer a request for a token count. Raises UnknownModel, Forbidden, BadRequest."""
         return json_response(count.answer(await self._count(count, request, tenant)))
 
     def _parse(
@@ -68,8 +68,9 @@ class CountRoutes:
         return asked
 
     async def _count(self, count: Count, request: Request, tenant: Tenant) -> int:
-        """The number of input tokens of the prompt. Counted by the backend or the gateway. The gateway's count is exact
-        only for OpenAI's tokenizers."""
+        """The number of input tokens of the prompt, counted by the backend or the gateway. The gateway's count is
+        exact only for OpenAI's tokenizers.
+        """
         headers, limit = by_name(request.scope["headers"]), self._limits.max_body_bytes
         check_json(headers)
         check_length(headers, limit)

@@ -23,7 +23,9 @@ MOST_WORDS = 200
 
 
 class DrainRoutes:
-    """Endpoints for an operator who is about to stop a machine, or for the machine itself."""
+    """Endpoints that drain a backend. They are called by an operator who is about to stop a machine, or by the
+    machine itself.
+    """
 
     def __init__(self, *, authenticator: Authenticator, fleet: Fleet, database: Database) -> None:
         self._fleet, self._database = fleet, database
@@ -34,8 +36,10 @@ class DrainRoutes:
         ]
 
     async def drain(self, request: Request, tenant: Tenant) -> Response:
-        """Drain a backend: `{"for"?: "1h", "reason"?: "new weights"}`. The answer has the end of the drain. Calls in
-        progress continue."""
+        """Stop new requests to a backend: `{"for"?: "1h", "reason"?: "new weights"}`. Calls in progress continue.
+
+        The answer says when the drain ends.
+        """
         name, asked = self._name(request), await read_object(request)
         try:
             seconds = parse_duration(asked.get("for", USUAL_S))

@@ -29,7 +29,7 @@ from gateway.dialects.path_endpoint import PathEndpoint
 from gateway.dialects.requests.body_extent import check_extent
 from gateway.dialects.requests.body_facts import scanned
 from gateway.dialects.requests.forwarding import check_forwarding
-from gateway.dialects.requests.known_bodies import LEAST_BYTES, KnownBodies
+from gateway.dialects.requests.known_bodies import LEAST_BYTES, KnownBodies, longest, to_locate
 from gateway.domain.continued import Continued, Notes
 from gateway.domain.record import Record, RequestIds
 from gateway.domain.request import CompletionRequest, Controls
@@ -88,7 +88,7 @@ class Inference:
         return self.answer(AsgiCaller(scope, receive, send, self.deadlines))
 
     async def answer(self, caller: Caller) -> None:
-        """Answer one request completely. Raises only CancelledError, when the server ends."""
+        """Answer one request completely. Raises only CancelledError, when the server shuts down."""
         request_id = self._ids.new()
         dialect = self.dialect_at(caller.path)
         assert dialect is not None, "callers come here for inference paths alone"
@@ -155,9 +155,10 @@ class Inference:
         `check_forwarding`; BodyTooLarge for too many items."""
         conversing, owner = CONVERSATIONS.get(path), tenant.key.lineage
         name, off_loop = conversing.CONVERSATION if conversing else "", self._pipeline.off_loop
-        if bodies := self._bodies.to_locate(owner, name, body):
+        alike = self._bodies.alike(owner, name, body)
+        if bodies := to_locate(alike):
             await off_loop.run(self._bodies.locate, bodies)
-        known = self._bodies.find(owner, name, body)
+        known = longest(alike, body)
 
         def parse(continued: Continued | None) -> CompletionRequest:
             scan = continued.scan if continued else scanned(body)
@@ -187,8 +188,11 @@ class Inference:
         return _for_inference(await self._tenants.find(secret(headers)))
 
     def _admit(self, caller: Caller, headers: Mapping[bytes, bytes]) -> tuple[Tenant, Controls, bool]:
-        """Make all checks that need no body. Returns the tenant, the controls, and whether the priority is `batch`.
-        Call `leave` of the load shedder when the admitted request ends."""
+        """Make all checks that need no body. The caller must call `leave` of the load shedder when an admitted
+        request ends.
+
+        Returns the tenant, the controls, and whether the priority is `batch`.
+        """
         tenant = _for_inference(self._tenants.authenticate(secret(headers)))
         if caller.method != "POST":
             raise MethodNotAllowed(f"{caller.path} takes POST, not {caller.method}.")
@@ -302,9 +306,11 @@ class Inference:
     async def _fail(
         self, caller: Caller, dialect: ClientDialect, error: GatewayError, record: Record, begun: str, sent: bytes
     ) -> None:
-        """Send an error status, or an error event if a status has been sent already. `begun`: content type of the
-        answer that has begun. If this type has no error events, the connection is broken off. `sent`: the last bytes
-        that were sent."""
+        """Send an error status, or an error event if a status has been sent already.
+
+        `begun`: content type of the answer that has begun. If an answer of this type has no error events, the
+        connection is broken off. `sent`: the last bytes that were sent.
+        """
         if begun.startswith(tuple(_STREAMS)):
             await caller.end(dialect.error_event(error, record.request_id, sent), broken=True)
         elif not begun:
@@ -323,14 +329,14 @@ class Inference:
 
 @lru_cache(maxsize=256)
 def _of_type(content_type: str) -> Headers:
-    """The response headers with which an answer of this content type begins."""
+    """The response headers for an answer of this content type."""
     stream = next((whole for kind, whole in _STREAMS.items() if content_type.startswith(kind)), "")
     head = (b"content-type", (stream or content_type).encode("latin-1"))
     return [head, *_UNBUFFERED] if stream else [head]
 
 
 def _for_inference(tenant: Tenant) -> Tenant:
-    """The tenant, if its key may ask for completions. Raises Forbidden."""
+    """Return the tenant if its key may ask for completions. Raises Forbidden."""
     if "inference" not in tenant.key.scopes:
         raise Forbidden("This key may not ask for completions; create one with the scope inference.")
     return tenant

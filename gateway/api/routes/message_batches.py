@@ -68,7 +68,7 @@ def moment(at: float | None) -> str | None:
 
 
 def reached(request: Request) -> str:
-    """The gateway's address as the client sees it, even behind a proxy that sends `x-forwarded-*`."""
+    """The gateway's address as the client sees it. Behind a proxy, it comes from the headers `x-forwarded-*`."""
     url = request.base_url
     scheme = request.headers.get("x-forwarded-proto", "").split(",")[0].strip().lower()
     host = request.headers.get("x-forwarded-host", "").split(",")[0].strip()
@@ -77,8 +77,9 @@ def reached(request: Request) -> str:
 
 
 class MessageBatchRoutes:
-    """Starlette endpoints for Anthropic's message batches. A key sees its own, and those that its team's policy
-    shares."""
+    """Starlette endpoints for Anthropic's message batches. A key sees its own batches, and those that its team's
+    policy shares.
+    """
 
     def __init__(
         self, *, authenticator: Authenticator, files: Files, jobs: MessageJobs, uploads: Uploads, max_request_bytes: int

@@ -1,4 +1,4 @@
-"""The vendors' routes whose answers follow from the models that a key may use."""
+"""The routes of vendors' APIs that describe the models which a key may use."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ModelViews:
         ]
 
     async def _answer(self, view: View, request: Request, tenant: Tenant) -> Response:
-        """Raises UnknownModel, BadRequest."""
+        """Answer with one view of the models. Raises UnknownModel, BadRequest."""
         asked = await read_object(request) if view.method == "POST" else {}
         backends = {name: each for each in self._fleet.backends for name in (each.model, each.name)}
         models = [

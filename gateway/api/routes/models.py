@@ -39,8 +39,9 @@ def visible_models(tenant: Tenant, fleet: Fleet) -> list[tuple[str, str]]:
 
 
 def visible_backends(tenant: Tenant, fleet: Fleet) -> list[Backend]:
-    """The backends that a key may use. Backends to which the policy (`data`) forbids sending the team's prompts are
-    left out."""
+    """The backends that a key may use. Backends to which the policy's `data` rules forbid sending prompts are left
+    out.
+    """
     access, data = tenant.access, tenant.policy.data
     return [each for each in fleet.backends if may_go_to(each, data) and not (access and access.excludes(each))]
 
@@ -58,8 +59,9 @@ def _openai(name: str, owner: str) -> dict[str, Any]:
 
 
 class ModelRoutes:
-    """`GET /` needs no key; the list of models depends on the key. Clients that send `anthropic-version` get
-    Anthropic's format."""
+    """The routes `GET /`, which needs no key, and `/v1/models`, which depends on the key. Clients that send
+    `anthropic-version` get Anthropic's format.
+    """
 
     def __init__(self, *, authenticator: Authenticator, fleet: Fleet) -> None:
         self._fleet = fleet
@@ -71,7 +73,7 @@ class ModelRoutes:
         ]
 
     async def root(self, request: Request) -> Response:
-        """The answer to a browser leads to the page, that to a program says that the gateway is live."""
+        """Redirect a browser to the dashboard; tell any other client that the gateway is running."""
         if "text/html" in request.headers.get("accept", ""):
             return RedirectResponse("dashboard", 302, {"vary": "accept"})
         return json_response({"service": "thriftgate", "status": "live"})

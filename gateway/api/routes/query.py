@@ -21,7 +21,7 @@ def whole_number(query: Mapping[str, str], name: str, default: int, most: int) -
 
 
 def refuse(query: Mapping[str, str], *names: str) -> None:
-    """Raise BadRequest for the first of `names` in the query, because it has no meaning on this route."""
+    """Raise BadRequest if the query has one of `names`, because they have no meaning on this route."""
     for name in names:
         if name in query:
             raise BadRequest(f"{name} is not known here; leave it out.", param=name)

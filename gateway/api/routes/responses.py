@@ -23,7 +23,7 @@ _WHERE_SILENT: dict[str, Item] = {"output_text": {"annotations": []}, "input_ima
 
 
 def shown_items(stored: StoredResponse) -> list[Item]:
-    """The input items of a response, oldest first. Each has an id that never changes."""
+    """The input items of a response, oldest first. Each item has an id that never changes."""
     return [_shown(item, f"{stored.id.removeprefix('resp_')}i{place}") for place, item in enumerate(stored.input)]
 
 
@@ -65,7 +65,9 @@ def page(items: list[Item], asked: Any) -> dict[str, Any]:
 
 
 class ResponseRoutes:
-    """Starlette endpoints for stored responses. A key sees its own, and those that its team's policy shares."""
+    """Starlette endpoints for stored responses. A key sees its own responses, and those that its team's policy
+    shares.
+    """
 
     def __init__(self, *, authenticator: Authenticator, responses: Responses) -> None:
         self._responses = responses

@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 
 class ServiceRoutes:
-    """Starlette endpoints that are called rarely."""
+    """Starlette endpoints for flight records, feedback, usage, health and metrics."""
 
     def __init__(
         self,
@@ -48,9 +48,11 @@ class ServiceRoutes:
         reported: Callable[[str, str, bool], Awaitable[None]],
         troubles: Callable[[], Sequence[str]] = tuple,
     ) -> None:
-        """`cache_wrong(request id, team)` reports that the cached answer to this request was wrong. `reported(request
-        id, team, wrong)` reports whether the answer to this request was wrong. `troubles` returns the supervisor's
-        problems; it may block."""
+        """`cache_wrong(request id, team)` reports that the cached answer to this request was wrong.
+
+        `reported(request id, team, wrong)` reports whether the answer to this request was wrong. `troubles` returns
+        the supervisor's problems; it may block.
+        """
         self._fleet, self._telemetry, self._state, self._spend = fleet, telemetry, state, spend
         self._ring, self._policies, self._drain, self._feedback = ring, policies, drain, feedback
         self._cache_wrong, self._reported, self._troubles = cache_wrong, reported, troubles
@@ -94,8 +96,10 @@ class ServiceRoutes:
             log.warning("a cached answer that was called wrong stays until its time is over: %s", error)
 
     async def _flight(self, request: Request, tenant: Tenant) -> dict[str, Any]:
-        """What the gateway decided and did for a request. Only for the key that made the request and the team's admin
-        keys. Raises NotFound."""
+        """The flight record of a request: what the gateway decided and did. Raises NotFound.
+
+        Only the key that made the request and the team's admin keys can read it.
+        """
         found = await self._telemetry.flight(request.path_params["id"], tenant.team)
         if found is None or not (found["key"] == tenant.key.lineage or "admin" in tenant.key.scopes):
             raise NotFound("No such request of this key; what has ended is known everywhere about a second later.")
@@ -114,13 +118,16 @@ class ServiceRoutes:
         return json_response({"status": "live"})
 
     async def ready(self, request: Request) -> Response:
-        """Answer 200 if requests can be served. Required: keys read, a backend configured, no shutdown."""
+        """Answer 200 if the worker can serve requests: keys are read, a backend is configured, and no shutdown has
+        begun.
+        """
         why = self._why_not_ready()
         return json_response({"status": "not ready", "why": why}, 503) if why else json_response({"status": "ready"})
 
     def _why_not_ready(self) -> str:
-        """The reason why the worker is not ready; empty if it is ready. Every caller can read the reason, so it
-        contains no names from the configuration."""
+        """The reason why the worker is not ready; empty if it is ready. The reason contains no names from the
+        configuration, because every caller can read it.
+        """
         if self._drain.draining:
             return "the gateway is shutting down"
         if not self._ring.ready:
@@ -133,8 +140,9 @@ class ServiceRoutes:
         return ""
 
     async def health(self, request: Request, tenant: Tenant | None) -> Response:
-        """The state of each part, without tenants and addresses. With a key, also the reasons and the state of the
-        key's backends."""
+        """The state of each part, without tenants and addresses. A caller with a key also gets the reasons and the
+        state of the key's backends.
+        """
         troubles = await asyncio.to_thread(self._troubles)
         parts: dict[str, Any] = {
             "workers": "in trouble" if troubles else "ok",
@@ -154,8 +162,9 @@ class ServiceRoutes:
         return json_response({"status": "ok" if well else "degraded", "parts": parts})
 
     def _upstream(self) -> str:
-        """The state of all backends, as one word. Every caller can read it, so it contains neither names nor numbers of
-        backends."""
+        """The state of all backends, as one word, without names and numbers of backends, because every caller can
+        read it.
+        """
         backends = self._fleet.backends
         if not backends:
             return "no backend is configured"
@@ -168,8 +177,9 @@ def _word(state: BackendState) -> str:
 
 
 def backend_health(tenant: Tenant, fleet: Fleet) -> list[dict[str, Any]]:
-    """The state of the backends that the key may use; for admin keys of all backends, with their load. Without
-    addresses and keys."""
+    """The state of the backends that the key may use, without addresses and keys. An admin key gets the state of
+    all backends, with their load.
+    """
     admin = "admin" in tenant.key.scopes
     found = []
     for backend in fleet.backends if admin else visible_backends(tenant, fleet):

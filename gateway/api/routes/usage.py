@@ -113,14 +113,17 @@ class UsageFigures:
         self._turns = Turns(_AT_ONCE)
 
     async def read(self, asked: UsageQuery) -> Spent:
-        """The figures. Raises ValueError for an unknown grouping, SQLAlchemyError, Overloaded for too many queries of
-        one team."""
+        """Read the figures. Raises ValueError for an unknown grouping, SQLAlchemyError, and Overloaded if one team
+        makes too many queries.
+        """
         by = dimensions(asked.by)
         async with self._turns.of(asked.team or ""):
             return await asyncio.to_thread(self._read, by, asked)
 
     async def focus(self, asked: UsageQuery) -> list[dict[str, Any]]:
-        """The attempts that `asked` selects, as rows in FinOps FOCUS format. Raises SQLAlchemyError, Overloaded."""
+        """The attempts that the query `asked` selects, as rows in FinOps FOCUS format. Raises SQLAlchemyError,
+        Overloaded.
+        """
         async with self._turns.of(asked.team or ""):
             return await asyncio.to_thread(self._focus, asked)
 

@@ -40,8 +40,7 @@ _KEY_READERS = tuple(facts.key_in for facts in FACTS.values() if facts.key_in is
 
 
 def by_name(headers: Headers) -> dict[bytes, bytes]:
-    """The headers as a dictionary: name → value. If several headers have the same name, the value of the first one is
-    used."""
+    """The headers as a dictionary from name to value. Of several headers with the same name, the first one is used."""
     return dict(reversed(headers))
 
 
@@ -95,7 +94,7 @@ class Pace:
 
     @classmethod
     def of(cls, limits: RequestLimits) -> Pace:
-        """The pace of an inference request."""
+        """The pace that the settings require for the body of an inference request."""
         return cls(limits.body_timeout, limits.body_rate, limits.body_grace)
 
     @classmethod
@@ -128,8 +127,11 @@ async def read_body(receive: Receive, limit: int, pace: Pace, deadlines: Deadlin
 
 
 async def next_message(receive: Receive, until: float, deadlines: Deadlines | None = None) -> Message:
-    """The next message of the body. Raises RequestTimeout at `until` (loop time), ConnectionResetError if the client
-    has left. `deadlines`: timers that several readers share; they make frequent calls cheaper."""
+    """Wait for the next message of the body. Raises RequestTimeout at `until` (loop time), ConnectionResetError if
+    the client has left.
+
+    `deadlines`: timers that several readers share, which makes frequent calls cheaper.
+    """
     try:
         if deadlines is None:
             async with asyncio.timeout_at(until):
@@ -145,8 +147,10 @@ async def next_message(receive: Receive, until: float, deadlines: Deadlines | No
 
 
 async def decoded(body: bytes, header: bytes, limit: int, aside: OffLoop) -> bytes:
-    """Decode a request's body. `header`: value of `content-encoding`. `aside`: threads for slow decoding. Raises
-    BadRequest, UnsupportedMediaType, and BodyTooLarge above `limit` bytes."""
+    """Decode a request's body. `header`: value of `content-encoding`. `aside`: threads for slow decoding.
+
+    Raises BadRequest, UnsupportedMediaType, and BodyTooLarge above `limit` bytes.
+    """
     coding = read_coding(header.decode("latin-1"))
     if coding is None:
         return body
@@ -162,7 +166,7 @@ async def decoded(body: bytes, header: bytes, limit: int, aside: OffLoop) -> byt
 
 
 def read_coding(header: str) -> Coding | None:
-    """The coding of a request's body. Raises UnsupportedMediaType."""
+    """The content coding of a request's body. Raises UnsupportedMediaType."""
     try:
         return parse_coding(header)
     except UnknownCoding:
@@ -172,8 +176,10 @@ def read_coding(header: str) -> Coding | None:
 
 @contextmanager
 def client_errors(oversized: GatewayError) -> Iterator[None]:
-    """Convert errors of decoding to errors for the client. Raises `oversized` for a body above the limit, and
-    BadRequest for a body that cannot be decoded."""
+    """In this context, convert errors of decoding to errors for the client.
+
+    Raises `oversized` for a body above the limit, and BadRequest for a body that cannot be decoded.
+    """
     try:
         yield
     except Oversized:

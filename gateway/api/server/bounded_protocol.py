@@ -16,7 +16,7 @@ from gateway.api.server.request_head import (
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """One client connection. An exception in a callback ends the parser's `feed_data`."""
+    """One client connection with the limits. An exception in one of the callbacks ends the parser's `feed_data`."""
 
     unparsed = 0
     """Bytes received since the last complete head or piece of a body. They belong to a head, to trailers, or to the
@@ -46,8 +46,11 @@ class BoundedProtocol(HttpToolsProtocol):
             self.framing = 0
 
     def count_framing(self, framing: int, size: int) -> None:
-        """Add the framing before a piece of `size` bytes to the count, and store the sum. `framing`: bytes of framing
-        so far. Raises HeadTooLarge."""
+        """Add the framing bytes before a piece of `size` bytes to the connection's count. `framing`: framing bytes
+        counted so far.
+
+        Raises HeadTooLarge.
+        """
         # `unparsed` includes the whole packet for the first piece in it, and nothing of the packet for the others.
         self.framing = framing + self.unparsed - (1 + MOST_PER_BYTE) * size
         if self.framing > MAX_HEAD_BYTES:

@@ -17,11 +17,10 @@ T = TypeVar("T")
 
 
 class Listening(Protocol):
-    """A connection that the client may close."""
+    """A connection that calls a function when the client closes it."""
 
     def listen(self, react: Callable[[], None]) -> None:
-        """Make the connection call `react` when the client disconnects. The user of this class must call `close` when
-        no reaction is needed any more."""
+        """Call `react` when the client disconnects, until the caller of this method calls `close`."""
         ...
 
     def close(self) -> None: ...
@@ -58,12 +57,14 @@ class Caller(Listening, Protocol):
         ...
 
     async def end(self, last: bytes = b"", *, broken: bool = False) -> None:
-        """End a stream with its last piece. `broken`: the answer is incomplete, as `last` says."""
+        """End a stream with `last`, its last piece. `broken`: the answer is incomplete; `last` then contains the
+        error.
+        """
         ...
 
 
 class Wrapped:
-    """A caller that passes everything to an inner caller. Subclasses change parts of it."""
+    """A caller that passes all calls to an inner caller. Subclasses override some of them."""
 
     def __init__(self, caller: Caller) -> None:
         self.method, self.path, self.query, self.headers = caller.method, caller.path, caller.query, caller.headers
@@ -95,8 +96,9 @@ class Wrapped:
 
 
 class HangUp:
-    """Cancels the task that serves a client when the client disconnects. The task goes on if the answer has been sent,
-    or other requests need it."""
+    """Cancels the task that serves a client when the client disconnects. The task continues if the answer was
+    already sent, or if other requests need it.
+    """
 
     __slots__ = ("_record", "_serving", "answered", "happened")
 
@@ -115,8 +117,7 @@ class HangUp:
 
 
 async def unless_gone(caller: Listening, work: Awaitable[T]) -> T:
-    """Await `work`. Raises what it raises. If the client disconnects, cancels `work` and raises
-    ConnectionResetError."""
+    """Await `work` and return its result. If the client disconnects, cancel `work` and raise ConnectionResetError."""
     task = asyncio.current_task()
     assert task is not None
     hang_up = HangUp(task)
@@ -133,8 +134,9 @@ async def unless_gone(caller: Listening, work: Awaitable[T]) -> T:
 
 
 class AsgiLine:
-    """A client connection behind any ASGI server, after the whole request was received. A task waits for the
-    disconnection."""
+    """A client connection behind any ASGI server. Use it once the whole request was received. A task waits for the
+    disconnection.
+    """
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive

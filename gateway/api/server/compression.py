@@ -49,7 +49,7 @@ def chosen(accept: bytes, mode: Compression) -> Coding | None:
 
 
 def _weights(accept: str) -> dict[str, float]:
-    """Name → q value. Unreadable parts are ignored."""
+    """Parse `Accept-Encoding` into coding → q value. Unreadable parts are ignored."""
     found = {}
     for item in accept.split(","):
         name, *parameters = [part.strip() for part in item.split(";")]

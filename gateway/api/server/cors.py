@@ -25,7 +25,7 @@ _DAY_S = 86400
 
 
 def shared(path: str) -> bool:
-    """Whether pages of other origins may read the answers at `path`, if the operator allows these origins."""
+    """Whether pages of other origins may read answers at `path`, provided that the operator allows these origins."""
     return not path.startswith(_CLOSED)
 
 

@@ -25,7 +25,7 @@ class Envelope:
         self._cors, self._compression = cors, compression
 
     def around(self, caller: Caller, headers: Mapping[bytes, bytes]) -> Caller:
-        """Wrap a caller that sent `accept-encoding` or `origin`. Other callers are returned unchanged."""
+        """Wrap a caller whose request has `accept-encoding` or `origin`. Other callers are returned unchanged."""
         if (accept := headers.get(b"accept-encoding")) and (coding := chosen(accept, self._compression)):
             caller = Encoded(caller, coding)
         if origin := headers.get(b"origin"):
@@ -58,7 +58,7 @@ class Envelope:
 
 
 class Shared(Wrapped):
-    """A caller whose answers get CORS headers."""
+    """A caller that adds CORS headers to its answers."""
 
     def __init__(self, caller: Caller, more: Headers) -> None:
         super().__init__(caller)

@@ -1,4 +1,4 @@
-"""Converts an answer to the form of a dialect that differs from another one only on the wire."""
+"""Converts an answer for a client dialect that differs from another dialect only in its form on the wire."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gateway.errors import BackendGarbage
 
 
 class Reframed(Wrapped):
-    """A caller whose answers are converted. Errors before an answer's beginning are sent as they are."""
+    """A caller whose answers are converted. An error before the beginning of an answer is sent unchanged."""
 
     def __init__(self, caller: Caller, dialect: ClientDialect, framing: Framing) -> None:
         super().__init__(caller)

@@ -51,8 +51,9 @@ def check_head(url: bytes, headers: Headers, version: str) -> None:
 
 
 def check_path(url: bytes) -> None:
-    """Check the path. Raises BadRequest if an escape hides the real path, which would bypass a proxy's rule for
-    `/admin`."""
+    """Check the path. Raises BadRequest if percent escapes hide the real path. Such a path could bypass a proxy's
+    rule for `/admin`.
+    """
     path = url.partition(b"?")[0]
     if b"%" not in path:
         return

@@ -25,15 +25,17 @@ class ShutdownFlag:
 
 
 class Cycle(Protocol):
-    """A request and its answer, in uvicorn's form."""
+    """The attributes of uvicorn's request object that the shutdown uses."""
 
     response_started: bool
     response_complete: bool
 
 
 class Connection(Protocol):
-    """A connection in uvicorn's form. `shutdown` closes an idle connection at once. A busy connection is closed after
-    the answer in progress."""
+    """The attributes of uvicorn's connection that the shutdown uses.
+
+    `shutdown` closes an idle connection at once. A busy connection is closed after the answer in progress.
+    """
 
     @property
     def cycle(self) -> Cycle | None: ...

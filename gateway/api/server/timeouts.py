@@ -51,8 +51,9 @@ class GuardedProtocol(InferenceProtocol):
             self._head_timer = None
 
     def _give_up(self) -> None:
-        """Close the connection because the head of a request is late. Only a client that has begun to send a head gets
-        an error."""
+        """Close the connection because the head of a request did not arrive in time. The client gets an error only
+        if it has begun to send a head.
+        """
         cycle = self.cycle
         resting = cycle is not None and self.headers is cycle.headers  # type: ignore[attr-defined]
         if self.unparsed and not resting:  # `resting`: the error would seem to answer the client's next request
@@ -65,7 +66,7 @@ class GuardedProtocol(InferenceProtocol):
             self._end()
 
     def _end(self) -> None:
-        """Close the connection without waiting until the client has read the rest."""
+        """Close the connection at once, although the client may not have read everything."""
         self.outgoing.flush()
         if self.transport.get_write_buffer_size():
             self.transport.abort()

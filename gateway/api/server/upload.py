@@ -29,9 +29,11 @@ class Uploads:
         self._pace, self._decoding = pace, decoding or OffLoop()
 
     async def receive(self, request: Request, take: Sink, limit: int, frame: int = 0) -> None:
-        """Pass the decoded body to `take`, off the event loop. `frame`: bytes that do not count towards `limit`. Raises
-        BodyTooLarge, RequestTimeout, BadRequest, UnsupportedMediaType, ConnectionResetError, and the errors of
-        `take`."""
+        """Pass the decoded body to `take`, off the event loop. `frame`: bytes that do not count towards `limit`.
+
+        Raises BodyTooLarge, RequestTimeout, BadRequest, UnsupportedMediaType, ConnectionResetError, and the errors
+        of `take`.
+        """
         declared = request.headers.get("content-length", "")
         if declared.isdigit() and int(declared) > limit + frame:
             raise _too_large(limit)

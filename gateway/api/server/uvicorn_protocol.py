@@ -38,7 +38,7 @@ _NOWHERE: deque[tuple[bytes, bytes]] = deque(maxlen=0)
 
 
 class Endpoint(Protocol):
-    """An endpoint on the direct path."""
+    """An endpoint that is called without ASGI messages."""
 
     deadlines: Deadlines
 
@@ -164,8 +164,9 @@ class InferenceProtocol(BoundedProtocol):
             self.pipeline.appendleft((call, self.app))
 
     def refuse(self, error: GatewayError) -> None:
-        """Answer bytes that are not a request, and close the connection, because the start of the next request is
-        unknown."""
+        """Answer bytes that are not a request, and close the connection. The connection cannot be used further,
+        because the start of the next request is unknown.
+        """
         self.outgoing.flush()
         cycle = self.cycle
         if cycle is not None and not cycle.response_complete:
@@ -256,8 +257,9 @@ class InferenceProtocol(BoundedProtocol):
 
 
 class Call(RequestResponseCycle):
-    """Implements `Caller` for one request. The object also has those attributes of uvicorn's request object
-    (`RequestResponseCycle`) that the protocol uses."""
+    """Implements `Caller` for one request. The protocol also uses this object as uvicorn's request object
+    (`RequestResponseCycle`), so it has the attributes that are needed for that.
+    """
 
     _continued = False
     """Whether 100 Continue has been sent to the client."""
@@ -280,11 +282,13 @@ class Call(RequestResponseCycle):
 
     @property
     def message_event(self) -> Call:  # type: ignore[override]
-        """This call itself, in place of uvicorn's event object."""
+        """This object itself, because it also serves as uvicorn's event object."""
         return self  # an attribute would keep the call in memory until garbage collection
 
     def set(self) -> None:
-        """Replaces `Event.set`. The protocol calls it when a piece of the body has arrived or the client has left."""
+        """Do what uvicorn's `Event.set` would do. The protocol calls it when a piece of the body has arrived or the
+        client has left.
+        """
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
         if self.disconnected and self._react is not None:
@@ -383,7 +387,7 @@ class Call(RequestResponseCycle):
         self._complete()
 
     def _framed(self, piece: bytes) -> bytes:
-        """The piece as a chunk of the transfer coding. The first piece includes the head."""
+        """The piece in chunked transfer coding. The first piece also contains the head of the answer."""
         head, self._unsent = self._unsent, b""  # sent with the chunk, because two writes cost twice as much as one
         return b"%b%x\r\n%b\r\n" % (head, len(piece), piece) if piece else head
 

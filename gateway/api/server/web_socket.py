@@ -1,4 +1,6 @@
-"""uvicorn's WebSocket protocol, for connections that `uvicorn_protocol.py` hands over. Imported for the first one."""
+"""uvicorn's WebSocket protocol, for connections that `uvicorn_protocol.py` hands over. The module is imported for
+the first such connection.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from gateway.api.server.asgi import Headers
 
 
 class SocketProtocol(WebSocketsSansIOProtocol):
-    """One socket. A client that reads nothing for `stall_s` is disconnected."""
+    """One WebSocket. A client that reads nothing for `stall_s` seconds is disconnected."""
 
     stall_s = 60.0
     cycle: ClassVar = SimpleNamespace(response_started=True, response_complete=False)
@@ -40,7 +42,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
 
 
 def take_over(http: HttpToolsProtocol, url: bytes, headers: Headers, rest: bytes) -> None:
-    """Let a socket have the connection of `http`: answer the handshake, and read everything after it."""
+    """Give the connection of `http` to a WebSocket, which answers the handshake and reads everything after it."""
     http.connections.discard(http)
     head = b"".join([b"%b: %b\r\n" % pair for pair in headers])
     protocol = SocketProtocol(config=http.config, server_state=http.server_state, app_state=http.app_state)

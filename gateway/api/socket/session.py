@@ -1,4 +1,6 @@
-"""One socket: reads messages, makes one response at a time, and ends when it is idle, old, or the worker shuts down."""
+"""One WebSocket: reads messages, makes one response at a time, and ends when the socket is idle or too old, or when
+the worker shuts down.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,9 @@ Serve = Callable[[Turn], Coroutine[Any, Any, None]]
 
 
 class Session:
-    """One socket from handshake to end. It reads messages while an answer is in progress, to notice a disconnection."""
+    """One WebSocket from handshake to end. It also reads messages while an answer is in progress, to notice a
+    disconnection.
+    """
 
     def __init__(
         self,
@@ -73,7 +77,9 @@ class Session:
         life_s: float = LIFE_S,
     ) -> None:
         """`serve`: answers one request of the socket. `admit`: raises GatewayError when the key is no longer valid.
-        `turns`: owner of the tasks that make the answers. They may go on after the client has left."""
+
+        `turns`: owner of the tasks that make the answers, which may continue after the client has left.
+        """
         self._path, self._headers, self._receive, self._sending = path, headers, receive, send
         self._serve, self._admit, self._dialect, self._limits = serve, admit, dialect, limits
         self._leaving, self._turns, self._off_loop = leaving, turns, off_loop
@@ -106,8 +112,11 @@ class Session:
             await own.aclose()
 
     async def _something(self, reading: asyncio.Task[Message], leaving: asyncio.Task[None], ends_at: float) -> bool:
-        """Wait for a message. With an answer in progress, also wait for its end, otherwise for the worker's shutdown.
-        Returns False if the socket has reached its maximum idle time or age."""
+        """Wait for a message. While an answer is in progress, its end also ends the wait; otherwise the worker's
+        shutdown does.
+
+        Returns False if the socket has reached its maximum idle time or age.
+        """
         if self._answering is not None:
             await asyncio.wait({reading, self._answering}, return_when=asyncio.FIRST_COMPLETED)
             return True
@@ -118,8 +127,11 @@ class Session:
         return bool(done)
 
     async def _over(self, ends_at: float, *, idle: bool) -> bool:
-        """Close the socket if the worker shuts down or the socket is too old or idle. Returns whether the socket was
-        closed. Called between two answers."""
+        """Close the socket if the worker shuts down, or if the socket is too old or has been idle too long. Returns
+        whether it was closed.
+
+        Called between two answers.
+        """
         if self._leaving.is_set():
             await self._close(RESTART, "the gateway restarts; connect again")
         elif asyncio.get_running_loop().time() >= ends_at:
@@ -135,7 +147,7 @@ class Session:
         return await self._receive()
 
     async def _take(self, message: Message) -> bool:
-        """Process a message. Returns False if it was the last one."""
+        """Process a message. Returns False if it was the last message of the socket."""
         if message["type"] == "websocket.disconnect":
             return False
         try:
@@ -169,8 +181,9 @@ class Session:
         self._answering = self._turns.spawn(self._serve(turn), "answer on a socket")
 
     async def _warm(self, body: dict[str, Any]) -> None:
-        """Answer a request whose field `generate` is false. No backend is called. The next request can continue its
-        input."""
+        """Answer a request whose field `generate` is false, without a call of a backend. The next request can
+        continue its input.
+        """
         await self._admit()
         _, events = socket.warmed(body, new_request_id(), int(time.time()))
         self._keep(socket.kept_after(body, events[-1]))
@@ -183,8 +196,9 @@ class Session:
             self._keep(turn.kept)
 
     def _keep(self, kept: socket.Kept | None) -> None:
-        """Replace the conversation that is kept for this socket. If there is no space, none is kept. The client must
-        then send the whole conversation again."""
+        """Replace the conversation that is kept in memory for this socket. If there is no space, none is kept, and
+        the client must send the whole conversation again.
+        """
         self._space.free(self._kept)
         self._kept = kept if self._space.take(kept) else None
 

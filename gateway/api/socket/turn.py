@@ -26,7 +26,7 @@ class Turn:
     def __init__(
         self, path: str, headers: Headers, body: dict[str, Any], send: Callable[[str], Awaitable[None]]
     ) -> None:
-        """`send` does nothing if the client has left."""
+        """`send`: sends a message; it does nothing if the client has left."""
         self.path, self.headers = path, headers
         self.kept: socket.Kept | None = None
         """The conversation after the answer, if it may be continued."""
@@ -35,7 +35,7 @@ class Turn:
         self._unsent = b""
 
     def leave(self) -> None:
-        """The client disconnected."""
+        """Note that the client has disconnected."""
         self._left = True
         self._react()
 
@@ -91,4 +91,4 @@ class Turn:
 
 
 def _nothing() -> None:
-    """Does nothing. This function is the reaction to a disconnection as long as no other reaction is registered."""
+    """Do nothing. This is the reaction to a disconnection until another one is registered."""

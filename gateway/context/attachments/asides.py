@@ -24,8 +24,11 @@ _STAYS = -1
 
 
 def asides(request: CompletionRequest) -> dict[int, int]:
-    """The number of bytes of the asides (strings in a conversation that are not counted elsewhere), by turn. The key is
-    the index of the turn with which the asides are dropped, or `_STAYS` for asides that are never dropped."""
+    """The number of bytes of the asides (strings in a conversation that are not counted elsewhere), by turn.
+
+    A key is the index of a turn; if this turn is dropped, these asides are dropped too. The key `_STAYS` has the
+    asides that are never dropped.
+    """
     found: dict[int, int] = {}
     given = request.body.get(request.input_field)
     turns = request.turns
@@ -45,8 +48,9 @@ def asides(request: CompletionRequest) -> dict[int, int]:
 
 
 def _of_turn(request: CompletionRequest, given: Any, turn: Turn, begins: int, ends: int) -> dict[int, int]:
-    """The asides of `turn` and of the items around it, in the form in which `asides` returns them. For the other
-    arguments, see `_messages`."""
+    """The asides of `turn` and of the items around it, as the function `asides` returns them. `_messages` explains
+    the other arguments.
+    """
     found: dict[int, int] = {}
     shown = FACTS[request.dialect].image_part
     for index, message in _messages(request, given, turn, begins, ends):
@@ -59,9 +63,11 @@ def _of_turn(request: CompletionRequest, given: Any, turn: Turn, begins: int, en
 def _messages(
     request: CompletionRequest, given: Any, turn: Turn, begins: int, ends: int
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield (index, message) for the message of `turn` and for the items between the previous turn and `turn`. If
-    `turn` is the last turn, the items after it are yielded too. `given`: all items of the conversation. `begins`,
-    `ends`: the range of indexes to read."""
+    """Yield (index, message) for the message of `turn` and for the items between the previous turn and `turn`.
+
+    If `turn` is the last turn, also yield the items after it. `given`: all items of the conversation. `begins`,
+    `ends`: the range of indexes to read.
+    """
     if turn.index < 0 and (field := FACTS[request.dialect].system_field):
         yield turn.index, {"content": request.body.get(field)}
     if type(given) is list:
@@ -84,7 +90,7 @@ def _beside(message: dict[str, Any], turn: Turn | None, shown: str) -> int:
 
 
 def _elsewhere(message: dict[str, Any]) -> str:
-    """Name of the field of `message` that is counted as an attachment. Empty if there is no such field."""
+    """Name of the field of `message` that is counted as an attachment and so is no aside. Empty if there is none."""
     if message.get("type") == "image_generation_call":
         return "result"
     return "audio" if type(message.get("audio")) is dict else ""

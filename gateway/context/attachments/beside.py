@@ -42,7 +42,7 @@ class Attachments:
         return sum(part.room for part in self.parts)
 
     def doubt(self, drop: Set[int] = frozenset()) -> int:
-        """The number of tokens that are only an estimate. Attachments of the turns in `drop` are left out."""
+        """The number of tokens that are only estimated, without the attachments of the turns in `drop`."""
         return sum(part.doubt for part in self.parts if part.turn not in drop)
 
     def rooms(self) -> dict[int, int]:
@@ -69,8 +69,9 @@ class Attachments:
         return ContextPlan(after + before - left, after, drop, replace or {}, attached, expected)
 
     def _most(self, parts: list[_Part]) -> Attached:
-        """The maximum number of tokens of each kind of attachment. The sum is limited to the window. The limit is
-        applied to sound last, because sound costs most."""
+        """The maximum number of tokens of each kind of attachment. Their sum is limited to the window. Sound is
+        limited last, because it costs most.
+        """
         left = self.window
         found: dict[AttachmentKind, int] = {"audio": 0, "image": 0, "document": 0}
         for kind in found:

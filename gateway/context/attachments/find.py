@@ -80,8 +80,10 @@ def _read(part: Part, turn: int) -> Iterator[Attachment]:
 
 
 def _given(held: Part) -> Any:
-    """The content that the part itself contains. None if the part also has an id or a second content, because it is not
-    known which of them the vendor reads."""
+    """The content that the part itself contains.
+
+    None if the part also has an id or a second content, because it is then unknown which of them the vendor reads.
+    """
     given = [held.get(name) for name in ("file_data", "data", "file_url", "document_url", "url", "file_id")]
     texts = [text.get("url") if type(text) is dict else text for text in given]
     named = [text for text in texts if text]
@@ -123,7 +125,7 @@ def _block(block: Part, turn: int) -> Iterator[Attachment]:
 
 
 def _inline(given: Any, turn: int, kind: AttachmentKind, media: str = "", name: str = "") -> Attachment:
-    """An attachment made from `given`, which is base64, a data URL, or a reference to content stored elsewhere."""
+    """An attachment made from `given`: base64, a data URL, or a reference to content that is stored elsewhere."""
     if type(given) is not str or given.startswith(_LINKS):
         return Attachment(turn, kind)
     start, plain = 0, False
@@ -142,7 +144,9 @@ def _inline(given: Any, turn: int, kind: AttachmentKind, media: str = "", name: 
 
 
 def _format(media: str, name: str, begins: str) -> str:
-    """The format of the content. The content's first characters have priority over the media type and the file name."""
+    """The format of the content. The first characters of the content decide; if they are unknown, the media type or
+    the file name.
+    """
     for begin, form in _SNIFFED.items():
         if begins.startswith(begin):
             return form

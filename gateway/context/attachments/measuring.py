@@ -37,12 +37,12 @@ _WORDS = re.compile(r"(?:word|ppt|xl)/.*\.xml$|content\.xml$")
 
 
 def pdf(data: bytes) -> tuple[int, int, float]:
-    """Three values: the number of pages, the number of bytes of text shown on the pages, and 0 (the seconds of sound).
-    The number of pages is the larger of the declared number and the number found.
+    """Count the pages of a PDF and the bytes of text on them. Returns (pages, bytes of text, 0 seconds of sound).
 
-    If the page tree cannot be read to its end, the file is searched for text that looks like a page object or like a
-    declared number of pages. The declared number is then the largest of three: the number in the page tree, the number
-    of such page objects, and the largest such number.
+    The number of pages is the larger of the declared number and the number found. If the page tree cannot be read
+    to its end, the file is searched for text that looks like a page object or like a declared number of pages. The
+    declared number is then the largest of three: the number in the page tree, the number of such page objects, and
+    the largest such declared number.
     """
     from pypdf import PdfReader
     from pypdf.errors import PyPdfError
@@ -90,7 +90,7 @@ def _leaves(top: Any) -> Iterator[Any]:
 
 
 def _shown(page: Any) -> int:
-    """Number of bytes of text in the content of a page, and in the drawings that the page may use."""
+    """Number of bytes of text in the content of a page, and in the drawings that it may use."""
     held = page.get("/Contents")
     contents = held.get_object() if held is not None else []
     streams = list(contents) if isinstance(contents, list) else [contents]
@@ -111,8 +111,9 @@ def _text_bytes(content: bytes) -> int:
 
 
 def office(data: bytes) -> tuple[int, int, float]:
-    """The number of bytes of XML with text in an Office file, as the directory of the archive states it. The numbers of
-    pages and seconds are 0."""
+    """Return (0 pages, bytes of XML, 0 seconds) for an Office file. Only XML with text counts, by the directory of
+    the archive.
+    """
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         return 0, sum(each.file_size for each in archive.infolist() if _WORDS.search(each.filename)), 0.0
 

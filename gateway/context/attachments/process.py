@@ -67,8 +67,11 @@ class MeasuringProcess:
                 self._using.release()
 
     def _measure(self, attachment: Attachment, form: str, ends: float) -> Measured | None:
-        """The measurement of an attachment; None if the content cannot be read. `form`: the format. `ends`: the time at
-        which the measurement must be finished. Raises OSError if the process ends or takes too long."""
+        """The measurement of an attachment; None if its content cannot be read.
+
+        `form`: the format. `ends`: time by which the measurement must be finished. Raises OSError if the process
+        ends or takes too long.
+        """
         assert attachment.data is not None
         content = attachment.data[attachment.start :].encode("ascii", "replace")
         if self._process is not None and self._process.poll() is not None:  # ended after a long idle time
@@ -123,7 +126,7 @@ def _end(process: subprocess.Popen[bytes], connection: socket.socket) -> None:
 
 
 def _form(attachment: Attachment) -> str:
-    """The format that is named in the job. Empty if the attachment must not be opened."""
+    """The name of the format in the job for the process. Empty if the attachment must not be opened."""
     if attachment.data is None or attachment.plain or not 0 < attachment.size <= MOST_BYTES:
         return ""
     if attachment.kind == "audio":

@@ -34,8 +34,10 @@ class PromptCache:
         return self._marked(blocks, marks, read, at, output_tokens)
 
     def _found(self, blocks: Sequence[Block], place: int, most: int, at: float) -> int:
-        """Index of the last block at which an unexpired cache entry ends; -1 if there is none. The search begins at the
-        block with index `place` and goes back over at most `most` blocks."""
+        """Index of the last block at which an unexpired cache entry ends; -1 if there is none.
+
+        The search begins at the block with index `place` and goes back over at most `most` blocks.
+        """
         for each in range(place, max(-1, place - most), -1):
             if self._live(blocks[each].digest, at):
                 return each

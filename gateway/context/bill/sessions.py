@@ -41,8 +41,7 @@ class Session:
     row: dict[str, Any]
 
     def requests(self) -> Iterator[SentRequest]:
-        """Yield each request. Each request has all messages that were appended since the last reset (the last new
-        history)."""
+        """Yield each request of the session, with all messages that were appended since the history began anew."""
         messages: list[dict[str, Any]] = []
         head: dict[str, Any] = {"model": self.model, "max_tokens": MOST_OUTPUT_TOKENS}
         if tools := self.row.get("tools"):

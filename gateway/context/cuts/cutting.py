@@ -1,5 +1,6 @@
-"""Keeps the facts that were read from the history of each session. Returns the cut for a request: the parts that are
-left out."""
+"""Remembers facts about the history of each session, and decides with them which parts are left out of a request
+(the cut).
+"""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ class Cutting:
     def __init__(
         self, off_loop: OffLoop, most: int = MOST_SESSIONS, switched_off: Callable[[str], bool] = lambda team: False
     ) -> None:
-        """`switched_off`: whether cuts are switched off for a team, because they did not pay."""
+        """`switched_off`: whether cuts are switched off for a team, because they did not save money."""
         self._off_loop, self._most, self._switched_off = off_loop, most, switched_off
         self._known: OrderedDict[_Key, SessionCuts] = OrderedDict()
         self._counts = {"cut_requests": 0, "cut_tokens": 0}
@@ -50,8 +51,9 @@ class Cutting:
         return {"cut_sessions": len(self._known), **self._counts}
 
     def weighed(self) -> Weighed | None:
-        """The last decision about the session that was planned last. None if no session was long enough for a
-        decision."""
+        """The last cut decision about the session that was planned last. None if that session was too short for a
+        decision.
+        """
         session = next(reversed(self._known.values()), None)
         return session.weighed if session is not None else None
 
@@ -82,7 +84,10 @@ class Cutting:
 
 
 def _may_search(text: str) -> bool:
-    """Whether a user's text may cause a search of the outputs that were left out. A long text is not read here."""
+    """Whether a user's text may start a search in the outputs that were left out.
+
+    A long text is not examined here, because that would delay the event loop; it counts as a text that may.
+    """
     return len(text) > _ON_LOOP_CHARACTERS or bool(recall.questions_in(text))
 
 

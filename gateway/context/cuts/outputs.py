@@ -1,5 +1,8 @@
-"""Reads facts about a turn, from which it is decided whether its tool output is needed later: the size of the output,
-its lines, and the names in the calls that produced it. The names of tools are not used."""
+"""Reads facts about a turn by which the gateway decides whether its tool output is still needed.
+
+The facts are the size of the output, its lines, and the names in the calls that produced it. Names of tools are not
+used.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ _EDGE = 160
 
 @dataclass(slots=True)
 class Output:
-    """A turn with tool results whose output may be left out of later requests (a cut)."""
+    """A turn with tool results. A cut may leave its output out of later requests."""
 
     place: int
     """Index of the turn in `request.turns`."""
@@ -59,8 +62,7 @@ class Output:
 
 
 def tokens_of(turn: Turn, calls: str) -> int:
-    """Estimated number of tokens of a turn. The thinking in the turn does not count. `calls`: arguments of its tool
-    calls."""
+    """Estimated number of tokens of a turn, without its thinking. `calls`: arguments of its tool calls."""
     if turn.calls:
         tokens = estimate(f"{turn.text}\n{calls}") + _CALL_TOKENS * len(turn.calls) + TURN_TOKENS
     else:
@@ -69,8 +71,11 @@ def tokens_of(turn: Turn, calls: str) -> int:
 
 
 def answer_of(request: CompletionRequest, turn: Turn) -> tuple[str, int | None]:
-    """The arguments of the tool calls in an answer as text, one argument a line; and the estimated number of tokens of
-    the answer's thinking blocks, None if it has no thinking blocks."""
+    """Return two facts about an answer: the arguments of its tool calls, one per line, and the tokens of its
+    thinking.
+
+    The number of tokens is estimated; None if the answer has no thinking blocks.
+    """
     message = request.body[request.input_field][turn.index]
     if type(message) is not dict:
         return "", None
@@ -95,9 +100,11 @@ def answer_of(request: CompletionRequest, turn: Turn) -> tuple[str, int | None]:
 
 
 def thinking_between(request: CompletionRequest, first: int, end: int) -> dict[int, int]:
-    """Index of a turn → estimated tokens of its thinking blocks, for the turns from `first` to before `end`. For
-    Anthropic's dialect; for chat, in which a message has thinking blocks in a field of its own; and for Responses, in
-    which reasoning items precede the item of the turn."""
+    """Index of a turn → estimated tokens of its thinking blocks, for the turns from `first` to before `end`.
+
+    In Anthropic's dialect, thinking is in blocks of the turn. In chat, it is in a separate field of the message. In
+    Responses, reasoning items precede the item of the turn.
+    """
     if request.dialect == "openai_chat":
         return _thinking_in_chat(request, first, end) if _CHAT_THINKING in request.raw else {}
     if request.dialect == "openai_responses":
@@ -163,16 +170,19 @@ def _is_file(word: str) -> bool:
 
 def lines_in(text: str) -> frozenset[int]:
     """Hashes of the longer lines of a text, without line numbers and indentation."""
-    parts = [part for part in text.split("\n") if len(part) >= _LEAST_LINE]
+    if len(text) < _LEAST_LINE:
+        return frozenset()
+    parts = text.split("\n")
     if numbered := NUMBERED.search(text, 0, _EDGE):
         after = numbered[1]
-        parts = [part.partition(after)[2] or part for part in parts]
-    return frozenset([hash(line) for part in parts if len(line := part.strip()) >= _LEAST_LINE])
+        parts = [part.partition(after)[2] or part for part in parts if len(part) >= _LEAST_LINE]
+    return frozenset(map(hash, [line for line in map(str.strip, parts) if len(line) >= _LEAST_LINE]))
 
 
 def omitted(text: str, tokens: int) -> str:
-    """The text that replaces an output: the beginning and the end of the output, and between them a note about the part
-    that was left out. `tokens`: tokens of the output."""
+    """The text that replaces an output: its beginning, a note about the part that was left out, and its end.
+    `tokens`: tokens of the output.
+    """
     head, tail = text[:_EDGE], text[-_EDGE:]
     head = head[: head.rfind("\n")] if "\n" in head else head
     tail = tail[tail.find("\n") + 1 :] if "\n" in tail else tail

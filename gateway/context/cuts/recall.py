@@ -96,12 +96,14 @@ def questions_in(text: str) -> list[str]:
 
 
 def _is_question(part: str) -> bool:
-    """Whether a sentence asks. A question mark counts only at the end, because URLs have question marks too."""
+    """Whether a sentence is a question. A question mark counts only at the end, because URLs contain question marks
+    too.
+    """
     return part.rstrip(_CLOSING).endswith("?") or asks(part.replace("?", ""))
 
 
 def _own(text: str) -> str:
-    """`text` without the texts that coding agents added."""
+    """The part of a user's `text` that the user wrote, without the texts that coding agents add."""
     tags = list(_TAG.finditer(text)) if "</" in text else []
     last = {tag[2]: tag.start() for tag in tags if tag[1]}
     parts, at, inside = [], 0, ""
@@ -158,7 +160,7 @@ def _plain(text: str) -> str:
 
 
 def _words(plain: str) -> list[str]:
-    """Words without function words, and the ends of lines."""
+    """The words of a text except function words, and the ends of lines."""
     return [word for word in _TOKEN.findall(plain) if word not in _FUNCTION_WORDS]
 
 
@@ -166,8 +168,11 @@ _FUNCTION_WORDS = frozenset(_plain(word) for words in FUNCTION_WORDS.values() fo
 
 
 def _may_answer(text: str, asked: set[str]) -> bool:
-    """Whether a sentence of code, data or logs can be quoted from `text`, which has one sentence a line. The words of
-    `asked` are searched in `text`, because this is faster than reading all words."""
+    """Whether a sentence of code, data or logs in `text` has enough words of the question to be quoted. `text` has
+    one sentence per line.
+
+    The words in `asked` are searched in `text`, which is faster than splitting `text` into words.
+    """
     found = sorted(_occurrences(text, asked))
     known = Counter([word for _, word in found])
     known["\n"] = text.count("\n")
@@ -185,7 +190,7 @@ def _may_answer(text: str, asked: set[str]) -> bool:
 
 
 def _occurrences(text: str, asked: set[str]) -> Iterator[tuple[int, str]]:
-    """Yield (position, word) for the words of `text` that are in `asked`, or have a beginning in common with one."""
+    """Yield (position, word) for each word of `text` that is in `asked`, or begins like a word in `asked`."""
     for begin in {word[:_STEM] for word in asked}:
         for found in re.finditer(begin + (r"\w*" if len(begin) == _STEM else r"\b"), text):
             at, word = found.start(), found[0]
@@ -198,8 +203,12 @@ def _in_word(character: str) -> bool:
 
 
 def _wanted(asked: set[str], known: Counter[str]) -> tuple[dict[str, float], float]:
-    """(Word of the outputs → its weight, for the words of the questions and words with an equal beginning; the sum of
-    the weights of all words of the questions)."""
+    """Return (word → weight, sum of weights). The dictionary has the words of the outputs that are also in the
+    questions.
+
+    A word with the same beginning as a word of the questions is included too. The sum is over all words of the
+    questions.
+    """
     sentences = known["\n"] + 1
     stems = {word[:_STEM]: 0 for word in asked if len(word) > _STEM}
     inflected = [word for word in known if len(word) > _STEM and word[:_STEM] in stems]
@@ -220,8 +229,10 @@ def _rarity(known: int, sentences: int) -> float:
 def _scores(
     tokens: Iterable[str], wanted: Mapping[str, float], alone: set[str], prose: Sequence[bool], whole: float
 ) -> tuple[list[float], list[float]]:
-    """For each sentence, the BM25 for the questions, and the share of words that occur nowhere else. A fact that
-    answers a question usually has such words: names, numbers, terms."""
+    """For each sentence, its BM25 score for the questions, and the share of its words that occur nowhere else.
+
+    A fact that answers a question usually has such rare words: names, numbers, terms.
+    """
     fits, novelties, sizes = list[float](), list[float](), list[int]()
     hits, words, new = dict[str, float](), 0, 0
     for word in (*tokens, "\n"):
@@ -253,8 +264,11 @@ def _chosen(
     novelties: Sequence[float],
     most: int,
 ) -> set[tuple[int, int]]:
-    """(Output, sentence) of what is quoted. Half of the tokens are for sentences with words of the questions, the rest
-    for sentences with words that occur nowhere else."""
+    """The sentences to quote, as (output, sentence). Half of the allowed tokens are for sentences with words of the
+    questions.
+
+    The other half is for sentences with words that occur nowhere else.
+    """
     top = max(fits, default=0.0) or 1.0
     ranked = [fit / top + _NOVELTY * new if fit else 0.0 for fit, new in zip(fits, novelties, strict=True)]
     chosen = set[tuple[int, int]]()
@@ -271,8 +285,10 @@ def _best(scores: Sequence[float]) -> list[int]:
 def _take(
     split: Sequence[Sequence[str]], places: Iterable[tuple[int, int]], room: int, chosen: set[tuple[int, int]]
 ) -> int:
-    """Add sentences with their neighbours to `chosen`, until the next one has more tokens than what is left of `room`.
-    Returns the number of tokens that were added."""
+    """Add sentences and their neighbours to `chosen`, until the next sentence does not fit into `room` tokens.
+
+    Returns the number of tokens that were added.
+    """
     taken = 0
     for number, at in places:
         if (number, at) in chosen:
@@ -298,7 +314,7 @@ def _around(sentences: Sequence[str], at: int) -> range:
 
 
 def _quoted(sentences: Sequence[str], lines: Sequence[int]) -> list[str]:
-    """The sentences as quoted lines, with a mark in place of those between them."""
+    """The sentences as quoted lines. A mark stands for each gap between them."""
     found: list[str] = []
     for before, line in zip((lines[0] - 1, *lines), lines, strict=False):
         if line > before + 1:
@@ -309,6 +325,8 @@ def _quoted(sentences: Sequence[str], lines: Sequence[int]) -> list[str]:
 
 
 def _one_line(text: str) -> str:
-    """`text` with a space in place of every line end, also of rare ones such as U+2028. Without this, an output could
-    continue after its quotation in a line of its own."""
+    """Replace every line end in `text` by a space, also rare ones such as U+2028.
+
+    Otherwise an output could end its quotation with a line end, and continue in a line that is not quoted.
+    """
     return " ".join(text.splitlines())

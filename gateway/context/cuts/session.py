@@ -1,13 +1,14 @@
-"""Decides which old tool outputs of one session are left out. The decision uses only the history of this session.
+"""Decides which old tool outputs of one session are left out (a cut). The decision uses only the history of this
+session.
 
-A cut changes the prompt from the first output that is left out, so the provider must write everything after this
-position into its cache again. Later requests then read fewer tokens from the cache. A cut is made only if the expected
-savings are several times its cost. Therefore several outputs are left out together, and an output that was left out
-stays left out, byte for byte.
+A cut changes the prompt from the first output that is left out. So the provider must write everything after this
+position into its cache again. Later requests then read fewer tokens from the cache. A cut is made only if the
+expected savings are several times its cost. Therefore several outputs are left out together, and an output that was
+left out stays left out, byte for byte.
 
-The decisions are repeated over the history: for each position at which the client sent a request, the rule reads only
-the turns before this position. Therefore every worker makes the same cuts, and a worker that does not know the session
-can compute them from the history.
+The decisions can be repeated from the history. For each position at which the client sent a request, the rule reads
+only the turns before this position. Therefore every worker makes the same cuts, and a worker that does not know the
+session can compute them.
 """
 
 from __future__ import annotations
@@ -44,8 +45,9 @@ _REPEATED = 0.9
 
 @dataclass(frozen=True, slots=True)
 class _Caution:
-    """When a cut is made. The numbers depend on how a provider caches prompts. All were chosen on one half of the
-    recorded sessions."""
+    """Numbers that decide when a cut is made. They depend on how a provider caches prompts. All were chosen on one
+    half of the recorded sessions.
+    """
 
     multiple: float
     """A cut is made only if its expected savings are more than this number times its cost."""
@@ -86,8 +88,10 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Weighed:
-    """The last cut that was considered. `cost` and `gain` are in tokens of input that is neither read from nor written
-    to the cache. `pays`: whether the cut was made."""
+    """The last cut that was considered. `pays`: whether the cut was made.
+
+    The unit of `cost` and `gain` is one input token at the price of uncached input.
+    """
 
     outputs: int = 0
     saved: int = 0
@@ -200,17 +204,22 @@ class SessionCuts:
                 output.quoted = True
 
     def _add(self, output: Output) -> None:
-        """Add an output of a tool. If the new output repeats the lines of earlier outputs with the same names, these
-        outputs are marked as repeated."""
+        """Add an output of a tool. Earlier outputs with the same names are marked as repeated if the new output
+        repeats their lines.
+        """
         for before in self._outputs if output.names else ():
             if not before.repeated and not before.names.isdisjoint(output.names):
+                if before.lines and before.lines.isdisjoint(output.lines):
+                    continue
                 before.left = before.left - output.lines
-                output.quoted = output.quoted or (before.quoted and not before.lines.isdisjoint(output.lines))
+                output.quoted = output.quoted or before.quoted
                 before.repeated = len(before.left) <= (1 - _REPEATED) * len(before.lines)
         self._outputs.append(output)
 
     def _asked(self, request: CompletionRequest) -> None:
-        """Decide whether to cut. Called for each position at which the client sent a request with the turns so far."""
+        """Decide whether to cut at this position of the history. Called for each position at which the client sent
+        a request.
+        """
         rules, total = self._rules, self._fixed + self._total
         self._spent += rules.read * self._before + rules.write * max(0, total - self._before)
         self._credit += rules.read * self._gone
@@ -222,8 +231,9 @@ class SessionCuts:
         self._move_anchor()
 
     def _quote_for(self, request: CompletionRequest) -> None:
-        """If the newest turn is a question of the user, append a quotation of what may answer it from the outputs that
-        were left out."""
+        """If the newest turn is a question of the user, append a quotation of the left-out sentences that may
+        answer it.
+        """
         place = len(self._tokens) - 1
         if not self._left or self._spoken != place or not (asked := recall.questions_in(request.turns[place].text)):
             return
@@ -238,9 +248,11 @@ class SessionCuts:
             self._shrink(place, -round(estimate(quoted) * self._factor))
 
     def _move_anchor(self) -> None:
-        """Move the anchor to the first output that may be left out later. The anchor is the position up to which the
-        provider's cache is asked to keep the prompt. It only moves forwards, because a provider forgets a part of the
-        prompt that a request did not mark."""
+        """Move the anchor to the first output that may be left out later. The anchor is the position up to which
+        the gateway marks the prompt for the provider's cache.
+
+        It only moves forwards, because a provider forgets a part of the prompt that a request did not mark.
+        """
         end = self._end
         for output in self._outputs:
             if not output.quoted or output.repeated:
@@ -271,8 +283,9 @@ class SessionCuts:
             self._leave_out(request, best[1], best[2])
 
     def _kept(self, first: Output) -> tuple[int, float]:
-        """(Number of tokens of the conversation that the provider's cache keeps if a cut begins at `first`, probability
-        that the cache keeps these tokens)."""
+        """Return two values for a cut that begins at `first`: the tokens of the conversation that the provider's
+        cache then keeps, and the probability that it keeps them.
+        """
         kind = self._rules.kind
         if kind == "marks":
             return (sum(self._tokens[: self._anchor]) if first.place >= self._anchor else 0), 1.0
@@ -281,8 +294,11 @@ class SessionCuts:
         return sum(self._tokens[: first.end]), max(0.0, 1 - (self._requests - first.request) / _ENTRY_REQUESTS)
 
     def _worth(self, going: list[Output]) -> tuple[float, float] | None:
-        """(Expected savings less cost, cost) of leaving the outputs `going` out, in tokens of uncached input. None if
-        this would not save enough."""
+        """Return two values for leaving out the outputs `going`: the expected savings less the cost, and the cost.
+        The unit is one token of uncached input.
+
+        None if this would not save enough.
+        """
         rules, first = self._rules, going[0].place
         saved = sum([output.tokens for output in going]) - _STAYS * len(going)
         saved += sum(size for place, size in self._thinking.items() if first < place and place not in self._no_thinking)

@@ -24,9 +24,12 @@ _SEALED = "reasoning.encrypted_content"
 
 
 def assigned(request: CompletionRequest, tenant: Tenant) -> dict[str, str]:
-    """Experiment → variant for the session of a request. Empty if the request takes no part: it has no session name, is
-    held out or untouched, or asks for thinking. Thinking that was not asked for does not matter: its session has had
-    the same text from the first request on, so the text before signed thinking does not change."""
+    """Experiment → variant for the session of a request. Empty if the request takes no part.
+
+    A request takes no part if it has no session name, is held out or untouched, or asks for thinking. A model may
+    think without being asked. This does no harm: the session has had the same text from its first request on, so
+    the text before signed thinking does not change.
+    """
     session = request.controls.session or request.agent_session
     if not session or request.dialect not in _FIELDS or asks_for_thinking(request) or is_exempt(request, tenant):
         return {}
@@ -34,7 +37,7 @@ def assigned(request: CompletionRequest, tenant: Tenant) -> dict[str, str]:
 
 
 def drawn(team: str, experiment: str, session: str, variants: Mapping[str, str]) -> str:
-    """The variant of a session. Each variant has the same probability."""
+    """The variant of a session, chosen by a digest. All variants have the same probability."""
     text = f"{team}\0{experiment}\0{session}".encode("utf-8", "surrogatepass")
     return list(variants)[int.from_bytes(blake2b(text, digest_size=8).digest()) % len(variants)]
 
@@ -55,7 +58,7 @@ def varied(request: CompletionRequest, text: str) -> CompletionRequest:
 
 
 def _extended(request: CompletionRequest, field: str, text: str) -> bytes:
-    """The JSON of the request's `field` with `text` after the system prompt."""
+    """The JSON of the request's `field`, with `text` added after the system prompt."""
     raw, given = request.raw, request.body.get(field)
     if type(given) is not list:
         return orjson.dumps(f"{given}\n\n{text}" if given else text)
@@ -75,7 +78,9 @@ def asks_for_thinking(request: CompletionRequest) -> bool:
 
 
 def _echoed(request: CompletionRequest) -> dict[str, Any]:
-    """The values of changed fields that the answer repeats. The client must see its own instructions."""
+    """The client's own values of changed fields that the answer repeats, because the client must see its own
+    instructions.
+    """
     if request.dialect != "openai_responses":
         return request.echoed
     return {"instructions": request.body.get("instructions"), **request.echoed}

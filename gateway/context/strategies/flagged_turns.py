@@ -1,8 +1,9 @@
-"""Leaves out answers that a client reported as wrong (`context.flagged_turns`), so that a model does not rely on them.
+"""Leaves out answers that a client reported as wrong (`context.flagged_turns`), so that a model does not rely on
+them.
 
-A mark replaces the answer's text in all later requests of the conversation. The first request with the mark is one in
-which the change costs little: the answer was never sent before, the provider's cache has expired, or few tokens follow
-after the answer.
+A mark replaces the answer's text in all later requests of the conversation. The mark is first sent in a request in
+which the change costs little: the answer was never sent before, the provider's cache has expired, or few tokens
+follow after the answer.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class FlaggedTurns:
         return {"flagged_conversations": len(self._flags), **self._counts}
 
     async def cut(self, request: CompletionRequest, tenant: Tenant, found: Cut) -> Cut:
-        """`found` with a mark in place of each answer that was reported as wrong, where this costs little."""
+        """Return `found` with a mark in place of each answer that was reported as wrong, where this costs little."""
         if tenant.policy.context.flagged_turns == "keep" or not self._flags or request.dialect not in _DIALECTS:
             return found
         conversation = conversation_of(request, tenant.key.lineage)
@@ -61,8 +62,11 @@ class FlaggedTurns:
 
 
 def places_of(turns: Sequence[Turn], flags: Mapping[bytes, Flag]) -> dict[int, bytes]:
-    """Index of a turn that was reported as wrong → digest of its text. A turn with tool calls, images, files or other
-    content is never one, and neither is the last turn, which a model continues."""
+    """Index of a turn that was reported as wrong → digest of its text. The last turn is never included, because a
+    model continues it.
+
+    Turns with tool calls, images, files or other content are not included either.
+    """
     found: dict[int, bytes] = {}
     first = min(flag.turns for flag in flags.values())
     for place in range(first, len(turns) - 1):
@@ -76,8 +80,9 @@ def places_of(turns: Sequence[Turn], flags: Mapping[bytes, Flag]) -> dict[int, b
 
 
 def is_cheap(turns: Sequence[Turn], place: int) -> bool:
-    """Whether little is lost if the turn at `place` changes while the prompt is cached. The provider must then write
-    the text between this turn and the end of the previous request again."""
+    """Whether little is lost if the turn at `place` changes. If the prompt is cached, the provider must write the
+    text from this turn to the end of the previous request again.
+    """
     asked, spent, before = 0, 0.0, 0
     sizes = [len(turn.text) for turn in turns]
     for at, turn in enumerate(turns):
@@ -89,6 +94,9 @@ def is_cheap(turns: Sequence[Turn], place: int) -> bool:
 
 
 def _thinks(request: CompletionRequest) -> bool:
-    """Whether the request contains thinking, or asks for it. A signature covers everything before the thinking, so no
-    further answer is left out. Thinking that began after a mark was sent is signed together with the mark."""
+    """Whether the request contains thinking, or asks for it. Then no further answer is left out, because a
+    signature covers everything before the thinking.
+
+    Marks that were sent before the thinking began are covered by its signature and stay.
+    """
     return contains_thinking(request) or asks_for_thinking(request) or b'"effort"' in request.raw

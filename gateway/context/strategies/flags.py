@@ -60,7 +60,7 @@ class Flags:
         self._tasks, self._begun = Tasks(), False
 
     def begin(self) -> None:
-        """Start to follow the log, if not done. Called when a policy uses the flags."""
+        """Start to follow the log, if that has not happened yet. Called when a policy uses the flags."""
         if not self._begun:
             self._begun = True
             self._tasks.spawn(self._log.follow(self._apply, self._clear), "flagged answers")
@@ -178,8 +178,11 @@ class Flags:
 
 
 def conversation_of(request: CompletionRequest, lineage: str) -> bytes:
-    """Digest of the API key, the end user and the session's name; without a name, of the first words of the user. End
-    users of one application may have sessions with equal names or words."""
+    """A digest that identifies a conversation: of the API key, the end user and the session's name.
+
+    Without a name, the first words of the user are used. The end user is included because sessions of several end
+    users may have the same name or words.
+    """
     name = request.controls.session or request.agent_session
     if not name:
         name = "\0" + next((turn.text for turn in request.turns if turn.role == "user"), "")

@@ -1,8 +1,9 @@
-"""Decides whether a session's prompt is kept in Anthropic's cache during a pause. To keep the prompt, the gateway sends
-the last request again, with an answer of at most one token, shortly before the cache forgets the prompt.
+"""Decides whether a session's prompt is kept in Anthropic's cache during a pause.
 
-The call costs a read of the whole prompt. If the client continues within the next five minutes, the prompt need not be
-written again. The call pays if the probability of this event, times the saving, exceeds the cost.
+To keep the prompt, the gateway sends the last request again, with an answer of at most one token, shortly before
+the cache forgets the prompt. This call costs a read of the whole prompt. If the client continues within the next
+five minutes, the prompt need not be written again. The call pays if the probability of this event, times the
+saving, exceeds the cost.
 """
 
 from __future__ import annotations
@@ -51,12 +52,14 @@ class KeepAlive(Protocol):
     `context.keep_alive`."""
 
     def asked(self, request: CompletionRequest, tenant: Tenant, prefix: Prefix, plan: ContextPlan) -> None:
-        """A request of the session is about to be sent. A waiting call of the session is cancelled."""
+        """Note that a request of the session is about to be sent. This cancels a waiting call of the session."""
         ...
 
     def ended(self, record: Record, attempt: Attempt | None, cached: Cached) -> None:
-        """The request has ended. If it was answered, a call is planned for the case that the session stays idle.
-        `attempt`: None if no backend was called."""
+        """Note that the request has ended. If it was answered, a call is planned in case the session becomes idle.
+
+        `attempt`: the attempt that gave the answer; None if no backend was called.
+        """
         ...
 
 
@@ -93,13 +96,16 @@ def cost_and_gain(price: Price, cached: Cached, share: float) -> tuple[int, int]
 
 
 def share_of_returns(prior: float, seen: int, yes: int) -> float:
-    """The expected share: `yes` of `seen` idle sessions continued, and `prior` was assumed before."""
+    """The expected share of idle sessions that continue. `yes` of `seen` idle sessions continued; `prior` is the
+    share that was assumed before.
+    """
     return (prior * RETURNS_WEIGHT + yes) / (RETURNS_WEIGHT + max(seen, yes))
 
 
 def without_parsed(request: CompletionRequest) -> CompletionRequest:
-    """The request with its bytes only, because the parsed parts take several times their memory. Suffices for
-    `smallest`."""
+    """The request with its bytes only. The parsed parts are removed, because they take several times their memory
+    and `smallest` does not need them.
+    """
     return replace(
         request, body={}, turns=[], as_chat=None, attachments=None, vector=None, scan=None, continued=None, notes=None
     )
@@ -115,6 +121,6 @@ def smallest(request: CompletionRequest) -> CompletionRequest:
 
 
 def again(plan: ContextPlan) -> ContextPlan:
-    """The same plan for another call. Both calls must have the same bytes up to the last cache mark."""
+    """A copy of the plan for another call. Both calls must have the same bytes up to the last cache mark."""
     assert plan.marks is not None
     return replace(plan, marks=replace(plan.marks))

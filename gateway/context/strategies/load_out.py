@@ -49,10 +49,12 @@ _OUT, _BACK = "out", "back"
 
 
 class Memory(Protocol):
-    """What was decided for each session, and whether its prompt is still in the provider's cache."""
+    """Stores the decision for each session, and knows whether the session's prompt is still in the provider's
+    cache.
+    """
 
     async def read(self, session: bytes, backend: str) -> tuple[bytes | None, bool]:
-        """(What was stored last, whether the prompt is still cached). Raises StateUnavailable."""
+        """Return (the decision that was stored last, whether the prompt is still cached). Raises StateUnavailable."""
         ...
 
     async def write(self, session: bytes, backend: str, decided: bytes, cached_s: float) -> None:
@@ -96,7 +98,7 @@ class _Decided:
 
 @dataclass(slots=True)
 class _Session:
-    """What a worker has read of a session's history."""
+    """The facts that a worker has read from a session's history."""
 
     shapes: list[Shape] = field(default_factory=list)
     names: frozenset[str] = frozenset()
@@ -123,7 +125,7 @@ class LoadOut:
     async def reduced(
         self, request: CompletionRequest, tenant: Tenant, backend: Backend, prefix: Prefix
     ) -> CompletionRequest:
-        """The request without the definitions that are left out. The request itself if none is."""
+        """The request without the definitions that are left out. If none is left out, the unchanged request."""
         tools = tools_of(request) if self._may(request, tenant, backend) else {}
         if not tools:
             return request
@@ -148,7 +150,9 @@ class LoadOut:
         self, client: CompletionRequest, sent: CompletionRequest, tenant: Tenant, backend: Backend, prefix: Prefix,
         plan: ContextPlan,
     ) -> None:  # fmt: skip
-        """Store what was decided for the session, when the request `sent` is about to be sent for `client`."""
+        """Store the decision for the session. `sent`: the request that is about to be sent for `client`, the
+        client's request.
+        """
         session = self._known.get((prefix.session, backend.name))
         if session is None or session.decided is None or not self._may(client, tenant, backend):
             return
@@ -183,15 +187,17 @@ class LoadOut:
 
 
 def unused(request: CompletionRequest) -> dict[str, int]:
-    """Name → tokens of the definitions that no call and no text of the conversation names. Empty if no tool was called,
-    because one definition must stay."""
+    """Name → tokens, for the definitions whose tool no call and no text of the conversation names.
+
+    Empty if no tool was called, because at least one definition must stay.
+    """
     tools = tools_of(request)
     used = _named(request, [turn for turn in request.turns if turn.role != "system"], tools)
     return {name: size for name, size in tools.items() if name not in used} if used else {}
 
 
 def attach(plan: ContextPlan, client: CompletionRequest, sent: CompletionRequest) -> None:
-    """Make `plan`, which was made for the request `sent`, the plan for the client's request."""
+    """Convert `plan`, which was made for the reduced request `sent`, into a plan for the client's request."""
     plan.instead = sent
     plan.frozen = plan.frozen or not plan.touched
     plan.tokens_before += max(0, measure.estimated(client) - measure.estimated(sent))
@@ -204,8 +210,10 @@ def _decided(
     before: _Decided | None, request: CompletionRequest, tools: dict[str, int], used: set[str], cached: bool,
     backend: Backend,
 ) -> _Decided:  # fmt: skip
-    """The decision for this request. `before`: the decision for the session's last request. `used`: names of tools that
-    were called or named. `cached`: whether the prompt is still in the provider's cache."""
+    """The decision for this request. `before`: the decision for the session's last request.
+
+    `used`: names of tools that were called or named. `cached`: whether the prompt is still in the provider's cache.
+    """
     listed = _digest_of(request.body["tools"])
     if before is None:
         return _Decided(listed)
@@ -227,14 +235,18 @@ def _decided(
 
 
 def _thinks(request: CompletionRequest) -> bool:
-    """Whether signed thinking is in the request or may follow. A signature covers everything before it, so nothing may
-    change at the beginning of the prompt."""
+    """Whether the request contains signed thinking, or its answer may. A signature covers everything before it, so
+    the beginning of the prompt must not change.
+    """
     return contains_thinking(request) or asks_for_thinking(request)
 
 
 def _pays(request: CompletionRequest, saved: int, backend: Backend) -> bool:
-    """Whether leaving `saved` tokens out costs less than it saves. The saved tokens are neither written now nor read
-    later; if the definitions come back, the whole prompt is written once more."""
+    """Whether leaving out `saved` tokens costs less than it saves.
+
+    The saved tokens are neither written now nor read later. If the definitions come back, the whole prompt is
+    written once more.
+    """
     requests = sum(turn.role == "assistant" for turn in request.turns)
     if requests < LEAST_REQUESTS or saved < _LEAST_TOKENS:
         return False

@@ -28,7 +28,9 @@ class Passage:
 
 
 def passages(text: str) -> list[Passage]:
-    """Passages that together are the whole `text`, in order. A heading is in the passage of the paragraph after it."""
+    """Split `text` into passages, in order. Joined, they are the whole text. A heading is in the passage of the
+    paragraph after it.
+    """
     found: list[Passage] = []
     begin = 0
     for piece in _pieces(text):
@@ -92,6 +94,6 @@ def is_document(text: str) -> bool:
 
 
 def _letters(line: str) -> float:
-    """Share of letters and spaces between words in a line."""
+    """Share of the characters in a line that are letters or spaces between words."""
     text = line.strip()
     return sum(each.isalpha() or each == " " for each in text) / len(text)

@@ -21,8 +21,10 @@ _OF_ALL = re.compile(
 
 
 def questions_in(text: str) -> tuple[str, ...]:
-    """The last question at the end of a user's `text`, and the first one at its beginning. Empty if there is none, or
-    if one seems to concern the whole document."""
+    """The last question at the end of a user's `text`, and the first one at its beginning.
+
+    Empty if there is no question, or if one of them seems to be about the whole document.
+    """
     lines = [line.strip() for line in text.split("\n") if line.strip()]
     edges = [*reversed(lines[-_LINES:])], lines[:_LINES]
     found = [asked for edge in edges if (asked := _first(edge)) is not None]

@@ -23,7 +23,9 @@ _PLAIN = frozenset(word for words in FUNCTION_WORDS.values() for word in words)
 
 
 def terms(text: str) -> list[str]:
-    """Words without accents and function words, and the beginnings of the longer words, marked by a tilde."""
+    """The words of a text, without accents and function words. Of longer words, the beginning is added too, marked
+    by a tilde.
+    """
     found = []
     for word in _WORD.findall(text.lower()):
         if word in _PLAIN:
@@ -54,7 +56,7 @@ class Words:
         self._mean = sum(size for *_, size in self._sentences) / max(1, len(self._sentences))
 
     def scores(self, question: str) -> list[float]:
-        """BM25 of the best sentence of each passage."""
+        """For each passage, the BM25 score of its best sentence."""
         best = [0.0] * self._passages
         wanted = {term: self._rarity(term) for term in set(terms(question)) if term in self._known}
         for number, counted, size in self._sentences:
@@ -68,8 +70,11 @@ class Words:
         return best
 
     def novelties(self) -> list[float]:
-        """For each passage, the share of words that occur nowhere else in the document, in the sentence with the
-        highest share. A fact that answers a question usually has such words: names, numbers, terms."""
+        """For each passage, the highest share, over its sentences, of words that occur nowhere else in the
+        document.
+
+        A fact that answers a question usually has such words: names, numbers, terms.
+        """
         best = [0.0] * self._passages
         for number, counted, _ in self._sentences:
             words = [term for term in counted if not term.endswith("~")]
@@ -84,6 +89,6 @@ class Words:
 
 
 def scaled(values: Sequence[float]) -> list[float]:
-    """`values`, so that the lowest is 0 and the highest is 1."""
+    """Scale `values` so that the lowest is 0 and the highest is 1."""
     low, high = min(values), max(values)
     return [(value - low) / (high - low) if high > low else 0.0 for value in values]

@@ -1,7 +1,8 @@
 """Leaves out the passages of long documents that do not concern the user's question (`context.long_documents`).
 
-The cut of a document follows from its text and from the question that was asked when the document was first sent.
-Later questions do not change it. So every worker replaces the document by the same bytes in all requests of a session.
+The passages are chosen by the document's text and by the question that was asked when the document was first sent.
+Later questions do not change the choice. So every worker replaces the document by the same bytes in all requests of
+a session.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class Relevance:
         return dict(self._counts)
 
     async def cut(self, request: CompletionRequest, tenant: Tenant, found: Cut) -> Cut:
-        """`found` with the documents that are shortened. After an error, a document is sent whole."""
+        """Return `found` with shortened documents. If an error occurs, the document is sent whole."""
         if not self._may(request, tenant):
             return found
         texts, tokens = dict[int, str](), found.tokens
@@ -142,9 +143,11 @@ def is_exempt(request: CompletionRequest, tenant: Tenant) -> bool:
 
 
 def documents(turns: Sequence[Turn]) -> list[tuple[int, tuple[str, ...]]]:
-    """The turns that may contain a long document, each with the questions that were asked when it was sent first. A
-    document of the user is asked about in the same message or in the user's messages beside it; the result of a tool,
-    in the user's last message before it."""
+    """The turns that may contain a long document, each with the questions that were asked when it was first sent.
+
+    For a document of the user, the questions are in the same message or in the user's messages beside it. For the
+    result of a tool, they are in the user's last message before it.
+    """
     found = []
     for place, turn in enumerate(turns):
         if turn.role not in ("user", "tool") or not LEAST_CHARACTERS <= len(turn.text) <= _MOST_CHARACTERS:

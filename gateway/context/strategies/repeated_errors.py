@@ -1,9 +1,9 @@
 """Sends an error of a tool whole only once (`context.repeated_errors`).
 
-An agent that repeats a failing call gets the same error again and again. Each later copy is replaced by a note from the
-request on in which the copy is sent first, so the prompt before it stays in the provider's cache. The replacement
-depends only on the history, so every worker makes the same replacement. If the request must be trimmed and the only
-whole copy would be trimmed too, all copies are sent whole, and the request is trimmed instead.
+An agent that repeats a failing call gets the same error again and again. A note replaces each later copy from the
+first request that contains the copy. So text that was sent before does not change, and stays in the provider's
+cache. The replacement depends only on the history, so every worker makes the same one. If trimming would remove the
+only whole copy, all copies are sent whole, and the request is trimmed instead.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class RepeatedErrors:
         return dict(self._counts)
 
     async def cut(self, request: CompletionRequest, tenant: Tenant, found: Cut) -> Cut:
-        """`found` with a note in place of each error that an earlier result in the prompt contains whole."""
+        """Return `found` with a note in place of each error that an earlier result in the prompt contains whole."""
         if tenant.policy.context.repeated_errors == "keep" or request.dialect != "anthropic_messages":
             return found
         if _FLAG not in request.raw or contains_thinking(request) or self._switched_off(tenant.team):
@@ -56,7 +56,9 @@ class RepeatedErrors:
 
 
 def names_missing(request: CompletionRequest, found: Cut, plan: ContextPlan) -> bool:
-    """Whether `plan` sends a note of `found` about an error that it does not send whole, because it trims the turn."""
+    """Whether `plan` would send a note about an error (from `found`) whose whole text is not sent, because the plan
+    trims its turn.
+    """
     trimmed = plan.drop | plan.replace.keys()
     turns = request.turns
     return any(
@@ -65,7 +67,7 @@ def names_missing(request: CompletionRequest, found: Cut, plan: ContextPlan) -> 
 
 
 def without_notes(request: CompletionRequest, found: Cut) -> Cut:
-    """`found` without its notes about repeated errors."""
+    """Return `found` without its notes about repeated errors."""
     texts = {place: text for place, text in found.texts.items() if place not in found.repeats}
     saved = sum(_saved(request.turns[place].text) for place in found.repeats)
     return replace(found, texts=texts, tokens=found.tokens - saved, repeats={})

@@ -27,8 +27,11 @@ _MARK = "[… about {tokens} tokens left out …]"
 def merged(
     words: Sequence[Sequence[float]], cosines: Sequence[Sequence[float | None]], novelties: Sequence[float]
 ) -> list[float]:
-    """One score for each passage: that of the question that the passage fits best. `words`: for each question, the BM25
-    of each passage. `cosines`: likewise the cosines; None for a passage without a vector."""
+    """One score for each passage: the score for the question that it fits best.
+
+    `words`: for each question, the BM25 score of each passage. `cosines`: for each question, the cosine of each
+    passage; None for a passage without a vector.
+    """
     found: list[list[float]] = []
     for by_word, by_vector in zip(words, cosines, strict=True):
         known = [value for value in by_vector if value is not None]
@@ -42,8 +45,11 @@ def merged(
 
 
 def select(text: str, parts: Sequence[Passage], scores: Sequence[float], fixed: frozenset[int]) -> str | None:
-    """The `text` with only the best passages, and with marks in place of the others. At most half of the tokens remain;
-    None if that is impossible. `fixed`: numbers of the passages that must remain."""
+    """The `text` with only its best passages, and with marks in place of the others. At most half of the tokens
+    remain.
+
+    None if that is impossible. `fixed`: numbers of the passages that must remain.
+    """
     sizes = [estimate(text[part.start : part.end]) for part in parts]
     whole = sum(sizes)
     for share in _SHARES:

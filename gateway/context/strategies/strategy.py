@@ -1,4 +1,4 @@
-"""What a strategy is, and the strategy that changes nothing."""
+"""The interface of a strategy, and the strategy that changes nothing."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ class Strategy(Protocol):
     """Leaves parts out of a request."""
 
     async def cut(self, request: CompletionRequest, tenant: Tenant, found: Cut) -> Cut:
-        """`found`, and beside it what the strategy leaves out. Never raises: after an error, nothing more is left
-        out."""
+        """Return `found` and the further parts that the strategy leaves out. Never raises: after an error, nothing
+        more is left out.
+        """
         ...
 
     def stats(self) -> dict[str, int]: ...

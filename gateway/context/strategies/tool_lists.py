@@ -77,8 +77,10 @@ def _note(names: Collection[str]) -> str:
 
 
 def _room(functions: Sequence[Mapping[str, Any] | None], names: Collection[str], note: str) -> int | None:
-    """Index of the last function that stays and whose description has room for `note`; None if there is none. If the
-    client has a longer description than `_MOST_DESCRIBED`, its provider has no such limit."""
+    """Index of the last function that stays and whose description has room for `note`; None if there is none.
+
+    A client may have a description longer than `_MOST_DESCRIBED`. Then its provider has no such limit.
+    """
     sizes = {at: len(str(each.get("description") or "")) for at, each in enumerate(functions) if each}
     limited = max(sizes.values()) <= _MOST_DESCRIBED
     stays = [at for at in sizes if (functions[at] or {})["name"] not in names]
@@ -95,8 +97,9 @@ def _strings(value: Any) -> Iterable[str]:
 
 
 def without(request: CompletionRequest, names: Collection[str]) -> CompletionRequest:
-    """The request without the definitions of the tools `names`. The description of a function that stays lists the
-    names. At least one function must stay."""
+    """The request without the definitions of the tools `names`. At least one function must stay; its description
+    lists the names.
+    """
     note = _note(names)
     tools = _less([(tool, _function(request, tool)) for tool in request.body["tools"]], names, note)
     raw = json_splice.splice(request.raw, request.body, {"tools": orjson.dumps(tools)})
@@ -119,8 +122,11 @@ def without(request: CompletionRequest, names: Collection[str]) -> CompletionReq
 
 
 def _less(tools: list[tuple[Any, Mapping[str, Any] | None]], names: Collection[str], note: str) -> list[Any]:
-    """The definitions without `names`, with the note. A cache mark on a definition that is left out moves to the
-    definition before it. `tools`: (definition, its part with name and description)."""
+    """The definitions without `names`, with the note. `tools`: (definition, the part of it with name and
+    description).
+
+    A cache mark on a definition that is left out moves to the definition before it.
+    """
     noted = _room([function for _, function in tools], names, note)
     if noted is None:
         noted = max(place for place, (_, function) in enumerate(tools) if function and function["name"] not in names)

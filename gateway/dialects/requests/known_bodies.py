@@ -1,8 +1,9 @@
-"""Remembers recent large bodies. A body that continues a remembered conversation is parsed from its first new message.
+"""Remembers recent large bodies. A body that continues a remembered conversation is parsed only from its first new
+message on.
 
-A coding agent sends its whole conversation with every request, so all messages except the last ones have the bytes that
-the request before had. These bytes are compared, not hashed, so that results about other bytes are never used. The
-bytes around the known messages are parsed again. Each API key has its own bodies.
+A coding agent sends its whole conversation with every request, so all messages except the last ones have the same
+bytes as in the request before. These bytes are compared and not hashed, so that results for other bytes are never
+used. The bytes around the known messages are parsed again. Each API key has its own remembered bodies.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import islice
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -35,7 +35,6 @@ MOST_IDLE_S = 3600.0
 cache, after which a session rarely goes on."""
 _PER_ITEM = 900
 """Bytes of memory for the turn and the facts of each item of the conversation."""
-_PROBE = 64
 _KEY = secrets.token_hex(16)
 """The name that the key of the conversation has while the rest of a body is parsed. No client can know this name, so a
 second key with the conversation's own name is noticed."""
@@ -44,8 +43,14 @@ _TRIES, _ARRAYS = 8, 2
 with the conversation."""
 MOST_ALIKE = 32
 """Maximum number of remembered bodies with which a new body is compared."""
+_MOST_LOOKED = 64
+"""Maximum number of remembered bodies at one place of the index whose beginning is compared with a new body."""
 MOST_LOCATED = 4
 """Maximum number of remembered bodies whose items are located for one request."""
+_PROBE = 64
+"""Bytes that a place in the index of remembered bodies has of a body."""
+_Place = tuple[str, str, int, bytes]
+"""The API key, the name of the conversation's field, a position, and the bytes of the body from this position on."""
 _index = attrgetter("index")
 _WIDER, _BLANKS = 8, 1000
 """An item of a body takes at most `_WIDER` times the bytes that orjson writes for the item, and `_BLANKS` more bytes;
@@ -83,11 +88,18 @@ class _Body:
     """The facts about the bytes before and after the items."""
     searched: bool = False
     """Whether `locate` was called."""
+    beginning: memoryview = field(init=False)
+    """The first quarter of `raw`."""
+    place: _Place = field(init=False)
+    """The place of `raw` in the index of remembered bodies."""
+
+    def __post_init__(self) -> None:
+        self.beginning = memoryview(self.raw)[: len(self.raw) // 4]
+        self.place = _place(self.owner, self.raw, 1 << len(self.raw).bit_length() - 2)
 
     def resembles(self, raw: bytes) -> bool:
-        """Whether it is worthwhile to compare `raw` with this body."""
-        at = len(self.raw) // 4
-        return bool(self.ends or not self.searched) and raw.startswith(self.raw[at : at + _PROBE], at)
+        """Whether it is worthwhile to compare `raw` with this body: `raw` begins as the first quarter of this body."""
+        return raw.startswith(self.beginning) and bool(self.ends or not self.searched)
 
     def locate(self) -> None:
         """Find the positions of the items."""
@@ -101,7 +113,7 @@ class _Body:
                 return
 
     def _count(self, ends: list[int]) -> None:
-        """Set `ends`, and find the facts about the items that have none yet."""
+        """Set `ends`, and find the facts about the items that have no facts yet."""
         facts = self.facts[-1] if self.facts else Facts()
         at = ends[len(self.facts) - 1] if self.facts else self.start
         known = len(self.facts)
@@ -120,7 +132,9 @@ class _Body:
         self.ends = ends
 
     def follow(self, known: Known) -> None:
-        """Take over what is known of the first items, and find the positions of the others."""
+        """Copy the known facts about the first items from an earlier body, and find the positions of the other
+        items.
+        """
         before, count = known.body, known.shared
         self.head, self.start = before.head, before.start
         ends = _ends_of(self.raw, known.end, self.items[count:], first=False)
@@ -137,7 +151,9 @@ class _Body:
         return known + len(self.items) * _PER_ITEM
 
     def common(self, raw: bytes) -> int:
-        """The number of items whose bytes `raw` has at the same positions, if it has the bytes before them too."""
+        """The number of leading items whose bytes are at the same positions in `raw`. 0 if the bytes before the
+        items differ.
+        """
         view = memoryview(self.raw)
         if not raw.startswith(view[: self.start]):
             return 0
@@ -159,7 +175,9 @@ class Known(NamedTuple):
 
     @property
     def is_most(self) -> bool:
-        """Whether these are most items of the earlier body, so that the new body probably replaces it."""
+        """Whether these items are most of the earlier body, so that the new body probably continues it and can
+        replace it.
+        """
         return 2 * self.shared >= len(self.body.ends)
 
     @property
@@ -175,8 +193,9 @@ class Known(NamedTuple):
         return len(self.body.head) + len(raw) - self.end
 
     def parsed(self, raw: bytes) -> Continued | None:
-        """The parsed body `raw`. None if the rest is not the JSON that continues the conversation; then `raw` must be
-        parsed as a whole."""
+        """The parsed body `raw`. None if the rest of `raw` is not JSON that continues the conversation; then `raw`
+        must be parsed as a whole.
+        """
         if len(raw) <= self.end:
             return None
         earlier, at = self.body, skip_blanks(raw, self.end)
@@ -205,50 +224,56 @@ class Known(NamedTuple):
         return Continued(body, rest, scan, self.shared, turns, earlier.notes)
 
 
+def to_locate(bodies: list[_Body]) -> list[_Body]:
+    """The members of `bodies` whose items must be located before `longest` can compare them; at most MOST_LOCATED."""
+    return [body for body in bodies if not body.searched and not body.ends][:MOST_LOCATED]
+
+
+def longest(bodies: list[_Body], raw: bytes) -> Known | None:
+    """The member of `bodies` with the most items that `raw` has too; None if no body has an item of `raw`."""
+    best: Known | None = None
+    for body in bodies:
+        count = body.common(raw) if body.ends else 0
+        if count and (best is None or count > best.shared):
+            best = Known(body, count)
+            if best.is_most:
+                break
+    return best
+
+
 class KnownBodies:
     """The recent large bodies of one worker, with at most `most_bytes` bytes of memory. Methods may be called from
     several threads. `clock`: the time in seconds."""
 
     def __init__(self, most_bytes: int = MOST_BYTES, clock: Callable[[], float] = time.monotonic) -> None:
         self._most, self._clock, self._lock = most_bytes, clock, threading.Lock()
-        self._bodies: dict[tuple[str, str], list[_Body]] = {}
-        """(API key, name of the conversation's field) → its bodies, the latest last."""
+        self._bodies: dict[_Place, list[_Body]] = {}
+        """The bodies at each place, the latest last. The position of a place is the power of two between a quarter and
+        half of the body's length, so a body that continues another one has the same bytes there."""
         self._single, self._continuing = _Queue(), _Queue()
 
     def __len__(self) -> int:
         """The number of bodies that are remembered."""
         return len(self._single.bodies) + len(self._continuing.bodies)
 
-    def to_locate(self, owner: str, name: str, raw: bytes) -> list[_Body]:
-        """The remembered bodies of the API key `owner` that `raw` may continue, and whose items are not located. Pass
-        them to `locate`, off the event loop, before `find` is called. `name`: the field of the conversation."""
-        unsearched = (body for body in self._alike(owner, name, raw) if not body.ends and not body.searched)
-        return list(islice(unsearched, MOST_LOCATED))
+    def alike(self, owner: str, name: str, raw: bytes) -> list[_Body]:
+        """The remembered bodies of the API key `owner` that `raw` may continue: first the longest ones, and of these
+        the latest. `name`: the field of the conversation."""
+        found, at = list[_Body](), 1 << max(len(raw), 1).bit_length() - 1
+        while at >= LEAST_BYTES // 2:
+            if bodies := self._bodies.get(_place((owner, name), raw, at)):
+                found += [body for body in bodies[: -_MOST_LOOKED - 1 : -1] if body.resembles(raw)]
+            at //= 2
+        return found[:MOST_ALIKE]
 
     def locate(self, bodies: list[_Body]) -> None:
-        """Find the positions of the items of `bodies`. This takes several times as long as parsing them."""
+        """Find the positions of the items of `bodies`. This takes several times as long as parsing them, so call it
+        off the event loop."""
         for body in bodies:
             with self._lock:
                 searched, body.searched = body.searched, True
             if not searched:
                 body.locate()
-
-    def find(self, owner: str, name: str, raw: bytes) -> Known | None:
-        """The remembered body of the API key `owner` with the most items that `raw` has too. `name`: the field of the
-        conversation."""
-        best: Known | None = None
-        for body in self._alike(owner, name, raw):
-            count = body.common(raw) if body.ends else 0
-            if count and (best is None or count > best.shared):
-                best = Known(body, count)
-                if best.is_most:
-                    break
-        return best
-
-    def _alike(self, owner: str, name: str, raw: bytes) -> Iterator[_Body]:
-        """The latest bodies that `raw` may continue, the latest first."""
-        bodies = reversed(tuple(self._bodies.get((owner, name), ())))
-        return islice((body for body in bodies if body.resembles(raw)), MOST_ALIKE)
 
     def keep(
         self,
@@ -261,8 +286,8 @@ class KnownBodies:
         scan: BodyScan,
         known: Known | None,
     ) -> None:
-        """Remember the body `raw`. `fields`: the parsed body. `scan`: scan of `raw`. `known`: result of `find` for
-        `raw`."""
+        """Remember the body `raw`. `fields`: the parsed body. `scan`: scan of `raw`. `known`: result of `longest`
+        for `raw`."""
         items = fields.get(name)
         if type(items) is not list or not items or len(raw) < LEAST_BYTES:
             return
@@ -280,7 +305,7 @@ class KnownBodies:
             if known is not None and known.is_most:
                 self._remove(known.body)
             (self._single if known is None else self._continuing).add(body)
-            self._bodies.setdefault(body.owner, []).append(body)
+            self._bodies.setdefault(body.place, []).append(body)
             for queue in (self._single, self._continuing):
                 while queue.bodies and (oldest := next(iter(queue.bodies))).kept_at < body.kept_at - MOST_IDLE_S:
                     self._remove(oldest)
@@ -290,10 +315,10 @@ class KnownBodies:
 
     def _remove(self, body: _Body) -> None:
         if self._single.discard(body) or self._continuing.discard(body):
-            bodies = self._bodies[body.owner]
+            bodies = self._bodies[body.place]
             bodies.remove(body)
             if not bodies:
-                del self._bodies[body.owner]
+                del self._bodies[body.place]
 
 
 class _Queue:
@@ -309,12 +334,16 @@ class _Queue:
         self.size += body.size
 
     def discard(self, body: _Body) -> bool:
-        """Remove `body`. Returns False if it is not here."""
+        """Remove `body`. Returns False if the queue does not contain it."""
         if body not in self.bodies:
             return False
         del self.bodies[body]
         self.size -= body.size
         return True
+
+
+def _place(owner: tuple[str, str], raw: bytes, at: int) -> _Place:
+    return *owner, at, raw[at : at + _PROBE]
 
 
 def _places(raw: bytes, quoted: bytes) -> Iterator[tuple[int, int]]:
@@ -334,8 +363,9 @@ def _places(raw: bytes, quoted: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _ends_of(raw: bytes, at: int, items: list[Any], *, first: bool) -> list[int]:
-    """The position after each of `items`, which stand in `raw` from `at` on; empty if they do not. `first`: whether
-    no comma stands before them."""
+    """The position after each of `items`, if they are in `raw` from `at` on; empty if they are not there. `first`:
+    whether no comma comes before them.
+    """
     ends: list[int] = []
     for item in items:
         if not first:
@@ -352,7 +382,7 @@ def _ends_of(raw: bytes, at: int, items: list[Any], *, first: bool) -> list[int]
 
 
 def _end_of(raw: bytes, at: int, item: Any) -> int:
-    """The position after `item`, which stands at `at`; 0 if another value stands there."""
+    """The position after `item`, if it is at position `at`; 0 if another value is there."""
     written = orjson.dumps(item)  # most clients write JSON as orjson does
     if raw.startswith(written, at):
         return at + len(written)
@@ -365,7 +395,9 @@ def _end_of(raw: bytes, at: int, item: Any) -> int:
 
 
 def _rest_of(rest: bytes, name: str) -> tuple[dict[str, Any], list[Any]] | None:
-    """The parsed `rest` and the items in it. None if it has another field `name`, or is no valid body."""
+    """Parse `rest`, and return it with the items in it. None if `rest` has another field `name`, or is no valid
+    body.
+    """
     try:
         fields = load_object(rest)
     except BadRequest:

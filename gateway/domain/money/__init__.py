@@ -1,1 +1,1 @@
-"""Prices, usage, unpriced units, budgets, and their calendar windows."""
+"""Prices, usage, units without a price, budgets, and their calendar windows."""

@@ -1,4 +1,4 @@
-"""A budget of a policy: its limit, its window, and what happens when it is spent."""
+"""A budget of a policy: its limit, its window, and the effect of reaching the limit."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ Timezone = Annotated[str, AfterValidator(_known_zone)]
 
 
 class Budget(Section):
-    """The most that may be spent in a window. The limit is in US dollars, or in tokens of calls that cost money."""
+    """The amount that may be spent in each window. The limit is in US dollars, or in tokens; tokens of free calls do
+    not count."""
 
     name: str = Field(
         "", max_length=64, description="How refusals, alerts and headers call it; empty: by its window and level."
@@ -79,7 +80,8 @@ class Budget(Section):
 
     @property
     def title(self) -> str:
-        """The name of the budget, or else its distinguishing properties, such as `month` or `day per key`."""
+        """The name of the budget. A budget without a name is called by its window and subject, such as `month` or `day
+        per key`."""
         return self.name or (self.window if self.per == "team" else f"{self.window} per {self.per.replace('_', ' ')}")
 
 

@@ -1,5 +1,5 @@
 """Measures how fast a backend generates unseen tokens (reasoning, and answers that are not streamed), and how many
-bytes of its streams are not text. Both figures are used to estimate the bill of an answer that ended early."""
+bytes of its streams are not text. With both figures, the bill of an answer that ended early can be estimated."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ BYTES_PER_TOKEN = 4
 
 
 class Pace:
-    """Measurements of one backend in one worker. They are either about its streams or about its answers that are not
-    streamed."""
+    """The measurements of one backend in one worker. There is one object for the backend's streams, and one for its
+    answers without a stream."""
 
     __slots__ = ("_looked_at", "_whole_seen", "frame_bytes", "hides", "plain", "rest", "spread", "tokens_per_second")
 
     def __init__(self, *, plain: bool = False, hides: bool = False) -> None:
-        """`plain`: whether the measurements are about answers without a stream. `hides`: whether the backend may
-        generate tokens that no stream event contains."""
+        """`plain`: whether the measurements are for answers without a stream. `hides`: whether the backend may generate
+        tokens that no stream event contains."""
         self.plain, self.hides = plain, plain or hides
         self.tokens_per_second = 0.0
         """Mean rate of unseen tokens; 0 while unknown. While the rate is unknown, unseen tokens are not charged."""
@@ -54,7 +54,8 @@ class Pace:
         """Number of answers without streaming that are skipped before the next one is measured."""
 
     def learn(self, tokens: int, seconds: float) -> None:
-        """Learn a rate from a complete answer in which the backend generated `tokens` unseen tokens in `seconds`."""
+        """Learn a rate from a complete answer, for which the backend generated `tokens` unseen tokens in `seconds`
+        seconds."""
         self.rest = _EVERY - 1 if self.tokens_per_second else 0
         if tokens < (1 if self.plain else _LEAST_HIDDEN) or seconds <= 0:
             return
@@ -66,8 +67,8 @@ class Pace:
         self.tokens_per_second += _WEIGHT * (rate - known)
 
     def learn_frame(self, tokens: int, hidden: int, events: int, stream_bytes: int) -> None:
-        """Learn the length of events from a complete stream with `tokens` tokens. `hidden`: maximum number of them
-        outside of events. `events`: number of events with text."""
+        """Learn the number of bytes per event from a complete stream with `tokens` tokens. `hidden`: maximum number of
+        tokens that are in no event. `events`: number of events with text."""
         if not events:
             return
         frame = _frame(tokens, events, stream_bytes)
@@ -78,12 +79,12 @@ class Pace:
             self._whole_seen = True
 
     def wants_look(self, events: int) -> bool:
-        """Whether to measure a stream in progress that has `events` events with text."""
+        """Return whether to measure a stream in progress that has had `events` events with text."""
         return self._looked_at < min(events, _ENOUGH_EVENTS) and not self.plain and not self._whole_seen
 
     def look(self, characters: int, events: int, stream_bytes: int) -> None:
-        """Learn the length of events from a stream in progress. The arguments count since its first measurement:
-        `characters` of text, `events` with text, `stream_bytes` received."""
+        """Learn the number of bytes per event from a stream in progress. The arguments are counts since the first
+        measurement of this stream: `characters` of text, `events` with text, `stream_bytes` received."""
         if events < _FEW_EVENTS or events <= self._looked_at:
             return
         self._looked_at = events
@@ -92,12 +93,12 @@ class Pace:
             self.frame_bytes = frame
 
     def tokens(self, seconds: float) -> int:
-        """The expected number of unseen tokens after `seconds`."""
+        """The expected number of unseen tokens after `seconds` seconds."""
         return int(self.tokens_per_second * max(seconds, 0.0))
 
     @property
     def most_per_second(self) -> float:
-        """A rate of unseen tokens, per second, that hardly any answer exceeds; 0 while the rate is unknown."""
+        """The number of unseen tokens per second that hardly any answer exceeds; 0 while it is unknown."""
         return self.tokens_per_second + _SPREADS * self.spread
 
 
@@ -108,8 +109,8 @@ def _frame(tokens: int, events: int, stream_bytes: int) -> float:
 def streamed_tokens(
     events: int, stream_bytes: int, frame_bytes: float = FIRST_FRAME_BYTES, *, begun: bool = False
 ) -> int:
-    """Estimate the tokens of a stream whose end is unknown. An event counts as one token, or as more if it has much
-    text. `begun`: whether text, but not the end, has arrived."""
+    """Estimate the tokens of a stream whose end is unknown. An event counts as one token, or as more if its text is
+    long. `begun`: whether text has arrived, but not the end."""
     if begun:
         text_bytes = stream_bytes - BEGUN_BYTES - (events + BEGUN_EVENTS) * frame_bytes
     else:

@@ -1,4 +1,4 @@
-"""Token prices of one backend. An unknown price is `None`, never 0."""
+"""The token prices of one backend. An unknown price is `None`, never 0."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CLASSES = ("input", "output", *PARENTS)
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """Pico-dollars per token for each token class (USD per 1M tokens × 10⁶), with source and date."""
+    """A price for each token class, in pico-dollars per token (USD per 1M tokens × 10⁶), with its source and date."""
 
     input: int
     output: int
@@ -53,7 +53,7 @@ class Price:
     _at_least: Mapping[str, Price] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Compute the derived prices once, because each request needs them."""
+        """Compute the derived prices once, because every request needs them."""
         if self.tiers:
             standard = self.without_tiers()
             chosen = [self.tiers[name] for name in self.choosable if name in self.tiers]
@@ -66,7 +66,7 @@ class Price:
     def per_million(
         cls, input: Decimal, output: Decimal, *, source: str = "", as_of: str = "", **classes: Decimal
     ) -> Price:
-        """A price from USD per 1M tokens, e.g. `Price.per_million(Decimal("0.15"), Decimal("0.60"))`."""
+        """Make a price from USD per 1M tokens: `Price.per_million(Decimal("0.15"), Decimal("0.60"))`."""
         optional: dict[str, Any] = {name: int(usd * 10**6) for name, usd in classes.items()}
         return cls(
             input=int(input * 10**6),
@@ -77,39 +77,39 @@ class Price:
         )
 
     def at(self, service_tier: str) -> Price | None:
-        """The price at a service tier (named as in `Usage.service_tier`); None if unknown. The name of the standard
-        tier is ""."""
+        """The price at a service tier, which is named as in `Usage.service_tier`; "" is the standard tier. None if the
+        price is unknown."""
         return self if not service_tier or self.every_tier else self.tiers.get(service_tier)
 
     def dearest(self) -> Price:
-        """A price that is at least the price at every known service tier, in each token class."""
+        """A price that is, in each token class, at least as high as the price at any known service tier."""
         return self if self._dearest is None else self._dearest
 
     def unasked(self) -> Price:
-        """A price for calls that name no service tier. It is at least the price of any tier that the provider may
-        choose."""
+        """A price for calls that name no service tier, for which the provider chooses one. It is at least as high as
+        the price at any tier that the provider may choose."""
         return self if self._unasked is None else self._unasked
 
     def at_least(self, service_tier: str) -> Price | None:
-        """The price at a service tier or the standard price, whichever is higher. None if the price at this tier is
+        """The price at a service tier, or the standard price if that is higher. None if the price at this tier is
         unknown."""
         return self if not service_tier or self.every_tier else self._at_least.get(service_tier)
 
     def without_tiers(self) -> Price:
-        """The price of the standard tier, without the prices of other tiers."""
+        """The price of the standard tier alone."""
         return replace(self, tiers={}, choosable=()) if self.tiers else self
 
     def billed(self, usage: Usage) -> Price:
-        """The price of each token of the call with this `usage`. The price depends on the service tier and the length
-        of the call."""
+        """The price of each token of the call with this `usage`. It depends on the service tier and on the length of
+        the call."""
         price = self
         if usage.service_tier and not self.every_tier:
             price = self.tiers.get(usage.service_tier) or self.dearest()
         return price if price.beyond is None else price.tier(usage.all_input)
 
     def cost(self, usage: Usage) -> int:
-        """Pico-dollars for the tokens of `usage` at its service tier, without fees. A class without a price costs as
-        its parent class. An unknown tier costs as the most expensive one."""
+        """The cost of the tokens in `usage` at its service tier, in pico-dollars, without fees. A class without a price
+        costs as much as its parent class. An unknown tier costs as much as the most expensive one."""
         price = self
         if usage.service_tier or self.beyond is not None:
             price = self.billed(usage)
@@ -131,21 +131,22 @@ class Price:
         return cost
 
     def _seen(self, usage: Usage) -> int:
-        """Pico-dollars for rare token classes: sound and images in the input, images in the output."""
+        """The cost of rare token classes in pico-dollars: sound and images in the input, images in the output."""
         audio_pico = self.input if self.audio_input is None else self.audio_input
         shown = self.input if self.image_input is None else self.image_input
         drawn = self.output if self.image is None else self.image
         return usage.audio_input_tokens * audio_pico + usage.image_input_tokens * shown + usage.image_tokens * drawn
 
     def tier(self, input_tokens: int) -> Price:
-        """The price of a call with this many input tokens."""
+        """The price of a call with this number of input tokens."""
         price = self
         while price.beyond is not None and input_tokens > price.beyond[0]:
             price = price.beyond[1]
         return price
 
     def plain(self, input_tokens: int, output_tokens: int) -> int:
-        """Pico-dollars for a call without cached, reasoning or audio tokens. Like `cost`, but without a Usage."""
+        """The cost of a call in pico-dollars, without cached, reasoning or audio tokens. Like `cost`, but without a
+        Usage."""
         if self.beyond is not None and input_tokens > self.beyond[0]:
             return self.beyond[1].plain(input_tokens, output_tokens)
         return input_tokens * self.input + output_tokens * self.output
@@ -160,8 +161,9 @@ class Price:
         audio_input: int = 0,
         media_output: bool = False,
     ) -> int:
-        """Maximum pico-dollars of a call, whatever the classes of its tokens. `image_input`, `audio_input`: tokens
-        beside `input_tokens`. `media_output`: whether the output may be sound or images."""
+        """The maximum cost of a call in pico-dollars, whatever the classes of its tokens are. `image_input`,
+        `audio_input`: tokens that `input_tokens` does not include. `media_output`: whether the output may be sound or
+        images."""
         price = self if self.beyond is None else self.tier(input_tokens + image_input + audio_input)
         if price.reasoning is None and not (cache_writes or image_input or audio_input or media_output):
             return input_tokens * price.input + output_tokens * price.output
@@ -184,7 +186,7 @@ class Price:
 
 
 def dearest_of(prices: Sequence[Price]) -> Price:
-    """A price that is as high as the highest of `prices`, in each token class and call length. Its source is that of
+    """A price that has, for each token class and call length, the highest value among `prices`. Its source is that of
     the first price."""
     first, *others = prices
     if not others:
@@ -204,7 +206,8 @@ def _flat(price: Price) -> Price:
 
 
 def _most(prices: Sequence[Price]) -> Price:
-    """The highest of `prices` for each token class. A class for which none of `prices` has a price gets no price."""
+    """The highest value among `prices` for each token class. If none of `prices` has a value for a class, the result
+    has none either."""
     most: dict[str, Any] = {"input": max(p.input for p in prices), "output": max(p.output for p in prices)}
     for name in PARENTS:
         if any(getattr(price, name) is not None for price in prices):
@@ -213,6 +216,6 @@ def _most(prices: Sequence[Price]) -> Price:
 
 
 def effective(price: Price, name: str) -> int:
-    """Pico-dollars for a token of class `name`: the price of this class, or else of its parent class."""
+    """The pico-dollars of one token of the class `name`: the price of this class, or else of its parent class."""
     own: int | None = getattr(price, name)
     return effective(price, PARENTS[name]) if own is None else own

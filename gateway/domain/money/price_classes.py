@@ -44,14 +44,14 @@ class Classes(Section):
 
 
 class LongContext(Classes):
-    """The prices of every token in a call with more than `tokens` input tokens."""
+    """The prices of a long call: they apply to every token of a call with more than `tokens` input tokens."""
 
     tokens: int = Field(gt=0)
 
 
 class TierClasses(Classes):
-    """The prices of one service tier. A missing class costs its standard price · max(1, tier price / standard price).
-    The ratio is that of input, or for output classes that of output."""
+    """The prices of one service tier. A class without a price here costs its standard price · max(1, tier price /
+    standard price). This ratio is that of input; for output classes, that of output."""
 
     beyond: LongContext | None = None
 
@@ -64,7 +64,7 @@ ServiceTier = Factor | TierClasses
 def few_factors(tiers: dict[str, Any]) -> dict[str, Any]:
     """Raise ValueError if `tiers` has too many factors."""
     if sum(isinstance(given, Decimal) for given in tiers.values()) > MOST_FACTORS:
-        raise ValueError(f"at most {MOST_FACTORS} tiers may be factors, as all of them combine")
+        raise ValueError(f"at most {MOST_FACTORS} tiers may be factors, because each combination of them needs a price")
     return tiers
 
 
@@ -75,8 +75,8 @@ parts."""
 
 
 def at_tiers(price: Price, tiers: Mapping[str, ServiceTier], choosable: tuple[str, ...] = ()) -> Price:
-    """`price` with the prices of the service tiers in `tiers`. Factors of tiers that apply together are multiplied.
-    `choosable`: see `Price.choosable`."""
+    """Add to `price` the prices of the service tiers in `tiers`. The factors of tiers that apply together are
+    multiplied. `choosable`: see `Price.choosable`."""
     if not tiers:
         return price
     own = {name: given for name, given in tiers.items() if isinstance(given, TierClasses)}
@@ -95,7 +95,8 @@ def at_tiers(price: Price, tiers: Mapping[str, ServiceTier], choosable: tuple[st
 
 
 def times(price: Price, factor: Decimal, note: str) -> Price:
-    """`price`, with all its prices multiplied by `factor` and rounded up. `note`: added to the source of the price."""
+    """Multiply all prices of `price` by `factor`, and round them up. `note`: text that is added to the source of the
+    price."""
     classes: dict[str, Any] = {
         name: rounded_up(value * factor) for name in CLASSES if (value := getattr(price, name)) is not None
     }
@@ -109,8 +110,8 @@ def rounded_up(pico: Decimal) -> int:
 
 
 def _own(price: Price, given: TierClasses) -> Price:
-    """The prices of a tier, including those for long calls. Prices that are missing in `given` come from the standard
-    prices."""
+    """The prices of a tier, including those for long calls. Prices that `given` does not have are derived from the
+    standard prices."""
     flat = _completed(price, given)
     if given.beyond is not None:
         usual = price if price.beyond is None else price.beyond[1]
@@ -122,7 +123,7 @@ def _own(price: Price, given: TierClasses) -> Price:
 
 
 def _completed(price: Price, given: Classes) -> Price:
-    """The prices of a tier. A token class missing in `given` costs at least as much as at the standard tier."""
+    """The prices of a tier. A token class that `given` does not have costs at least as much as at the standard tier."""
     own = given.price(price.source, price.as_of)
     missing: dict[str, Any] = {
         name: rounded_up(value * max(_ratio(own, price, name), Decimal(1)))
@@ -133,8 +134,8 @@ def _completed(price: Price, given: Classes) -> Price:
 
 
 def _in_proportion(above: Price, usual: Price, tier: Price) -> Price:
-    """The price of a long call at a tier: standard price of a long call · tier price / standard price of a short
-    call."""
+    """The price of a long call at a tier, if it is not given: standard price of a long call · tier price / standard
+    price of a short call."""
     classes: dict[str, Any] = {
         name: rounded_up(value * _proportion(tier, usual, name))
         for name in CLASSES
@@ -149,8 +150,8 @@ def _proportion(one: Price, other: Price, name: str) -> Decimal:
 
 
 def _ratio(one: Price, other: Price, name: str) -> Decimal:
-    """The ratio of the price `one` to the price `other`. `name`: token class; output classes compare output prices,
-    others input prices."""
+    """The ratio of the price `one` to the price `other`, for the token class `name`. For output classes, the output
+    prices are compared; for the others, the input prices."""
     while name in PARENTS:
         name = PARENTS[name]
     mine, theirs = getattr(one, name), getattr(other, name)

@@ -1,4 +1,4 @@
-"""Units of a call that have no known price: fees and service tiers."""
+"""Finds the units of a call that have no known price: fees and service tiers."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ TIER = "service_tier="
 
 
 def unpriced_units(price: Price | None, usage: Usage) -> str:
-    """The units of a call that have no price, such as `web_search:5,service_tier=scale`. Empty if the price covers
-    `usage`. If `price` is None, only fees are listed."""
+    """The units of a call that have no price, as text such as `web_search:5,service_tier=scale`. Empty if the price
+    covers the whole `usage`. If `price` is None, only fees are listed."""
     if not usage.fees and not usage.service_tier:
         return ""
     units = [f"{unit}:{count}" for unit, count in usage.fees if count]
@@ -20,6 +20,6 @@ def unpriced_units(price: Price | None, usage: Usage) -> str:
 
 
 def fees_of(units: str) -> tuple[tuple[str, int], ...]:
-    """(Unit, count) of each fee in a text that `unpriced_units` has written."""
+    """The fees in a text that `unpriced_units` made, each as (unit, count)."""
     found = (part.rpartition(":") for part in units.split(",") if part and not part.startswith(TIER))
     return tuple((unit, int(count)) for unit, _, count in found)

@@ -1,4 +1,4 @@
-"""Numbers of tokens of one attempt, in token classes that do not overlap."""
+"""The numbers of tokens of one attempt, in token classes that do not overlap."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 
 @dataclass(slots=True)
 class Usage:
-    """Numbers of tokens; each token counts in one class only. `input_tokens` excludes cached tokens and cache writes,
-    `output_tokens` reasoning. Treat an instance as immutable."""
+    """The numbers of tokens of one attempt. Each token counts in only one class: `input_tokens` excludes cached tokens
+    and cache writes, and `output_tokens` excludes reasoning. Treat an instance as immutable."""
 
     input_tokens: int = 0
     cached_tokens: int = 0
@@ -37,7 +37,7 @@ class Usage:
     all_output: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Compute the sums once, because several packages read each sum."""
+        """Compute the sums once, because several packages read them."""
         written = self.cache_write_5m_tokens + self.cache_write_1h_tokens
         heard_and_seen = self.audio_input_tokens + self.image_input_tokens
         self.all_input = self.input_tokens + self.cached_tokens + written + heard_and_seen
@@ -48,13 +48,14 @@ class Usage:
         return self.all_input + self.all_output
 
     def doubted(self, *names: str) -> str:
-        """The text of `doubt` with `names` added. Each name occurs once. The names are in alphabetical order."""
+        """Add `names` to the names in the text of `doubt`. The result has each name once, in alphabetical order."""
         return "+".join(sorted({*names, *self.doubt.split("+")} - {""}))
 
 
 def interrupted(reported: Usage | None, input_tokens: int, delivered: int) -> Usage:
     """The usage of an attempt that ended early. `reported`: the backend's latest report, or None. `input_tokens`: the
-    gateway's own count. `delivered`: the gateway's estimate of output, used if higher than reported."""
+    gateway's own count. `delivered`: the gateway's estimate of the output, which is used if it is higher than the
+    reported output."""
     if reported is None:
         return Usage(input_tokens, output_tokens=delivered, estimated=True)
     missing = max(0, delivered - reported.all_output)
@@ -63,13 +64,13 @@ def interrupted(reported: Usage | None, input_tokens: int, delivered: int) -> Us
         input_tokens=reported.input_tokens if reported.all_input else input_tokens,
         output_tokens=reported.output_tokens + missing,
         estimated=True,
-        billed_pico=None if missing else reported.billed_pico,  # the bill lacks the missing tokens
+        billed_pico=None if missing else reported.billed_pico,  # the bill does not include the missing tokens
     )
 
 
 def with_unseen(usage: Usage, unseen: int, most: int | None, *, plain: bool) -> Usage:
-    """The `usage` of an attempt that ended early, plus `unseen` tokens that were probably generated. `plain`: whether
-    the answer is no stream. `most`: maximum output of the call, which limits the sum."""
+    """Add to the `usage` of an attempt that ended early the `unseen` tokens that were probably generated. `plain`:
+    whether the answer is not streamed. `most`: maximum output of the call, which limits the sum."""
     seen = usage.all_output - (usage.output_tokens if plain else usage.reasoning_tokens)
     if most is not None:
         unseen = min(unseen, max(0, most - seen))

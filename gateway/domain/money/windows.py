@@ -1,4 +1,4 @@
-"""Calendar windows of budgets: start and end of the hour, day, week or month that contains a moment."""
+"""Computes the calendar windows of budgets: start and end of the hour, day, week or month that contains a moment."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _PRECISION_S = 0.5
 
 
 def window_bounds(window: str, timezone: str, now: float) -> tuple[float, float]:
-    """The start (included) and end (excluded) of the `window` that contains `now`, in Unix seconds. `window`: hour,
-    day, week (from Monday), month or total; `total` is (0.0, inf). `timezone`: IANA name. Raises ValueError,
+    """The start (included) and end (excluded) of the window that contains `now`, in Unix seconds. `window`: hour, day,
+    week (from Monday), month or total; for total, the result is (0.0, inf). `timezone`: IANA name. Raises ValueError,
     ZoneInfoNotFoundError."""
     if window == "total":
         return 0.0, math.inf
@@ -39,7 +39,7 @@ def window_bounds(window: str, timezone: str, now: float) -> tuple[float, float]
 
 @cache
 def zone_named(name: str) -> tzinfo:
-    """The time zone `name`. It is cached forever, because the file of a zone must not be read during a request. Raises
+    """The time zone `name`. It is cached forever, because no request should have to read the zone's file. Raises
     ZoneInfoNotFoundError or ValueError for an unknown zone."""
     return UTC if name == "UTC" else ZoneInfo(name)
 
@@ -63,7 +63,7 @@ def _offset(zone: tzinfo, at: float) -> float:
 
 
 def instant(zone: tzinfo, wall: datetime) -> float:
-    """The first moment at which clocks in `zone` show the time `wall`. If they never do, a later moment."""
+    """The first moment at which clocks in `zone` show the time `wall`. If clocks skip this time, a later moment."""
     early, late = sorted(wall.replace(tzinfo=zone, fold=fold).timestamp() for fold in (0, 1))
     shown = datetime.fromtimestamp(early, zone).replace(tzinfo=None, fold=0)
     if shown == wall:
@@ -72,7 +72,7 @@ def instant(zone: tzinfo, wall: datetime) -> float:
 
 
 def _first(low: float, high: float, holds: Callable[[float], bool]) -> float:
-    """The first whole second in `(low, high]` for which `holds` is true. `holds(high)` must be true."""
+    """The first whole second in `(low, high]` at which `holds` is true. `holds(high)` must be true."""
     while high - low > _PRECISION_S:
         middle = (low + high) / 2
         low, high = (low, middle) if holds(middle) else (middle, high)
@@ -80,7 +80,8 @@ def _first(low: float, high: float, holds: Callable[[float], bool]) -> float:
 
 
 def offsets(zone: tzinfo, since: float, until: float) -> list[tuple[float, float]]:
-    """(Begin, seconds east of UTC) for each part of `[since, until)` in which clocks in `zone` have the same offset."""
+    """Divide `[since, until)` into parts in which clocks in `zone` have the same offset. Returns (begin, seconds east
+    of UTC) for each part."""
     found = [(since, _offset(zone, since))]
     before = since
     while before < until:
@@ -96,5 +97,5 @@ def _differs(zone: tzinfo, offset: float, at: float) -> bool:
 
 
 def iso(at: float) -> str:
-    """Unix seconds as `2026-01-31T12:00:00Z`."""
+    """Format Unix seconds as `2026-01-31T12:00:00Z`."""
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,1 +1,1 @@
-"""Routes, strategies, and data about backends."""
+"""Routes, strategies, and facts about backends that routing uses."""

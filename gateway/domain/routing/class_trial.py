@@ -1,18 +1,19 @@
-"""Statistics that open and close one traffic class for one cheaper backend of one team. No I/O.
+"""The statistics that decide whether a cheaper backend may serve one traffic class of a team (the class opens or
+closes). Works without I/O.
 
 Score: how good the backend's answer is compared with the reference's answer, 0..1. Boundary: the quality that the
 policy requires, minus TOLERANCE.
 
-Opening: a betting test of "the mean score is at most the boundary". Each score multiplies a wealth by
-1 + bet (score - boundary), which cannot grow on average while that statement holds. So the wealth reaches x with a
-probability of at most 1/x, whenever and however often it is read (Ville 1939; Waudby-Smith and Ramdas 2024,
-"Estimating means of bounded random variables by betting"). The wealth is averaged over several bets. After each failed
-attempt the limits double, so the probabilities of all attempts together stay bounded.
+Opening: a betting test of "the mean score is at most the boundary". Each score multiplies a wealth by 1 + bet (score -
+boundary), which cannot grow on average while that statement is true. So the wealth reaches x with a probability of at
+most 1/x, whenever and however often it is read (Ville 1939; Waudby-Smith and Ramdas 2024, "Estimating means of bounded
+random variables by betting"). The wealth is averaged over several bets. After each failed attempt the limits double, so
+the probabilities of all attempts together stay bounded.
 
 Closing: the same bet in the other direction, with a wealth that never falls below 1. The mean number of comparisons
-until a false alarm is at least DROP (Shin, Ramdas and Rinaldo 2024, "E-detectors"). A second detector counts free
-signals: it tests "at most the share TOLERANCE of the served answers look weak and are then, by a comparison, confirmed
-to be worse".
+until a false alarm is at least DROP (Shin, Ramdas and Rinaldo 2024, "E-detectors"). A second detector uses signs of
+weakness that are found without a further call. It tests the statement "at most the share TOLERANCE of the served
+answers look weak and are then found to be worse by a comparison".
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ Change = Literal["", "opened", "closed", "refused"]
 
 
 class TrialKey(NamedTuple):
-    """The backend, the class and the team that a trial is about. `target`: the quality that the policy requires."""
+    """The backend, the traffic class and the team of a trial. `target`: the quality that the policy requires."""
 
     team: str
     traffic_class: str
@@ -84,7 +85,7 @@ class Comparison(NamedTuple):
 
 @dataclass(slots=True)
 class ClassTrial:
-    """The state of the trial of one backend in one class. The state changes with each comparison, and can be stored as
+    """The state of the trial of one backend in one traffic class. It changes with each comparison, and can be stored as
     JSON."""
 
     target: float
@@ -123,21 +124,22 @@ class ClassTrial:
 
     @property
     def boundary(self) -> float:
-        """The mean score that is tested."""
+        """The mean score with which the backend's mean score is compared."""
         return max(_LEAST_BOUNDARY, self.target - TOLERANCE)
 
     @property
     def share(self) -> float:
-        """Share of sessions that the backend serves."""
+        """The share of sessions that the backend serves."""
         return SHARES[self.stage]
 
     @property
     def mean(self) -> float:
-        """Mean score of this attempt; 0 without comparisons."""
+        """The mean score of the comparisons in this attempt; 0 without comparisons."""
         return self.total / self.compared if self.compared else 0.0
 
     def compare_share(self, learning: float, *, served: bool) -> float:
-        """Share of answers to compare. `learning`: the policy's share. `served`: whether the backend served."""
+        """The share of answers to compare. `learning`: the share in the policy. `served`: whether the backend served
+        the answer."""
         if self.stage == len(SHARES) - 1:
             return SUSPECTED if max(_mean(self.down), _mean(self.weak)) > SUSPICIOUS else WATCHED
         if served:
@@ -145,7 +147,7 @@ class ClassTrial:
         return min(learning, REFUSED_SHARE) if self.waiting else learning
 
     def see(self, seen: Comparison) -> Change:
-        """Process a comparison, and return the change of the stage."""
+        """Add a comparison. Returns the change of the trial's stage."""
         self.version += 1
         if self.stage and seen.served:
             self._signals(seen)
@@ -190,7 +192,7 @@ class ClassTrial:
             self.weak[number] = max(1.0, kept * (1 + bet * (loss - TOLERANCE)))
 
     def _required(self, stage: int) -> float:
-        """Wealth of the opening test that `stage` requires."""
+        """The value that the wealth of the opening test must reach for `stage`."""
         return math.ldexp(OPENING[stage - 1], min(self.attempt, _MOST_DOUBLINGS))
 
     def _advance(self) -> Change:

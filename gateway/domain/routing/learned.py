@@ -1,4 +1,4 @@
-"""Evidence from a team's judged answers about a backend, and the correction of an assumed (prior) probability by it.
+"""Corrects an assumed (prior) probability of a good answer by the evidence from a team's judged answers.
 
 The error of the prior is assumed to be a shift in log-odds (Platt 1999, "Probabilistic outputs for support vector
 machines", with the slope kept): adequacy = sigmoid(logit(prior) + shift).
@@ -26,19 +26,19 @@ class Learned:
     backend's quality is below the target."""
 
     def adequacy(self, prior: float) -> float:
-        """The probability, corrected by evidence, that an answer is as good as the reference's. `prior`: this
+        """The probability that an answer is as good as the reference's, after the correction by evidence. `prior`: this
         probability before the correction."""
         if not self.n or (prior >= 1 and self.shift >= 0):
             return prior
         return sigmoid(logit(prior) + self.shift)
 
     def prior(self, adequacy: float) -> float:
-        """The inverse of `adequacy`: the probability before the correction. `adequacy`: the corrected probability. Not
-        exact outside of `_LEAST`..`_MOST`."""
+        """The inverse of `adequacy`: computes the probability before the correction from the corrected one
+        (`adequacy`). Not exact outside of `_LEAST`..`_MOST`."""
         return adequacy if not self.n else sigmoid(logit(adequacy) - self.shift)
 
     def quality(self, wanted: float) -> float:
-        """The quality that this backend must reach if routing requires the quality `wanted`."""
+        """The quality that this backend must reach, if routing requires the quality `wanted`."""
         return wanted + self.margin * (1 - wanted)
 
 

@@ -1,4 +1,4 @@
-"""The load of a backend's server. The server reports it, or this worker observes it."""
+"""The load of a backend's server, as the server reports it or as this worker observes it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)  # not frozen: several are made per request, and a frozen one takes four times as long
 class Load:
-    """The load of a server. `running` and `waiting` are the numbers of requests of all its clients."""
+    """The load of a server. `running`, `waiting`: numbers of requests, from all clients of the server."""
 
     running: float
     waiting: float = 0.0

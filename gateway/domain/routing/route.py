@@ -1,7 +1,7 @@
-"""A route: the backends in calling order, and the reason for it.
+"""The route of a request: the backends in the order of calls, and the reason for the choice.
 
 Treat these values as immutable. The classes are not frozen, because creating a frozen instance takes four times as
-long, and a request creates several instances.
+long, and each request creates several instances.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from gateway.domain.routing.strategy import RunningStrategy
 
 @dataclass(slots=True)
 class Grade:
-    """How hard a request is, 0..1. High: the strong tier probably answers much better than the weak one."""
+    """The difficulty of a request, 0..1. If it is high, the strong tier probably answers much better than the weak
+    tier."""
 
     difficulty: float
     abstained: bool = False
@@ -27,7 +28,7 @@ class Grade:
 
 @dataclass(slots=True)
 class Considered:
-    """One backend that routing considered for a request, as `explain` and the flight record show it."""
+    """A backend that routing considered for a request, as `explain` and the flight record show it."""
 
     backend: str
     excluded: str = ""
@@ -38,8 +39,8 @@ class Considered:
 
 @dataclass(slots=True)
 class Prefix:
-    """Identifies the conversation of a request, and the position of the request in it. It contains a digest of the
-    session, but no text of the conversation."""
+    """Identifies the conversation of a request, and the request's position in it. It contains a digest of the session,
+    but no text."""
 
     session: bytes
     """Digest of the session. The API key is part of it, so requests of two keys never share a session."""
@@ -54,8 +55,8 @@ class Prefix:
 
 @dataclass(slots=True)
 class Decision:
-    """What routing decided for a request that another backend serves. Reasons: the policy only observes; the request is
-    outside the rollout, or serves for comparison."""
+    """The choice that routing made for a request, although another backend serves it. This happens if the policy only
+    observes, if the request is outside the rollout, or if the request serves for comparison."""
 
     calls: tuple[tuple[Backend, float], ...]
     """(Backend, expected calls per request) in calling order, for the backends that would have been called. An expected
@@ -66,7 +67,7 @@ class Decision:
 
 @dataclass(slots=True)
 class ClassDecision:
-    """The decision by the traffic class of a request from which the grader abstained."""
+    """The decision about a request without a grade, made according to its traffic class."""
 
     key: TrialKey
     """The class, and the cheaper backend about which the decision is."""
@@ -88,8 +89,8 @@ class ClassDecision:
 
 @dataclass(slots=True)
 class Route:
-    """The route of a request. `backends`: in calling order. The first one serves. The others are fallbacks, as long as
-    no byte was sent."""
+    """The route of a request. `backends`: in the order of calls. The first one serves the request; the others are
+    fallbacks as long as no byte was sent to the client."""
 
     backends: tuple[Backend, ...]
     reason: str
@@ -132,12 +133,13 @@ class Route:
 
 
 class ContextEstimate:
-    """Estimated tokens of the request as sent, and the lowest number that trimming can reach."""
+    """The estimated number of tokens of the request, and the lowest number that trimming can reach."""
 
     __slots__ = ("_least", "tokens")
 
     def __init__(self, tokens: int, least: int | Callable[[], int]) -> None:
-        """`least`: the lowest number that trimming can reach, or a function for it. The function reads every turn."""
+        """`least`: the lowest number of tokens that trimming can reach, or a function that computes it. The function
+        reads all turns."""
         self.tokens = tokens
         self._least = least
 
@@ -150,7 +152,7 @@ class ContextEstimate:
 
 @dataclass(frozen=True, slots=True)
 class Attached:
-    """Maximum input tokens of the content other than text, by kind of content."""
+    """The maximum number of input tokens of all content other than text, by kind of content."""
 
     document: int = 0
     image: int = 0
@@ -174,7 +176,8 @@ NOTHING_ATTACHED = Attached()
 
 @dataclass(slots=True)
 class ContextPlan:
-    """How a request is sent to one backend: which turns are dropped and which are shortened."""
+    """The plan of the content that is sent to one backend: the turns that are dropped, and the turns that are
+    shortened."""
 
     tokens_before: int
     tokens_after: int
@@ -215,8 +218,8 @@ class ContextPlan:
 
     @property
     def expected_tokens(self) -> int:
-        """The usual number of tokens of the input that is sent. If the backend reports no number of input tokens, this
-        number is billed."""
+        """The usual number of tokens of the input that is sent. If the backend reports no number, the input is charged
+        by this one."""
         attached = self.attached
         if self.predicted_tokens:
             return self.predicted_tokens

@@ -1,14 +1,14 @@
-"""Statistics of one backend's judged answers for one team. No I/O.
+"""The statistics of one backend's judged answers for one team. Works without I/O.
 
 Calibration: the shift in log-odds that maximises the likelihood of the scores under a normal prior of standard
 deviation TAU (a ridge; Hoerl and Kennard 1970). Older answers count less.
 
 Detection: a betting test of "the mean score is at least the target minus TOLERANCE". Each answer multiplies a wealth by
-1 + bet (target - score), which cannot grow on average while that statement holds (Waudby-Smith and Ramdas 2024,
+1 + bet (target - score), which cannot grow on average while that statement is true (Waudby-Smith and Ramdas 2024,
 "Estimating means of bounded random variables by betting"). The test is started anew at every answer and averaged over
 several bets. So it becomes a detector of change whose average run length to a false alarm is at least ALARM answers
 (Shin, Ramdas and Rinaldo 2024, "E-detectors"). It is valid for scores of any distribution in 0..1, and its result may
-be read after every answer. When it raises an alarm, answers before the estimated change are forgotten.
+be read after every answer. After an alarm, the answers before the estimated change are ignored.
 
 Intervals are Wilson's score intervals (1927), one-sided at 95 %.
 """
@@ -43,7 +43,8 @@ _Z = NormalDist().inv_cdf(0.95)
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """One judged answer of a backend. `predicted`: uncorrected probability that it is as good as the reference's."""
+    """One judged answer of a backend. `predicted`: the probability that it is as good as the reference's answer, before
+    any correction by evidence."""
 
     id: int
     predicted: float
@@ -60,20 +61,20 @@ class Judged:
 
     @property
     def relative(self) -> float:
-        """The score as if compared with the reference's answer: `score` + 1 − `baseline`. A person's rating may make it
-        exceed 1."""
+        """The score as a comparison with the reference's answer: `score` + 1 − `baseline`. It may exceed 1 if people
+        rate the answer better than the reference's."""
         return self.score + 1 - self.baseline
 
     @property
     def aimed(self) -> float:
-        """The target on the scale of `score`."""
+        """The target, converted to the scale of `score`."""
         return max(0.0, min(self.target, _MOST_TARGET) - 1 + self.baseline)
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The statistics of one backend for one team. Mean and interval are computed from the weighted answers that are not
-    forgotten."""
+    """The statistics of one backend for one team. The mean and the interval are computed from the weighted answers
+    since the last change."""
 
     learned: Learned
     mean: float
@@ -93,8 +94,8 @@ class Standing:
 
 
 def standing(rows: Sequence[Judged]) -> Standing:
-    """The standing of one team and backend. `rows`: its judged answers, oldest first. Raises ValueError if there are
-    none."""
+    """Compute the statistics of one backend for one team. `rows`: the backend's judged answers, oldest first. Raises
+    ValueError if there are none."""
     if not rows:
         raise ValueError("there are no judged answers")
     watch = Watch()
@@ -118,7 +119,7 @@ def standing(rows: Sequence[Judged]) -> Standing:
 
 
 class Watch:
-    """The detector of changes. It processes one answer at a time."""
+    """Detects changes of the mean score. It processes one answer at a time."""
 
     def __init__(self) -> None:
         self.alarm: int | None = None
@@ -159,7 +160,7 @@ class Watch:
 
 
 def shift_of(rows: Sequence[Judged], weights: Sequence[float], tau: float = TAU) -> float:
-    """The shift in log-odds that makes the predicted probabilities of `rows` fit their scores. `weights`: shape
+    """The shift in log-odds that makes the predicted probabilities of `rows` fit their scores best. `weights`: shape
     (len(rows),). `tau`: standard deviation of the prior."""
     shift = 0.0
     odds = [logit(row.predicted) for row in rows]
@@ -177,7 +178,8 @@ def shift_of(rows: Sequence[Judged], weights: Sequence[float], tau: float = TAU)
 
 
 def wilson(mean: float, n: float, z: float = _Z) -> tuple[float, float]:
-    """Lower and upper bound of a mean of `n` scores in 0..1. With the default `z`, each bound is one-sided at 95 %."""
+    """The lower and upper bound of the mean of `n` scores in 0..1. With the default `z`, each bound is one-sided at 95
+    %."""
     middle = (mean + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * math.sqrt(max(mean * (1 - mean), 0.0) / n + z * z / (4 * n * n))
     return max(0.0, middle - half), min(1.0, middle + half)

@@ -1,5 +1,5 @@
 """The interface of a running strategy, which decides which backend to call next, when to stop, and which answer to
-serve. Cascades and the router both use this interface."""
+serve. Cascades and the router use it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FAILED = "failed"
 
 @dataclass(frozen=True, slots=True)
 class StrategyAnswer:
-    """One backend's answer, in the form that a strategy needs."""
+    """The answer of one backend, in the form that a strategy needs."""
 
     backend: str
     """The name of the backend in the strategy. In serving it is a backend's name, in a replay a model's name."""
@@ -27,10 +27,10 @@ class StrategyAnswer:
 
 
 class RunningStrategy(Protocol):
-    """The strategy of one request. No I/O and no clock: the same answers always lead to the same next step.
+    """The strategy of one request. It uses neither I/O nor a clock: the same answers always lead to the same next step.
 
-    `answers`: in the order of the calls. A backend that failed has an entry with `weak` FAILED, which is served only if
-    there is no other.
+    `answers`: the answers in the order of the calls. The entry of a backend that failed has FAILED as `weak`; it is
+    served only if there is no other answer.
     """
 
     def next(self, answers: Sequence[StrategyAnswer]) -> tuple[str, ...]:
@@ -38,5 +38,5 @@ class RunningStrategy(Protocol):
         ...
 
     def serves(self, answers: Sequence[StrategyAnswer]) -> int:
-        """Index of the answer to serve. There must be at least one answer."""
+        """The index of the answer to serve. There must be at least one answer."""
         ...

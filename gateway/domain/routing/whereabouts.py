@@ -1,7 +1,7 @@
 """Finds out from an address whether a backend is local or hosted, without DNS.
 
-A name may resolve to any address, so it counts as hosted unless the operator's settings say otherwise. A known
-provider's domain always counts as hosted.
+A name may resolve to any address. So a name counts as hosted, unless the operator's settings say otherwise. The domain
+of a known provider always counts as hosted.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ public addresses."""
 
 
 def host_of(url: str) -> str:
-    """The host in `url`, without a final dot. Empty for a unix socket and for text that is not an address."""
+    """The host in `url`, without a final dot. Empty for a unix socket, and for a text that is not an address."""
     try:
         return (urlsplit(url).hostname or "").rstrip(".").lower()
     except ValueError:
@@ -42,12 +42,12 @@ def host_of(url: str) -> str:
 
 @lru_cache(maxsize=4096)
 def providers_own(url: str) -> bool:
-    """Whether the host belongs to a known provider."""
+    """Return whether the host belongs to a known provider."""
     return _PROVIDERS.fullmatch(host_of(url)) is not None
 
 
 def loopback(url: str) -> bool:
-    """Whether the host is this machine."""
+    """Return whether the host is this machine."""
     host = host_of(url)
     try:
         return host == "localhost" or ip_address(host).is_loopback
@@ -57,7 +57,7 @@ def loopback(url: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def private(url: str) -> bool:
-    """Whether the address is a unix socket, the loopback interface, or a literal address in a private network."""
+    """Return whether the address is a unix socket, the loopback interface, or an IP address in a private network."""
     if url.startswith(("unix:", "http+unix:")):
         return True
     host = host_of(url)

@@ -1,1 +1,1 @@
-"""Operations on texts that packages share: concealing, cutting, making visible."""
+"""Operations on texts that several packages use: concealing secrets, shortening, escaping control characters."""

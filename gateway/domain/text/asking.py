@@ -1,4 +1,4 @@
-"""Finds sentences that ask for information in English, Spanish and Portuguese by the words with which they begin."""
+"""Finds sentences that ask for information, in English, Spanish and Portuguese, by their first words."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ _ASKING = re.compile(
     r"|(?:(?:de|em|a)\s)?quant(?:o|os|as)\s|quem\s)",
     re.IGNORECASE,
 )
-"""Matches the beginning of such a sentence. All repetitions are bounded, so the time is linear in the sentences."""
+"""Matches the beginning of a sentence that asks for information. All repetitions are bounded, so the time is linear in
+the length."""
 
 
 def asks(sentence: str) -> bool:
-    """Whether a sentence begins with words that ask for information."""
+    """Return whether a sentence begins with words that ask for information."""
     return _ASKING.match(sentence) is not None

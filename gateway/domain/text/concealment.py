@@ -1,5 +1,5 @@
-"""Removes a provider's API key from texts that the provider wrote. A text may contain the key as it is, encoded, cut or
-masked."""
+"""Removes a provider's API key from texts that the provider wrote. The text may contain the whole key, an encoded form
+of it, or a part of it."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _MASK = re.compile(r"\*+|[•●…]+|\.{2,}|x{4,}|-{4,}|_{4,}")
 
 
 class Concealer:
-    """Removes one key from texts. Takes tens of microseconds per text, so it is used for errors and other rare texts
-    only."""
+    """Removes one key from texts. It takes tens of microseconds per text, so it is used only for errors and other rare
+    texts."""
 
     def __init__(self, key: str) -> None:
         """`key`: the key to remove. If it is empty, nothing is removed."""
@@ -33,7 +33,7 @@ class Concealer:
         """Matches sequences of characters that occur in the key or in masks."""
 
     def __call__(self, text: str) -> str:
-        """`text` with the key, its usual encodings and its recognisable parts replaced."""
+        """Replace in `text` the key, its usual encodings, and those parts of it that would identify it."""
         for form in self._forms:
             text = text.replace(form, CONCEALED)
         return (
@@ -43,7 +43,7 @@ class Concealer:
         )
 
     def _tells(self, word: str) -> bool:
-        """Whether `word` contains enough of the key to identify it."""
+        """Return whether `word` contains enough of the key to identify it."""
         key, word = self._key, unquote(word).lower()
         parts = _MASK.split(word)
         if len(parts) > 1:
@@ -60,8 +60,8 @@ class Concealer:
 
 
 def _forms(key: str) -> Iterator[str]:
-    """Yield the forms in which a text may contain the key: plain, URL-encoded, hexadecimal, and Base64. Base64 has
-    three forms, without characters that depend on neighbours."""
+    """Yield the forms in which a text may contain the key: plain, URL-encoded, hexadecimal, and Base64. There are three
+    forms of Base64; each lacks the characters that depend on neighbouring text."""
     raw = key.encode()
     yield from (key, quote(key, safe=""), raw.hex(), raw.hex().upper())
     for before, first in enumerate((0, 2, 3)):

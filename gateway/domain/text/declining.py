@@ -22,14 +22,14 @@ _DECLINES = (
 )
 _REFUSAL = re.compile(rf"\W*(?:{'|'.join(_DECLINES)})", re.IGNORECASE)
 _LONGEST_REFUSAL = 400
-"""Maximum characters of a refusal. A longer text that begins with an apology has answered something."""
+"""Maximum characters of a refusal. A longer text counts as an answer, even if it begins with an apology."""
 
 
 def declines(text: str) -> bool:
-    """Whether the whole text is a refusal, in English, Spanish or Portuguese."""
+    """Return whether the whole text is a refusal, in English, Spanish or Portuguese."""
     return len(text) <= _LONGEST_REFUSAL and begins_declining(text)
 
 
 def begins_declining(text: str) -> bool:
-    """Like `declines`, for an answer that may continue."""
+    """Return whether the text begins with a refusal. Like `declines`, but the answer may not be complete yet."""
     return _REFUSAL.match(text) is not None

@@ -1,7 +1,7 @@
-"""Unicode normalisation of long texts in linear time.
+"""Normalises Unicode of long texts in linear time.
 
-Normalisation sorts the accents of one letter, which takes quadratic time: a text of 500,000 accents would keep the
-event loop busy for minutes. So a text is normalised in pieces.
+Unicode normalisation sorts the accents of each letter, which takes quadratic time: a text of 500,000 accents would
+block the event loop for minutes. So a text is normalised in pieces.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _PIECE = 256
 
 
 def without_accents(text: str) -> str:
-    """`text` in the normal form NFKD, without accents."""
+    """Normalise `text` to the form NFKD and remove the accents."""
     decomposed = _normalised("NFKD", text)
     if decomposed.isascii():
         return decomposed
@@ -22,8 +22,8 @@ def without_accents(text: str) -> str:
 
 
 def composed(text: str) -> str:
-    """The words of `text` in the normal form NFKC, separated by single spaces. In words of more than 256 characters, an
-    accent at the boundary of two pieces stays apart from its letter."""
+    """Normalise the words of `text` to the form NFKC, and separate them by single spaces. In a word of more than 256
+    characters, an accent at the boundary of two pieces is not combined with its letter."""
     return " ".join(_normalised("NFKC", word) for word in text.split())
 
 

@@ -1,4 +1,4 @@
-"""Shortens strings from clients and providers that are kept for longer than the request."""
+"""Shortens texts from clients and providers that are stored for longer than the request takes."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ _DIGEST_BYTES = 16
 
 
 def cut(text: str, most: int) -> str:
-    """The first characters of `text`. The result has at most `most` characters. If `text` is longer, the result
-    contains a note about the cut."""
+    """Shorten `text` to at most `most` characters. A shortened text ends with a note that says so."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def cut_apart(text: str, most: int) -> str:
-    """Like `cut`, but with a hash of the whole text at the end, so that different texts stay different."""
+    """Like `cut`, but a shortened text ends with a hash of the whole text, so that different texts stay different."""
     if len(text) <= most:
         return text
     digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_DIGEST_BYTES).hexdigest()

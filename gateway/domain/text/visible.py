@@ -14,13 +14,13 @@ _IN_TEXT, _IN_LINE = re.compile(f"[{_HIDDEN}]"), re.compile(f"[{_HIDDEN}\t\n]")
 
 
 def visible(text: str, *, lines: bool = False) -> str:
-    """`text` with control and invisible characters escaped as `\\x1b` or `\\u202e`. `lines`: do not escape line ends
-    and tabs."""
+    """Escape control and invisible characters in `text`, as `\\x1b` or `\\u202e`. `lines`: whether to leave line ends
+    and tabs as they are."""
     return (_IN_TEXT if lines else _IN_LINE).sub(_written, text)
 
 
 def visible_json(text: str) -> str:
-    """Like `visible`, for a text that is JSON. The escaped text is JSON with the same values."""
+    """Like `visible`, for a text that is JSON. The result is JSON with the same values."""
     return _IN_TEXT.sub(_escaped, text)
 
 

@@ -1,1 +1,1 @@
-"""The append-only files of each worker. An attempt is written to them before its call begins."""
+"""The append-only journal of each worker. The worker writes an attempt to the journal before it calls the backend."""

@@ -12,8 +12,9 @@ from gateway.ledger.rows import FIELDS, Row
 
 
 def append(directory: Path, rows: Iterable[Row], source: str) -> int:
-    """Write `rows` to a new journal in `directory`, and return their number. `source`: name of the program, for the
-    file's name. Rows already in the ledger are ignored. Raises OSError; rows written before are kept."""
+    """Write `rows` to a new journal in `directory`, and return their number. `source`: name of the program that writes;
+    it becomes part of the file's name. Rows that are already in the ledger count only once. Raises OSError; the rows
+    written before the error are kept."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     fd = segments.create(segments.Segment.at(directory, segments.new_lane(source), 1), FIELDS)
     count = 0

@@ -1,5 +1,5 @@
-"""Builds the ledger row of an attempt whose worker died, from the worker's journal and progress slots. Missing values
-are estimated."""
+"""Builds the ledger row of an attempt whose worker died before the attempt ended. The values come from the worker's
+journal and progress slots. Missing values are estimated."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gateway.ledger.rows import MOST_PICO, TOKENS, Row, believable
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """How far a stream had come when its worker last recorded it. `at`: Unix time of the record in seconds; None if
+    """The progress of a stream when its worker last recorded it. `at`: Unix time of the record in seconds; None if
     unknown."""
 
     at: float | None
@@ -37,14 +37,14 @@ class BackendPace(NamedTuple):
     """Maximum tokens of one answer; None if unknown."""
 
     def or_else(self, before: BackendPace) -> BackendPace:
-        """These figures. A figure that is unknown here is taken from `before`, which was recorded earlier."""
+        """A copy of these figures. Each unknown figure is replaced by the figure in `before`, an earlier record."""
         frame_bytes = before.frame_bytes if self.frame_bytes == FIRST_FRAME_BYTES else self.frame_bytes
         return BackendPace(self.plain or before.plain, self.hidden or before.hidden, frame_bytes, self.most)
 
 
 def classes_of(usage: Usage) -> dict[str, Any]:
-    """Token class → tokens in `usage`, for a progress record in the journal. Classes without tokens are omitted. Empty
-    if input tokens are unknown or a number is out of range."""
+    """The tokens of `usage` as a dictionary, token class → tokens, for a progress record in the journal. Classes
+    without tokens are omitted. The dictionary is empty if the input tokens are unknown or a number is out of range."""
     counts = {name: getattr(usage, name) for name in TOKENS} if usage.all_input and believable(usage) else {}
     return {name: tokens for name, tokens in counts.items() if tokens}
 
@@ -57,12 +57,12 @@ def orphan(
     known: BackendPace | None = None,
     ended_at: float | None = None,
 ) -> Row:
-    """The row of an attempt whose worker died, with the outcome *interrupted*. Undelivered output is estimated at the
-    highest likely speed, so that a hard budget is not overrun.
+    """Build the row of an attempt whose worker died; its outcome is *interrupted*. The output that had not arrived yet
+    is estimated at the highest likely speed, so that a hard budget is not overrun.
 
-    `opened`: the row's first fields. `entry`: the attempt's *opened* line (earlier versions: `pico` instead of
-    `prices`). `mark`: last known progress. `reported`: token class → tokens reported so far. `known`: the backend's
-    speed. `ended_at`: Unix time at which the worker died.
+    `opened`: the row's first fields. `entry`: the attempt's *opened* line in the journal (earlier versions wrote `pico`
+    instead of `prices`). `mark`: the last known progress. `reported`: token class → tokens that the backend had
+    reported. `known`: the backend's speed. `ended_at`: Unix time at which the worker died.
     """
     called_at = opened["at"] + opened.get("waited_ms", 0) / 1000
     frame_bytes = FIRST_FRAME_BYTES if known is None else known.frame_bytes

@@ -1,4 +1,4 @@
-"""Reads the journal of one worker process: closed rows, open attempts, position."""
+"""Reads the journal of one worker process: the rows of ended attempts, and the attempts that are still open."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ _CLOSE = b'{"close":'
 
 
 class JournalReader:
-    """Reads the journal of one worker process from the position `place` on. Reading a part twice is harmless."""
+    """Reads the journal of one worker process from the position `place` on. The same part may be read twice without
+    harm."""
 
     def __init__(self, name: str, place: Place = (0, 0)) -> None:
         self.name, self.place = name, place
@@ -43,15 +44,15 @@ class JournalReader:
 
     @property
     def resume(self) -> Place:
-        """The position from which to read the journal after a restart. It is the beginning of the oldest open attempt,
-        or else the end of the part that was read."""
+        """The position from which the journal must be read after a restart: the beginning of the oldest open attempt.
+        If no attempt is open, the end of the part that was read."""
         for place, _ in self.open.values():
             return place
         return self.place
 
     def read(self, found: list[Segment]) -> list[Values]:
-        """Read the next piece of the segments `found`. Returns the rows of attempts that end in it. If there is nothing
-        to read, `place` does not change. Raises OSError."""
+        """Read the next piece of the segments `found`. Returns the rows of the attempts that end in this piece. If
+        there is nothing to read, `place` does not change. Raises OSError."""
         for segment in found:
             number, position = self.place
             if segment.number < number:
@@ -69,8 +70,8 @@ class JournalReader:
         return []
 
     def orphans(self, progress: Sequence[int] | None = None) -> list[Row]:
-        """Rows of the attempts that were open when the worker died. `progress`: the words of all slots of the worker (a
-        result of `slots.read`)."""
+        """Build the rows of the attempts that were open when the worker died. `progress`: the contents of all its
+        progress slots, as returned by `slots.read`."""
         found, left = [], list[tuple[str, dict[str, Any], dict[str, Any]]]()
         for id, ((number, _), payload) in self.open.items():
             entry = orjson.loads(payload)
@@ -90,7 +91,8 @@ class JournalReader:
         return found
 
     def _take(self, segment: Segment, position: int, lines: list[bytes]) -> list[Values]:
-        """Process lines that begin at byte `position` of `segment`. Returns the rows that these lines close."""
+        """Process the given lines, which begin at byte `position` of `segment`. Returns the rows of the attempts that
+        end in these lines."""
         fields, rows = self._fields_of(segment), list[Values]()
         for line in lines:
             payload = segments.checked(line)
@@ -147,5 +149,5 @@ class JournalReader:
 
 
 def _ours(row: dict[str, Any]) -> dict[str, Any]:
-    """The fields in `row` that this version has. Another version may have written the row."""
+    """The fields of `row` that this version knows. A row written by another version may have other fields."""
     return {name: row[name] for name in FIELDS if name in row}

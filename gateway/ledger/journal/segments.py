@@ -1,9 +1,12 @@
-"""The journal's files: checksummed lines in numbered segments. The segments of one worker process are a lane.
+"""The journal's files. Each file is a numbered segment of lines with checksums. All segments of one worker process
+together are called a lane.
 
-A line is eight hex digits of CRC-32, a space, a JSON object and a newline. If a crash or a full disk leaves a line
-incomplete, its check fails and the line is skipped. The first line of a segment names the fields of the rows in it, so
-that later versions can read them. A worker locks a segment before the segment gets its name. It creates the next
-segment before it unlocks the present one. So a worker is dead if another process can lock the last segment of its lane.
+A line has eight hex digits of CRC-32, a space, a JSON object and a newline. If a crash or a full disk leaves a line
+incomplete, the checksum does not match and the line is skipped. The first line of a segment names the fields of the
+segment's rows, so that later versions can read these rows.
+
+A worker locks a segment before it gives the segment its name, and creates the next segment before it unlocks the
+present one. So a worker is dead if another process can lock the last segment of the worker's lane.
 """
 
 from __future__ import annotations
@@ -43,8 +46,8 @@ class Segment:
 
 
 def new_lane(worker: str, leases_as: str = "") -> str:
-    """A new unique name for the journal of one worker process, such as `worker-0-68f1a2b3c4d5e6f7`. `leases_as`: the
-    unique name under which the worker reserves budget units."""
+    """Make a new unique name for the journal of one worker process, such as `worker-0-68f1a2b3c4d5e6f7`. `leases_as`:
+    the unique name under which the worker leases budget."""
     plain = "".join(letter if letter.isalnum() else "-" for letter in worker)[:_MOST_PLAIN] or "worker"
     if leases_as:
         return f"{plain}{_LEASES}{leases_as}"
@@ -52,13 +55,14 @@ def new_lane(worker: str, leases_as: str = "") -> str:
 
 
 def leases_as(lane: str) -> str:
-    """The name under which the worker that writes the journal `lane` leases budgets; empty if this worker leases
-    none."""
+    """The name under which the worker that writes the journal `lane` leases budgets; empty if this worker leases no
+    budget."""
     return lane.partition(_LEASES)[2]
 
 
 def lanes(directory: Path) -> dict[str, list[Segment]]:
-    """Name of a lane (one worker process's journal) → its segment files, oldest first."""
+    """Find all journals in the folder. Returns name of the lane (one worker process's journal) → its segment files,
+    oldest first."""
     found: dict[str, list[Segment]] = {}
     for path in sorted(directory.glob(f"*{SUFFIX}")):
         lane, _, number = path.name.removesuffix(SUFFIX).rpartition(".")
@@ -68,7 +72,8 @@ def lanes(directory: Path) -> dict[str, list[Segment]]:
 
 
 def encode(entry: dict[str, Any]) -> bytes:
-    """Encode one line. Text that is not valid UTF-8 is replaced, so that the row's costs are kept.
+    """Encode an object as one line of the journal. Invalid UTF-8 in a text is replaced, so that the row with its cost
+    can still be written.
 
     Raises TypeError for integers beyond 64 bits.
     """
@@ -89,14 +94,14 @@ def _readable(value: Any) -> Any:
 
 
 def checked(line: bytes) -> bytes | None:
-    """The JSON text of a line, without newline; None if the checksum does not match."""
+    """The JSON text of a line, without the newline; None if the line's checksum does not match."""
     payload = line[9:]
     return payload if line[:8] == b"%08x" % crc32(payload) else None
 
 
 def create(segment: Segment, fields: Sequence[str]) -> int:
-    """Create a segment for rows with `fields`, locked and open for appending; returns its file descriptor. Raises
-    OSError."""
+    """Create a segment for rows with the given `fields`. Returns its file descriptor, which is locked and open for
+    appending. Raises OSError."""
     hidden = segment.path.with_suffix(".new")
     fd = os.open(hidden, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
@@ -130,7 +135,8 @@ def _sync_directory(directory: Path) -> None:
 
 
 def fields(segment: Segment) -> list[str] | None:
-    """Names of the rows' fields, from the segment's first line; None if the line is damaged. Raises OSError."""
+    """The names of the fields of a segment's rows, from the segment's first line; None if this line is damaged. Raises
+    OSError."""
     with segment.path.open("rb") as file:
         head = checked(file.readline().removesuffix(b"\n"))
     if head is None:
@@ -140,8 +146,8 @@ def fields(segment: Segment) -> list[str] | None:
 
 
 def read(segment: Segment, position: int) -> tuple[list[bytes], int]:
-    """Read about 1 MiB of whole lines from byte `position` on. Returns (lines without newlines, position after them). A
-    last line without a newline is not read. Raises OSError."""
+    """Read about 1 MiB of complete lines of a segment from byte `position` on. Returns the lines without newlines, and
+    the position after the last of them. A last line that has no newline yet is not read. Raises OSError."""
     with segment.path.open("rb") as file:
         file.seek(position)
         data = file.read(READ_BYTES)
@@ -153,7 +159,7 @@ def read(segment: Segment, position: int) -> tuple[list[bytes], int]:
 
 
 def released(segment: Segment) -> bool:
-    """Whether the worker that wrote the segment has closed it. Also true if the segment does not exist."""
+    """Return whether the worker that wrote the segment has closed it. Also true if the segment does not exist."""
     try:
         os.close(_share(segment))
     except FileNotFoundError:
@@ -177,8 +183,8 @@ def _share(segment: Segment) -> int:
 
 @contextmanager
 def ended(directory: Path, last: Segment) -> Iterator[bool]:
-    """Yield whether the worker whose journal ends with `last` is dead. If so, nothing can be appended while the context
-    is open."""
+    """Yield whether a worker is dead. `last`: the last segment of its journal. If the worker is dead, no process can
+    append to the journal while the context is open."""
     try:
         fd = _share(last)
     except OSError:

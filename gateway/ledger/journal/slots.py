@@ -1,8 +1,9 @@
-"""The progress of open attempts, in a memory-mapped file that survives the worker.
+"""Keeps the progress of open attempts in a memory-mapped file, which survives the worker.
 
-Writing to the file is as fast as writing to any other memory. So the progress is stored for every piece of a stream,
-before the piece is passed on. After a process is killed, the kernel still has the data. After a power cut the data may
-be lost. So a file from an earlier boot of the machine is ignored, and the last marks in the journal are used instead.
+Writing to this file is as fast as writing to other memory. Therefore the progress is stored for every piece of a
+stream, before the client gets the piece. If the process is killed, the kernel still has the data. A power cut may lose
+the data. So a file from an earlier boot of the machine is ignored, and the last progress in the journal is used
+instead.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ _SIZE = _HEAD + 8 * _WORDS * SLOTS
 
 
 def path_of(directory: Path, lane: str) -> Path:
-    """Path of the file with the slots of `lane` (the name of one worker process's journal)."""
+    """The path of the file with the progress slots of `lane`, the name of one worker process's journal."""
     return directory / (lane + SUFFIX)
 
 
 class Progress(NamedTuple):
-    """An attempt's progress, as `Attempt.came` stored it."""
+    """The progress of one attempt, as `Attempt.came` stored it in a slot."""
 
     chunks: int
     output_bytes: int
@@ -43,7 +44,8 @@ class Progress(NamedTuple):
 
 
 def progress_of(words: Sequence[int], number: int) -> Progress | None:
-    """The progress in slot `number`; None if nothing has arrived. `words`: the words of all slots."""
+    """Decode the progress in slot `number`; None if no part of the answer has arrived. `words`: the contents of all
+    slots, as 64-bit integers."""
     word, spoke_ms = words[_WORDS * number : _WORDS * (number + 1)]
     if not word:
         return None
@@ -51,10 +53,10 @@ def progress_of(words: Sequence[int], number: int) -> Progress | None:
 
 
 class Slots:
-    """The table of slots of one lane, the journal of one worker process. Only this worker writes the table."""
+    """The file with one worker's progress slots. Only this worker writes to it."""
 
     def __init__(self, path: Path) -> None:
-        """Create the file at its full size, so that later stores succeed on a full disk. Raises OSError."""
+        """Create the file at its full size, so that a full disk cannot make a later store fail. Raises OSError."""
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             with open(fd, "wb", closefd=False) as file:
@@ -79,17 +81,18 @@ class Slots:
         return number
 
     def words(self, number: int) -> memoryview:
-        """The words of slot `number`, for the attribute `progress` of an `Attempt`."""
+        """A view of slot `number`, for the attribute `progress` of an `Attempt`."""
         return self._words[_WORDS * number : _WORDS * (number + 1)]
 
     def give_back(self, number: int) -> None:
-        """Make slot `number` available for another attempt. The end of its last attempt must be in the journal, because
-        a crash would lose the progress."""
+        """Free slot `number` for another attempt. Call this only after the end of the slot's attempt was written to the
+        journal; before that, a crash would lose the attempt's progress."""
         self._free.append(number)
 
 
 def read(path: Path) -> memoryview | None:
-    """The words of all slots of a dead worker; None without a file from the present boot."""
+    """Read the contents of all slots of a dead worker. None if there is no file from the present boot of the
+    machine."""
     try:
         data = path.read_bytes()
     except OSError:
@@ -101,7 +104,7 @@ def read(path: Path) -> memoryview | None:
 
 
 def _boot() -> bytes:
-    """An id of the machine's current boot; empty on systems that have none."""
+    """The id of the machine's current boot; empty on systems without such an id."""
     try:
         return bytes.fromhex(_BOOT_ID.read_text().strip().replace("-", ""))
     except (OSError, ValueError):

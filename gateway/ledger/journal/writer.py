@@ -1,4 +1,4 @@
-"""Writes a worker's journal: one line before each attempt begins, and one before its answer ends."""
+"""Writes a worker's journal: one line before each attempt begins, and one line before the attempt's answer ends."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ class _Open:
 
 
 class Journal:
-    """Implements `AttemptJournal`: an *opened* line, progress records, and a *closed* line for each attempt. No line is
-    lost when the process is killed. `open` raises if its line cannot be written. A *closed* line that cannot be written
-    waits in memory."""
+    """Implements `AttemptJournal`. For each attempt it writes an *opened* line, progress records and a *closed* line.
+    No line is lost if the process is killed. `open` raises if its line cannot be written. A *closed* line that cannot
+    be written waits in memory."""
 
     def __init__(
         self,
@@ -68,7 +68,8 @@ class Journal:
         mark_s: float = MARK_S,
         segment_bytes: int = SEGMENT_BYTES,
     ) -> None:
-        """`leases_as`: the name under which the worker leases its budgets. `mark_s`: seconds between marks."""
+        """`leases_as`: the name under which the worker leases its budgets. `mark_s`: seconds between two progress
+        records."""
         self._directory, self._prices, self._clock = directory, prices, clock
         self._mark_s, self._segment_bytes = mark_s, segment_bytes
         self._segment = segments.Segment.at(directory, segments.new_lane(worker, leases_as), 1)
@@ -106,8 +107,8 @@ class Journal:
         return segments.create(segment, rows.FIELDS)
 
     async def aclose(self) -> None:
-        """Write waiting lines and unlock the last segment. From then on, the ledger's writer treats this worker's
-        journal as ended."""
+        """Write the waiting lines and unlock the last segment. The ledger's writer then treats this worker's journal as
+        ended."""
         self._stopping.set()
         await self._tasks.drain(CLOSE_S)
         await self._tasks.aclose()
@@ -123,18 +124,18 @@ class Journal:
             await asyncio.to_thread(segments.retire, fd)
 
     def write_before(self, outgoing: WriteBatcher) -> None:
-        """From now on, write the closed lines of one turn of the event loop together, before `outgoing` sends. Call
-        `flush` before an answer is sent in any other way."""
+        """From now on, collect the closed lines of one turn of the event loop, and write them together before
+        `outgoing` sends data. An answer that does not go through `outgoing` must be preceded by a call of `flush`."""
         outgoing.before, self._flush_soon = self.flush, partial(outgoing.flush_soon, asyncio.get_running_loop())
 
     def flush(self) -> None:
-        """Write the closed lines that wait. Disk errors do not raise."""
+        """Write the closed lines that wait. A disk error raises no exception."""
         if self._waiting:
             self._append(b"")
 
     def open(self, attempt: Attempt, record: Record) -> None:
-        """Record in the journal that `attempt` will be called. Raises LedgerUnavailable. After this error, the backend
-        must not be called."""
+        """Write to the journal that `attempt` will be called. If this raises LedgerUnavailable, the backend must not be
+        called."""
         if self._slots is None or self._fd < 0:
             raise _unavailable("the journal is not open")
         terms, opening = self._terms_of(attempt.backend), rows.opening(attempt, record)
@@ -174,7 +175,8 @@ class Journal:
         return terms
 
     def close(self, attempt: Attempt, record: Record) -> None:
-        """Price the attempt and write its end to the journal. Disk errors do not raise. A second call does nothing."""
+        """Price the attempt and write its end to the journal. A disk error raises no exception. A second call does
+        nothing."""
         opened = self._open.pop(attempt.id, None)
         if opened is None:
             return
@@ -208,8 +210,9 @@ class Journal:
         self._keep(opened.opening + rows.ending(attempt, record, usage, prices, decided), record, opened.slot)
 
     def _decided(self, attempt: Attempt, decision: Decision, usage: Usage) -> rows.Decided | None:
-        """What routing decided for an answer that another backend gave; None without a complete answer. Reasons: the
-        policy only observes; the request is outside the rollout, or serves for comparison."""
+        """The choice that routing would have made, for an answer that came from another backend. This happens if the
+        policy only observes, if the request is outside the rollout, or if the request serves for comparison. None if
+        the answer is incomplete."""
         if attempt.outcome != "ok" or attempt.kind:
             return None
         cost: float | None = 0
@@ -221,13 +224,13 @@ class Journal:
         return rows.Decided(names, pico, round(decision.adequacy * 1e6))
 
     def cached(self, record: Record, usage: Usage, saved_pico: int | None, outcome: Outcome = "ok") -> None:
-        """Record an answer from the cache in the journal. `saved_pico`: the cost of the answer without the cache. A
-        disk error does not raise."""
+        """Write a row for an answer from the cache to the journal. `saved_pico`: the cost in pico-dollars that the
+        answer would have had without the cache. A disk error raises no exception."""
         self._keep(rows.from_cache(record, usage, saved_pico, outcome), record, None)
 
     def _keep(self, values: rows.Values, record: Record, slot: int | None) -> None:
-        """Write a *closed* line, at the latest at the end of this turn of the event loop. When the line has been
-        written, `slot` can be used again."""
+        """Write a *closed* line at the end of this turn of the event loop, or earlier. After the line has been written,
+        `slot` can be used by another attempt."""
         line = segments.encode({"close": values, "class": record.traffic_class})
         self._closed += 1
         if slot is not None:
@@ -239,7 +242,7 @@ class Journal:
             self._flush_soon()
 
     def _append(self, line: bytes) -> bool:
-        """Write waiting lines and `line` in one call. Returns False if not everything was written."""
+        """Write all waiting lines and `line` together. Returns False if a part could not be written."""
         if self._waiting or self._torn:
             # An incomplete line gets a "~" before its newline, so that its checksum fails.
             line = b"".join((b"~\n" if self._torn else b"", *self._waiting, line))
@@ -258,7 +261,7 @@ class Journal:
         return True
 
     def _recovered(self) -> None:
-        """Update the state after all waiting lines have been written."""
+        """Update the state after all waiting lines were written to the disk again."""
         if self._refused:
             log.info("the ledger journal is written again")
         self._refused, self._torn = "", False
@@ -296,7 +299,8 @@ class Journal:
             return False
 
     def _mark(self) -> None:
-        """Write the progress of open attempts that received something, and their backends' speeds."""
+        """Write a progress record: the progress of all open attempts that received data, and the speeds of their
+        backends."""
         if not self._open:
             self.flush()
             return
@@ -314,7 +318,8 @@ class Journal:
                 opened.seen_bytes = opened.attempt.output_bytes
 
     def _paces(self) -> dict[str, orphan.BackendPace]:
-        """Backend name → its speed. Thousands of attempts may be open, but they belong to few backends."""
+        """The speeds of the backends that the given attempts call, as backend name → speed. There may be thousands of
+        open attempts, but they call few backends."""
         found: dict[str, orphan.BackendPace] = {}
         different: dict[int, Attempt] = {}
         for opened in self._open.values():
@@ -333,8 +338,8 @@ class Journal:
         return found
 
     def _flush(self) -> bool:
-        """Flush the segment to disk. Returns False if the file has left its directory, where the ledger's writer
-        reads."""
+        """Flush the segment to disk. Returns False if the file is no longer in the journal's folder, where the ledger's
+        writer would find it."""
         if self._size != self._flushed:
             size, written = self._size, len(self._unflushed)
             os.fdatasync(self._fd)
@@ -346,7 +351,7 @@ class Journal:
             return False
 
     async def _roll(self) -> None:
-        """Continue in a new segment. The ledger's writer deletes the old one when all its rows are in the ledger."""
+        """Begin a new segment. The ledger's writer deletes the previous segment when the ledger has all its rows."""
         following = segments.Segment.at(self._directory, self._segment.lane, self._segment.number + 1)
         self._segment, fd = following, await asyncio.to_thread(self._create, following)
         old, self._fd, self._size, self._flushed, self._torn = self._fd, fd, 0, 0, False
@@ -361,7 +366,7 @@ class Journal:
                 self._write_again(written)
 
     def _write_again(self, lines: list[bytes]) -> None:
-        """Write lines again that the old disk may have lost. A row that is written twice counts once."""
+        """Write those lines again that the previous disk may have lost. A row that is written twice counts once."""
         self._waiting[:0] = lines
         self._append(b"")
 
@@ -377,8 +382,8 @@ class Journal:
 
 
 def _newly_reported(opened: _Open) -> dict[str, int]:
-    """Token class → tokens that the backend has reported so far for an open attempt. Empty from the second call for an
-    attempt on."""
+    """The tokens that the backend has reported so far for an open attempt, by token class. Returns them only once for
+    an attempt; later calls return an empty dictionary."""
     if opened.reported is not None:
         return {}
     try:
@@ -398,8 +403,8 @@ def _unavailable(reason: str) -> LedgerUnavailable:
 
 
 def _at_most(price: Price, usage: Usage, attempt: Attempt) -> Usage:
-    """The `usage` for which the attempt is priced. If the backend reported none and output costs money, output counts
-    as the largest possible number."""
+    """The usage for which the attempt is charged. If the backend did not report its usage and output has a price, the
+    largest possible output is assumed."""
     missing = (attempt.most_output or 0) - usage.all_output
     if price.every_tier or not usage.total or missing <= 0:
         return usage
@@ -411,7 +416,7 @@ def _at_most(price: Price, usage: Usage, attempt: Attempt) -> Usage:
 
 
 def _countable(price: Price, usage: Usage, attempt: Attempt, record: Record) -> bool:
-    """Whether a price can be computed for an estimated usage. False for sound or images if neither tokens nor an output
-    limit are known."""
+    """Return whether an estimated usage can be priced. False for sound or images if neither the tokens nor a limit of
+    the output is known."""
     unbounded = FACTS[record.dialect].opaque and usage.total > 0 and attempt.most_output is None
     return not unbounded or price.every_tier or not (price.output or price.audio or price.image)

@@ -1,4 +1,4 @@
-"""The unit prices with which the cost of a row was computed. The row contains them as text."""
+"""The unit prices with which a row's cost was computed. The row stores them as text."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def price_of(prices: str) -> Price:
 
 
 def per_million(prices: str) -> dict[str, str]:
-    """Token class → USD per million tokens as exact text, from the result of `text_of`."""
+    """Convert the result of `text_of` to USD per million tokens: token class → exact decimal text."""
     parts = (part.split("=") for part in prices.split())
     return {name: usd_text(int(pico) * 10**6) for name, pico in parts}
 
 
 class Terms:
-    """A price, and the texts about it that rows contain. The texts are made only once for all attempts with this
-    price."""
+    """A price, with the texts that ledger rows contain about it. The texts are made once and used for all attempts with
+    this price."""
 
     __slots__ = ("_above", "_text", "flat", "price", "source")
 
@@ -52,13 +52,13 @@ class Terms:
         """The result of `text`, if it does not depend on the number of input tokens; else empty."""
 
     def text(self, input_tokens: int) -> str:
-        """The price text of a call with this number of input tokens at the standard tier."""
+        """The unit prices as text, for a call with this number of input tokens at the standard service tier."""
         if self.price.beyond is None or input_tokens <= self.price.beyond[0]:
             return self._text
         return self._written(self.price.tier(input_tokens))[0]
 
     def billed(self, usage: Usage) -> tuple[str, str]:
-        """(Prices, price source) as texts, for `usage` at its service tier."""
+        """The texts for the row's columns `prices` and `price_source`. They depend on the service tier in `usage`."""
         if not usage.service_tier:
             return self.flat or self.text(usage.all_input), self.source
         return self._written(self.price.billed(usage))

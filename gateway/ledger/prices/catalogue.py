@@ -1,6 +1,6 @@
-"""The price list of public models (`prices.json`) and the operator's entries: format and look-up.
+"""The price list of public models (`prices.json`) and the operator's own entries: their format, and the search in them.
 
-The files are JSON because every worker reads them at its start. YAML took eight times as long and more memory.
+The files are JSON because every worker reads them at its start. YAML needed eight times the time, and more memory.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PACKING = re.compile(r"[-_.](awq|gptq|gguf|fp8|fp4|nvfp4|bnb|int[48]|w[48]a(8|1
 
 
 class ListedPrice(Classes):
-    """One model of one provider."""
+    """An entry of the price list: one model of one provider."""
 
     provider: str
     model: str
@@ -81,16 +81,16 @@ class Provider(Section):
 
 
 class Weights(Section):
-    """An open model, whose weights can run on any server. Whether it accepts more than text depends on how its server
-    was started."""
+    """An open model: anyone can run its weights on a server. The options of that server decide whether the model
+    accepts images."""
 
     model: str
     window_tokens: int = Field(gt=0)
 
 
 class Listing(Section):
-    """The content of the file: USD per 1M tokens, standard tier, global endpoints. A `price` in gateway.yaml has
-    priority."""
+    """The content of the price list. Prices are in USD per 1M tokens, for the standard service tier and global
+    endpoints. A backend's `price` in gateway.yaml has priority over the list."""
 
     as_of: date
     via: str
@@ -106,7 +106,7 @@ class Listing(Section):
 
 
 class OwnPrices(Section):
-    """The operator's file. Its entries replace the packaged ones for the same model."""
+    """The content of the operator's price file. Its entries replace the packaged entries for the same model."""
 
     as_of: date
     via: str
@@ -114,7 +114,8 @@ class OwnPrices(Section):
 
 
 def load_own(path: Path) -> OwnPrices | None:
-    """The operator's file; None if it does not exist. Raises ConfigError, which names file and entry."""
+    """Read the operator's price file; None if the file does not exist. Raises ConfigError, which names the file and the
+    entry."""
     try:
         facts = orjson.loads(path.read_bytes())
         return OwnPrices.model_validate(facts)
@@ -127,7 +128,7 @@ def load_own(path: Path) -> OwnPrices | None:
 
 
 def complaints(error: ValidationError, facts: Any) -> Iterator[str]:
-    """Yield one line per error, such as `models.3 (openai/gpt-9).input: …`."""
+    """Yield one line of text for each error, such as `models.3 (openai/gpt-9).input: …`."""
     models = facts.get("models") if isinstance(facts, dict) else None
     for problem in error.errors(include_url=False):
         steps = list(map(str, problem["loc"]))
@@ -140,7 +141,8 @@ def complaints(error: ValidationError, facts: Any) -> Iterator[str]:
 
 
 class Catalogue:
-    """Finds entries by backend or by name. Names may differ in dates, provider prefixes, capitals and dots."""
+    """Finds entries of the price list for a backend or for a model's name. Names that differ only in dates, provider
+    prefixes, capitals or dots count as equal."""
 
     def __init__(self, listing: Listing, own: OwnPrices | None = None) -> None:
         self.listing = listing
@@ -154,7 +156,8 @@ class Catalogue:
 
     @classmethod
     def load(cls, path: Path = PACKAGED, own: Path | None = None) -> Catalogue:
-        """`own`: path of the operator's file. Raises ConfigError if it is invalid."""
+        """Read the packaged list and the operator's file. `own`: path of the operator's file. Raises ConfigError if
+        this file is invalid."""
         listing = Listing.model_validate(orjson.loads(path.read_bytes()))
         return cls(listing, load_own(own) if own is not None else None)
 
@@ -177,8 +180,8 @@ class Catalogue:
         return next((listed for reading in self._readings(backend) if (listed := self._spelt(*reading, on))), None)
 
     def named(self, name: str, on: date | None = None) -> ListedPrice | None:
-        """The entry with the name `name` (`provider/model`); None if there is none. The provider may be omitted if only
-        one serves the model."""
+        """The entry with this `name` (`provider/model`); None if there is none. The name may lack the provider if only
+        one provider has the model."""
         provider, _, model = name.partition("/")
         exclusive = [(known, name) for known, facts in self.listing.providers.items() if facts.exclusive]
         return next(
@@ -193,7 +196,7 @@ class Catalogue:
         return next((name for name, facts in self.listing.providers.items() if facts.serves(host)), "")
 
     def factor(self, listed: ListedPrice, backend: Backend) -> Decimal:
-        """The factor on all prices of `listed` in the region of `backend`."""
+        """The factor by which all prices of `listed` are multiplied in the region of `backend`."""
         premium = backend.facts.regional_factor
         if premium and "global" not in (backend.region, backend.model.partition(".")[0]):
             return premium
@@ -213,7 +216,8 @@ class Catalogue:
         return None
 
     def window(self, backend: Backend) -> int | None:
-        """The context window (tokens) of an open model at an address outside the list; None if unknown."""
+        """The context window, in tokens, of an open model that runs at an address outside the price list; None if
+        unknown."""
         name = backend.model.rsplit("/", 1)[-1].lower()
         while shorter := _PACKING.sub("", name):
             if shorter == name:
@@ -222,8 +226,8 @@ class Catalogue:
         return next((w.window_tokens for w in self.listing.weights if fnmatchcase(name, w.model)), None)
 
     def _readings(self, backend: Backend) -> Iterator[tuple[str, str]]:
-        """Yield pairs (provider, model) that the backend may stand for. They follow from its address, or else from the
-        name of its model."""
+        """Yield the pairs (provider, model) that may describe the backend. They come from the backend's address; if the
+        address is unknown, from the name of the model."""
         model = re.sub(backend.facts.beside_name, "", backend.model) if backend.facts.beside_name else backend.model
         host = urlsplit(backend.base_url).hostname or ""
         for provider, facts in self.listing.providers.items():
@@ -250,8 +254,8 @@ def _plain(name: str) -> str:
 
 
 def _spellings(name: str) -> Iterator[str]:
-    """Yield the spellings of `name` to look up, in order. First comes the full name, then the name without date, or a
-    fine-tuned model's base model."""
+    """Yield the spellings of a model's `name` for the search, best first: the full name, then the name without its date
+    or the base model of a fine-tuned model."""
     yield _plain(name)
     if name.startswith("ft:"):
         yield _plain(":".join(name.split(":")[:2]))

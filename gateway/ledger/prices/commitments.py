@@ -1,8 +1,8 @@
-"""Finds the backends whose calls are paid already by a commitment or prepaid credit.
+"""Finds the backends whose calls are already paid by a commitment or by prepaid credit.
 
-The money of a commitment is spent whether it is used or not, until it is used up or its period ends. So a further call
-costs nothing more, and routing prefers these backends (`gateway/routing/occupancy.py`). The ledger, budgets and reports
-still count each call at its price: the balance of the commitment is computed from these rows.
+The money of a commitment is spent even if it is not used. So until the commitment is used up or ends, a further call
+costs nothing more, and routing prefers these backends (see `gateway/routing/occupancy.py`). The ledger, budgets and
+reports still count each call at its price, because the rest of the commitment is computed from these rows.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from gateway.state.sql.database import Database
 log = logging.getLogger(__name__)
 
 EVERY_S = 5.0
-"""Seconds between two readings of the balances. More than a balance can be spent only by calls of this time, and of the
-second until the rows of these calls are in the database."""
+"""Seconds between two readings of the balances. Calls in this time, and in the second until their rows are in the
+database, may spend more than a balance has."""
 _LEAST_PAUSE = 100
 """The pause is at least this number of times as long as the reading, so that a large ledger does not keep the database
 busy."""
@@ -37,8 +37,8 @@ busy."""
 async def follow(
     database: Database, credits: Sequence[Credit], backends: Sequence[Backend], prices: PriceBook, clock: Clock
 ) -> None:
-    """Read the balances forever and store in `prices` which backends are paid already. While the database does not
-    answer, no backend counts as paid."""
+    """Read the use of the commitments again and again, and store in `prices` which backends are already paid. While the
+    database is unavailable, no backend counts as paid."""
     providers = {backend.name: prices.provider(backend) for backend in backends}
     failing = False
     while True:
@@ -58,8 +58,8 @@ async def follow(
 def prepaid(
     connection: Connection, credits: Sequence[Credit], providers: Mapping[str, str], now: float
 ) -> frozenset[str]:
-    """Names of the backends of credits that routing prefers, that are valid at `now` (Unix seconds) and not used up.
-    `providers`: backend → provider."""
+    """Names of the backends whose calls are paid by prepaid credits. Only credits count that routing should prefer,
+    that are valid at `now` (Unix seconds), and that are not used up. `providers`: backend → provider."""
     today = datetime.fromtimestamp(now, UTC).date()
     valid = [credit for credit in credits if credit.preferred and credit.holds(today)]
     left = [each.credit for each in drawn(connection, valid, providers) if each.left_pico > 0]

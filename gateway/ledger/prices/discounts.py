@@ -21,8 +21,8 @@ LESS = ", less "
 
 
 def discounted(price: Price, backend: Backend, provider: str, discounts: Iterable[Discount], on: date) -> Price:
-    """`price` minus the discount that is valid on the day `on`. A discount for the backend has priority over a discount
-    for its provider."""
+    """The price after the discount that is valid on the day `on`. A discount for the backend has priority over a
+    discount for the provider."""
     holding = [discount for discount in discounts if discount.holds(on)]
     own = [discount for discount in holding if discount.backend == backend.name]
     common = [discount for discount in holding if provider and discount.provider == provider]
@@ -33,8 +33,8 @@ def discounted(price: Price, backend: Backend, provider: str, discounts: Iterabl
 
 
 def undiscounted(unit_pico: int, price_source: str) -> Decimal:
-    """The unit price (pico-dollars per token) before the discount. `unit_pico`: the price in a row. `price_source`: the
-    row's text that names the discount."""
+    """The unit price, in pico-dollars per token, before the discount. `unit_pico`: the price in the row.
+    `price_source`: the row's text, which names the discount."""
     _, less, rest = price_source.rpartition(LESS)
     if not less:
         return Decimal(unit_pico)
@@ -44,7 +44,7 @@ def undiscounted(unit_pico: int, price_source: str) -> Decimal:
 
 @dataclass(frozen=True, slots=True)
 class CreditUse:
-    """How much of a prepaid credit has been used, in pico-dollars. `over_pico`: spend beyond the credit."""
+    """The used part of a prepaid credit, in pico-dollars. `over_pico`: spend beyond the credit."""
 
     credit: Credit
     used_pico: int
@@ -53,7 +53,7 @@ class CreditUse:
 
 
 def drawn(connection: Connection, credits: Iterable[Credit], providers: Mapping[str, str]) -> list[CreditUse]:
-    """The state of each credit after the spend in the ledger. `providers`: backend → provider."""
+    """Compute from the ledger how much of each credit is used. `providers`: backend → provider."""
     found = []
     for credit in credits:
         amount, cost = usd_to_pico(credit.usd), spent(connection, _meant(credit, providers))
@@ -62,7 +62,7 @@ def drawn(connection: Connection, credits: Iterable[Credit], providers: Mapping[
 
 
 def _meant(term: Term, providers: Mapping[str, str]) -> ColumnElement[bool]:
-    """The condition that selects the ledger's entries to which `term`, a discount or a prepaid credit, applies."""
+    """The SQL condition for the ledger's entries to which `term` applies. `term`: a discount or a prepaid credit."""
     c = entries.c
     since, until = term.period()
     if term.backend is not None:

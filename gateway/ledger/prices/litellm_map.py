@@ -1,4 +1,4 @@
-"""Compares litellm's price map, read as plain JSON, with this gateway's price list."""
+"""Compares LiteLLM's file of model prices (the map) with this gateway's price list. The file is read as plain JSON."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """An implausible entry of the map. `text`: file, key and reason."""
+    """An entry of LiteLLM's file that is refused because its prices are implausible. `text`: file, key and reason."""
 
     known: bool
     """Whether the gateway's list contains the model."""
@@ -89,7 +89,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The differences between the gateway's list and the map."""
+    """The differences between the gateway's price list and LiteLLM's file."""
 
     changes: tuple[Change, ...]
     """The changed entries, followed by new models."""
@@ -101,15 +101,15 @@ class Comparison:
 
 
 def installed() -> Path | None:
-    """Path of the price map of the installed litellm; None if litellm is not installed. The package itself is not
-    imported, because that is slow."""
+    """The path of the price file in the installed package litellm; None if litellm is not installed. The package is not
+    imported, because its import is slow."""
     spec = find_spec("litellm")
     path = Path(spec.origin).with_name(FILE) if spec is not None and spec.origin else None
     return path if path is not None and path.is_file() else None
 
 
 def read(path: Path) -> dict[str, dict[str, Any]]:
-    """Read the map: name → facts about the model. Raises ConfigError."""
+    """Read LiteLLM's file: name of a model → facts about the model. Raises ConfigError."""
     try:
         found = orjson.loads(path.read_bytes())
     except OSError as error:
@@ -122,8 +122,8 @@ def read(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def compare(register: Catalogue, found: dict[str, dict[str, Any]], name: str, today: date) -> Comparison:
-    """Compare the gateway's list with the map `found`. Providers that are not in the gateway's list are skipped.
-    `name`: the name of the map in refusals."""
+    """Compare the gateway's price list with `found`, the content of LiteLLM's file. Providers that the gateway's list
+    does not have are skipped. `name`: the file's name, for the texts of refusals."""
     changes, gone, refused, same, seen = [], [], [], 0, set()
     for ours in _latest(register):
         key = _theirs(ours, register.listing.providers[ours.provider], found)
@@ -149,7 +149,8 @@ def compare(register: Catalogue, found: dict[str, dict[str, Any]], name: str, to
 
 
 def own_file(changes: tuple[Change, ...], before: tuple[ListedPrice, ...], via: str, today: date) -> bytes:
-    """The new content of the operator's file: the entries `before`, in which `changes` replace or add entries."""
+    """The new content of the operator's price file: the entries `before`, with those entries replaced or added that
+    `changes` contains."""
     models = {
         (one.provider, one.model, one.valid_from): one for one in (*before, *(change.listed for change in changes))
     }
@@ -161,8 +162,8 @@ def own_file(changes: tuple[Change, ...], before: tuple[ListedPrice, ...], via: 
 
 
 def _latest(register: Catalogue) -> Iterator[ListedPrice]:
-    """Yield one entry of the gateway's list for each model name. If a name has several entries, the last entry is
-    used."""
+    """Yield one entry of the gateway's price list for each model name. If a name has several entries, the last one is
+    yielded."""
     models = {listed.name: listed for listed in register.models if listed.provider in register.listing.providers}
     yield from models.values()
 
@@ -177,8 +178,8 @@ def _theirs(ours: ListedPrice, provider: Provider, found: dict[str, dict[str, An
 
 
 def _unknown(register: Catalogue, found: dict[str, dict[str, Any]], seen: set[str]) -> Iterator[tuple[str, str, str]]:
-    """Yield (key, provider, model) once for each model that the gateway's list lacks. `seen`: keys of the map for
-    listed models."""
+    """Yield (key, provider, model) for each model of LiteLLM's file that the gateway's list does not have. `seen`: keys
+    of the file that belong to listed models."""
     yielded = set()
     providers = {theirs: ours for ours, owners in OWNERS.items() for theirs in owners}
     for key, facts in found.items():
@@ -199,8 +200,8 @@ def _bare(key: str, prefixes: tuple[str, ...]) -> str:
 
 
 def listed_of(provider: str, model: str, facts: dict[str, Any], today: date) -> ListedPrice:
-    """The map's entry in the gateway's format. Raises ValueError with one line of text if prices are invalid or
-    missing."""
+    """Convert an entry of LiteLLM's file to the gateway's format. Raises ValueError with one line of text if prices are
+    invalid or missing."""
     classes = _classes(facts, "")
     if facts.get("mode") == "embedding":
         classes.setdefault("output", Decimal(0))  # embeddings have no output
@@ -228,8 +229,8 @@ def listed_of(provider: str, model: str, facts: dict[str, Any], today: date) -> 
 
 
 def _beyond(facts: dict[str, Any], tier: str) -> dict[str, Any] | None:
-    """The price of long calls at the service tier `tier`, a suffix of keys in the map; None if it has none. Raises
-    ValueError."""
+    """The price of long calls in an entry of LiteLLM's file; None if the entry has no such price. `tier`: the suffix of
+    the service tier in the entry's keys. Raises ValueError."""
     above = min((int(match[1]) for name in facts if (match := _ABOVE.match(name))), default=None)
     if above is None or (part := _whole(_classes(facts, f"_above_{above}k_tokens{tier}"))) is None:
         return None
@@ -237,7 +238,7 @@ def _beyond(facts: dict[str, Any], tier: str) -> dict[str, Any] | None:
 
 
 def _tiers(facts: dict[str, Any]) -> dict[str, Any]:
-    """Prices and factors of the service tiers. Raises ValueError."""
+    """The prices and price factors of an entry's service tiers. Raises ValueError."""
     found: dict[str, Any] = {}
     for tier in TIERS:
         if part := _whole(_classes(facts, f"_{tier}")):
@@ -251,12 +252,12 @@ def _tiers(facts: dict[str, Any]) -> dict[str, Any]:
 
 
 def _whole(part: dict[str, Any]) -> dict[str, Any] | None:
-    """`part` if it has prices of both input and output, otherwise None."""
+    """`part`, if it has a price of input and a price of output; otherwise None."""
     return part if {"input", "output"} <= part.keys() else None
 
 
 def _classes(facts: dict[str, Any], suffix: str) -> dict[str, Decimal]:
-    """Prices of all token classes whose keys end with `suffix`, in USD per 1M tokens. Raises ValueError."""
+    """The prices, in USD per 1M tokens, of all token classes whose keys end with `suffix`. Raises ValueError."""
     found = {}
     for ours, theirs in CLASSES.items():
         value = facts.get(theirs + suffix)
@@ -276,8 +277,8 @@ def _classes(facts: dict[str, Any], suffix: str) -> dict[str, Decimal]:
 
 
 def _differences(ours: ListedPrice, theirs: ListedPrice) -> dict[str, tuple[Any, Any]]:
-    """Field → (old, new). A field that the map lacks does not count as a difference. Raises ValueError if a change is
-    too large."""
+    """The fields in which the two entries differ: field → (old, new). A field that LiteLLM's file lacks does not count.
+    Raises ValueError if a change is too large to be plausible."""
     differs = {}
     for name in COMPARED:
         was, now = getattr(ours, name), getattr(theirs, name)
@@ -302,14 +303,14 @@ def _same(name: str, ours: ListedPrice, was: Any, now: Any) -> bool:
 
 
 def _covered(was: Any, now: Any) -> bool:
-    """Whether `was` already has the values of `now`. Only fields that are set in `now` are compared."""
+    """Return whether `was` already has the values of `now`. Only fields that are set in `now` are compared."""
     if isinstance(now, Classes) and isinstance(was, Classes):
         return all(_covered(getattr(was, name), value) for name, value in now if value is not None)
     return bool(was == now)
 
 
 def _kept(ours: ListedPrice, theirs: ListedPrice) -> ListedPrice:
-    """The gateway's entry with the map's prices. Names and capabilities do not change."""
+    """The gateway's entry with the prices of LiteLLM's file. Names and capabilities stay the gateway's."""
     fresh = {name: value for name in COMPARED if (value := getattr(theirs, name)) is not None}
     fresh["service_tiers"] = {**ours.service_tiers, **theirs.service_tiers}
     return ours.model_copy(update={**fresh, "as_of": theirs.as_of, "source": theirs.source or ours.source})

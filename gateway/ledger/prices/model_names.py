@@ -1,4 +1,5 @@
-"""The names of one model at several vendors, from a packaged table (made by `python -m training.model_names`)."""
+"""Knows which names at several vendors mean the same model. The table of names is packaged (made by `python -m
+training.model_names`)."""
 
 from __future__ import annotations
 
@@ -20,20 +21,20 @@ _HOSTS = {"api.openai.com": "openai", "openrouter.ai": "openrouter", "api.anthro
 
 
 def bare(kind: str, name: str) -> str:
-    """The name as the table has it: in lower case, and for Bedrock without its region."""
+    """The model's name in the table's spelling: in lower case and, for Bedrock, without the region."""
     return (_REGION.sub("", name) if kind == "bedrock" else name).lower()
 
 
 @lru_cache(maxsize=1)
 def _models() -> Mapping[tuple[str, str], str]:
-    """(Kind, name) → model."""
+    """The packaged table: (kind of backend, name of the model) → model."""
     models = orjson.loads(PACKAGED.read_bytes())["models"]
     return {(kind, name): model for model, kinds in models.items() for kind, names in kinds.items() for name in names}
 
 
 def model_of(backend: Backend) -> str:
-    """The model that the backend serves, as the table names it; empty if the table does not know the backend's vendor
-    or name. The name of a deployment is not used, because it is free text."""
+    """The model that the backend serves, under its name in the table. Empty if the table does not have the backend's
+    vendor or model. A deployment's own name is not searched, because it is free text."""
     kind: str = backend.kind
     if kind in ("openai", "anthropic"):
         kind = _HOSTS.get(host_of(backend.base_url), "")
@@ -41,8 +42,8 @@ def model_of(backend: Backend) -> str:
 
 
 def equal(backends: Sequence[Backend]) -> dict[str, list[Backend]]:
-    """Model → backends that serve it under several vendors and have no `model_group`. Only models with at least two
-    such backends."""
+    """Find the models that are called at several vendors, as model → backends. Backends with a `model_group` are left
+    out."""
     found: dict[str, list[Backend]] = defaultdict(list)
     for backend in backends:
         if not backend.model_group and (model := model_of(backend)):
@@ -53,8 +54,8 @@ def equal(backends: Sequence[Backend]) -> dict[str, list[Backend]]:
 
 
 def grouped(backends: Sequence[Backend], model_groups: str) -> Sequence[Backend]:
-    """`backends`, in which backends of one model have the model's name as `model_group` if the setting `model_groups`
-    is `auto`. A model whose name is also the name of a backend gets no group."""
+    """The `backends`, with a `model_group` added to those that serve the same model. The group has the model's name.
+    Only done if the setting `model_groups` is `auto`. A model whose name is also a backend's name gets no group."""
     if model_groups != "auto":
         return backends
     names = {each.name for each in backends}

@@ -28,8 +28,8 @@ _MOST_NAMES = 4096
 
 
 class PriceBook:
-    """Implements `PriceList`. The price of a backend is the price in gateway.yaml, or else the price in the list. An
-    unknown price is None, never 0."""
+    """Implements `PriceList`. A backend's price in gateway.yaml has priority over the price list. An unknown price is
+    None, never 0."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class PriceBook:
         *,
         today: Callable[[], date] = lambda: datetime.now(UTC).date(),
     ) -> None:
-        """`today()`: the current day in UTC."""
+        """`today()`: returns the current day in UTC."""
         self._register, self._discounts, self._today = register, terms.discounts, today
         self._dated = register.dated or any(one.valid_from or one.valid_until for one in terms.discounts)
         self._known: dict[str, tuple[Backend, Price | None]] = {}
@@ -58,7 +58,7 @@ class PriceBook:
         return cls(Catalogue.load(own=settings.paths.prices), settings.config.prices)
 
     def price(self, backend: Backend) -> Price | None:
-        """The price; None if it is unknown, or if the backend is simulated."""
+        """The price of the backend's tokens. None if the price is unknown, or if the backend is simulated."""
         if self._dated and self._day != (today := self._today()):
             self._begin_day(today)
         known = self._known.get(backend.name)
@@ -82,25 +82,25 @@ class PriceBook:
             return price
 
     def _begin_day(self, today: date) -> None:
-        """Delete the cached prices, because a new day has begun."""
+        """Delete the cached prices at the beginning of a day, because prices and discounts may change with the date."""
         self._known.clear()
         self._by_name.clear()
         self._day = today
 
     def learn(self, measured: Mapping[str, Decimal]) -> None:
-        """Store measured throughputs (backend → tokens per second). A backend that is not in `measured` keeps its last
-        throughput."""
+        """Store measured throughputs (backend → tokens per second). The last throughput of a backend that is not in
+        `measured` stays."""
         for name, rate in measured.items():
             if self._measured.get(name) != rate:
                 self._measured[name] = rate
                 self._known.pop(name, None)
 
     def prepay(self, backends: frozenset[str]) -> None:
-        """Store the names of the backends whose calls are paid already by a commitment (see `commitments.py`)."""
+        """Store the names of the backends whose calls are already paid by a commitment (see `commitments.py`)."""
         self._prepaid = backends
 
     def prepaid(self, backend: Backend) -> bool:
-        """Whether calls of `backend` are paid already by a commitment that is not used up."""
+        """Return whether calls of `backend` are already paid by a commitment that is not used up."""
         return backend.name in self._prepaid
 
     def provider(self, backend: Backend) -> str:
@@ -122,8 +122,8 @@ class PriceBook:
         return discounted(price, backend, listed.provider, self._discounts, on)
 
     def complete(self, backend: Backend) -> Backend:
-        """`backend` with values from the list for window, longest answer and capabilities, where gateway.yaml sets
-        none."""
+        """Add to `backend` the context window, the longest answer and the capabilities from the price list, where
+        gateway.yaml does not set them."""
         listed = self._register.find(backend, self._today())
         window = listed.window_tokens if listed else self._register.window(backend)
         found: dict[str, object] = {}
@@ -136,19 +136,19 @@ class PriceBook:
         return backend.model_copy(update=found) if found else backend
 
     def hypothetical(self, backend: Backend) -> tuple[Price, str] | None:
-        """(List price, name) of a real model that stands for the simulated backend; else None. Use it only in figures
-        marked as hypothetical."""
+        """The list price and name of a real model that represents the simulated `backend`; None if there is none. Use
+        the price only in figures that are marked as hypothetical."""
         return self.stand_in(backend.model, backend.tier) if backend.simulated else None
 
     def stand_in(self, model: str, tier: str) -> tuple[Price, str] | None:
-        """(List price, name) of a model that stands for a simulated backend: `model`, else the list's example for
-        `tier`. None if there is neither."""
+        """The list price and name of the model that represents a simulated backend. This is `model`, or else the list's
+        example for `tier`. None if the list has neither."""
         on, stand_ins = self._today(), self._register.listing.hypothetical
         listed = self._register.named(model, on) or self._register.named(stand_ins.get(tier, ""), on)
         return None if listed is None else (self._listed(listed), listed.name)
 
     def entries(self) -> tuple[tuple[ListedPrice, Price], ...]:
-        """All entries of the list with their prices. Each entry has its source page and date."""
+        """All entries of the list with their prices, source pages and dates."""
         listing = self._register.listing
         return tuple(
             (
@@ -197,15 +197,14 @@ def _tier(tier: Decimal | TierEntry) -> ServiceTier:
 
 
 def prior(backend: Backend) -> Decimal:
-    """The throughput, in tokens per second, that is assumed for the backend's machine until it has been measured."""
+    """The throughput, in tokens per second, that is assumed for the backend's machine before any measurement."""
     if backend.price is not None and backend.price.tokens_per_second is not None:
         return Decimal(str(backend.price.tokens_per_second))
     return LOCAL_TOKENS_PER_SECOND if backend.facts.own_machine else TOKENS_PER_SECOND
 
 
 def _machine(hour_usd: Decimal, rate: Decimal, how: str) -> Price:
-    """The price per token of a machine with an hourly price, rounded up to whole pico-dollars. `rate`: tokens per
-    second."""
+    """The price per token of a machine with an hourly price, in pico-dollars, rounded up. `rate`: tokens per second."""
     output = hour_usd * PICO_PER_USD / 3600 / rate
     return Price(
         input=rounded_up(output * READING_SHARE),

@@ -1,4 +1,5 @@
-"""Computes prices for rows that had no price. A new row supersedes the old row, because rows are never changed."""
+"""Computes prices for ledger rows that have none. Rows never change; so a new row with a price replaces (supersedes)
+the old row."""
 
 from __future__ import annotations
 
@@ -15,8 +16,9 @@ from gateway.ledger.rows import MOST_PICO, Row
 def repriced(
     rows: Iterable[Row], prices_on: Callable[[date], PriceList], backends: Mapping[str, Backend]
 ) -> Iterator[Row]:
-    """Yield a new row with a price for each of `rows` that can get one. It supersedes the old row. `prices_on(day)`:
-    price list of that day (UTC). Backends that are gone or have another model are skipped."""
+    """Yield a new row with a price for each of `rows` that can be priced. The new row supersedes the old one.
+    `prices_on(day)`: returns the price list of that day (UTC). A row is skipped if its backend no longer exists or has
+    another model now."""
     for row in rows:
         backend = backends.get(row.backend)
         if backend is None or backend.model != row.model:
@@ -39,7 +41,7 @@ def repriced(
 
 
 def _next_id(id: str) -> str:
-    """The id of the row that supersedes the row `id`: `req_1-1` → `req_1-1~1` → `req_1-1~2`. Always the same for one
-    row."""
+    """The id of the row that supersedes the row `id`: `req_1-1` → `req_1-1~1` → `req_1-1~2`. The same row always gets
+    the same successor."""
     first, _, times = id.partition("~")
     return f"{first}~{int(times or 0) + 1}"

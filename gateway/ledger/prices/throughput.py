@@ -1,4 +1,4 @@
-"""Measures the throughput of machines with an hourly price, from the ledger's attempts."""
+"""Measures from the ledger's attempts how many tokens per second machines with an hourly price process."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _DIGITS = 2
 
 
 async def follow(database: Database, backends: Sequence[Backend], prices: PriceBook, clock: Clock) -> None:
-    """Measure the throughput of machines forever and store it in `prices`. While the database does not answer, the
-    stored throughput does not change."""
+    """Measure the throughput of the machines again and again, and store it in `prices`. While the database is
+    unavailable, the stored throughput does not change."""
     machines = [backend for backend in backends if backend.price and backend.price.machine_hour_usd]
     while machines:
         try:
@@ -43,9 +43,9 @@ async def follow(database: Database, backends: Sequence[Backend], prices: PriceB
 
 
 def measured(connection: Connection, backends: Iterable[Backend], now: float) -> dict[str, Decimal]:
-    """Backend → tokens per second of busy time in the last 15 minutes. Output tokens have weight 1, input tokens 0.1.
-    The configured throughput is mixed in, like `PRIOR_S` seconds of measurement. Concurrent time counts once, so that
-    rows add up to the machine's price."""
+    """The measured throughput: backend → tokens per second of busy time in the last 15 minutes. An output token has
+    weight 1, an input token 0.1. The configured throughput is included with a weight of `PRIOR_S` seconds. Time in
+    which several attempts ran counts once, so that the costs of all rows add up to the machine's price."""
     found = {}
     for backend in backends:
         attempts = _attempts(connection, backend.name, now - WINDOW_S)
@@ -57,7 +57,7 @@ def measured(connection: Connection, backends: Iterable[Backend], now: float) ->
 
 
 def busy_s(spans: Iterable[tuple[float, float]]) -> float:
-    """Seconds covered by at least one of `spans` (begin, end)."""
+    """The number of seconds that are in at least one of `spans` (begin, end)."""
     total, until = 0.0, float("-inf")
     for begin, end in sorted(spans):
         total += max(0.0, end - max(begin, until))
@@ -66,8 +66,8 @@ def busy_s(spans: Iterable[tuple[float, float]]) -> float:
 
 
 def _attempts(connection: Connection, backend: str, since: float) -> list[tuple[float, float, Decimal]]:
-    """(Begin, end, weighted tokens) of attempts of `backend` since `since`. Times are Unix seconds. Only the latest
-    `MOST_ATTEMPTS` are returned."""
+    """The attempts of `backend` since `since`, each as (begin, end, weighted tokens). Times are in Unix seconds. If
+    there are more than `MOST_ATTEMPTS`, only the latest are returned."""
     c = ledger.c
     sent = (
         c.input_tokens + c.cached_tokens + c.cache_write_5m_tokens + c.cache_write_1h_tokens

@@ -1,4 +1,4 @@
-"""Finds rows whose cost is unknown, incomplete or suspiciously 0."""
+"""Finds ledger rows whose cost is unknown, incomplete or suspiciously 0."""
 
 from __future__ import annotations
 
@@ -52,7 +52,8 @@ class Group:
 def which(
     *, why: ColumnElement[bool], model: str | None = None, since: float | None = None, until: float | None = None
 ) -> ColumnElement[bool]:
-    """The condition for rows of real attempts that are not superseded. `model`: name of a model or of a backend."""
+    """The SQL condition for rows of calls to backends that no newer row supersedes. `model`: name of a model or of a
+    backend."""
     c = ledger.c
     return and_(
         *(newest, c.simulated.is_(False), c.attempt > 0, why),
@@ -70,8 +71,8 @@ def groups(
     since: float | None = None,
     until: float | None = None,
 ) -> list[Group]:
-    """All groups, in the order `unpriced`, `units`, `zero`, then by tokens, most first. Only `units` includes rolled-up
-    rows."""
+    """All groups of rows with a problem: first `unpriced`, then `units`, then `zero`. Within a problem, the group with
+    most tokens comes first. Only `units` includes rows that were rolled up into sums."""
     c, found = ledger.c, list[Group]()
     for why, condition in (("unpriced", unpriced), ("zero", free)):
         columns = (func.count(), func.sum(_TOKENS), func.min(c.at), func.max(c.at))
@@ -92,7 +93,7 @@ def groups(
 
 
 def _of_units(connection: Connection, since: float | None, until: float | None) -> list[Group]:
-    """One `units` group per backend and model."""
+    """The groups of the problem `units`, one for each backend and model."""
     c = entries.c
     tokens: ColumnElement[Any] = sum((c[name] for name in TOKENS), start=literal(0))
     rows = connection.execute(
@@ -121,12 +122,12 @@ def _together(one: Group, other: Group) -> Group:
 
 
 def _times(units: str, count: int) -> str:
-    """`units` (a text such as `web_search:12`) with each number multiplied by `count`."""
+    """`units`, a text such as `web_search:12`, with each number multiplied by `count`."""
     return _written([(name, of_one * count) for name, of_one in _read(units)])
 
 
 def _read(units: str) -> list[tuple[str, int]]:
-    """Parse units as (name, number) pairs. The number of a service tier is 0."""
+    """Parse units into pairs (name, number). For a service tier the number is 0."""
     tiers = [(part, 0) for part in units.split(",") if part.startswith(TIER)]
     return [*fees_of(units), *tiers]
 
@@ -139,7 +140,7 @@ def _written(units: list[tuple[str, int]]) -> str:
 
 
 def count(connection: Connection, condition: ColumnElement[bool]) -> int:
-    """Number of raw rows for which `condition` holds."""
+    """The number of rows for which `condition` holds. Rows that were rolled up into sums are not counted."""
     return int(connection.scalar(select(func.count()).select_from(ledger).where(condition)) or 0)
 
 

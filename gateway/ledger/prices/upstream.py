@@ -1,4 +1,4 @@
-"""The cost and prices that gateways tell each other in response headers, so that a cost is computed once."""
+"""The response headers in which gateways tell each other costs and prices, so that a cost is computed only once."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ Headers = Sequence[tuple[bytes, bytes]]
 
 
 def told_in(headers: Headers, backend: Backend, terms: Terms | None) -> tuple[int | None, Terms | None]:
-    """The cost of the answer in pico-dollars, and the unit prices. The cost is None if the upstream gateway has told
-    none, as for a stream. `terms`: the prices of this gateway, which are used if the upstream gateway has told none."""
+    """Read the answer's cost in pico-dollars and its unit prices from the headers. The cost is None if the upstream
+    gateway did not send it, as for a stream. `terms`: the prices of this gateway; they are used if the upstream gateway
+    sent none."""
     header = backend.facts.tells_cost.encode()
     if header == LITELLM:
         return _litellms_cost(dict(headers)), terms
@@ -37,15 +38,15 @@ def told_in(headers: Headers, backend: Backend, terms: Terms | None) -> tuple[in
 
 
 def _litellms_cost(found: Mapping[bytes, bytes]) -> int | None:
-    """The cost that a LiteLLM proxy has told. An answer from its cache costs nothing, and has no cost. For any other
-    answer, 0 is not believed, because the proxy may lack the model's price."""
+    """The cost that a LiteLLM proxy sent. An answer from the proxy's cache costs nothing, and its header has no cost. A
+    cost of 0 for another answer is ignored, because the proxy may simply not know the model's price."""
     value = found.get(LITELLM, b"")
     cost = round(Decimal(value.decode()) * PICO_PER_USD) if _FLOAT.fullmatch(value) else 0
     return 0 if found.get(LITELLM_CACHED) and not cost else cost or None
 
 
 def terms_in(headers: Headers) -> Terms | None:
-    """The unit prices that the upstream gateway has told. None if it has told none, or none that can be read."""
+    """The unit prices that the upstream gateway sent. None if it sent none, or if they cannot be read."""
     value = dict(headers).get(PRICE, b"")
     if not _PRICE.fullmatch(value):
         return None

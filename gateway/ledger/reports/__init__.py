@@ -1,1 +1,1 @@
-"""Reports from the ledger: usage, savings, forecasts, FinOps exports."""
+"""Reports from the ledger: usage, savings, forecasts and exports for financial tools (FinOps)."""

@@ -1,5 +1,6 @@
-"""Finds what makes a team's input dearer than necessary, from the ledger: recurring beginnings of prompts, and why
-providers did not read them from their caches. The ledger has no prompts, so only sizes, times and prices are used."""
+"""Finds from the ledger why a team's input costs more than necessary: prompts that begin alike, and causes for which
+providers did not read these beginnings from their caches. The ledger has no prompts, so only sizes, times and prices
+are used."""
 
 from __future__ import annotations
 
@@ -31,20 +32,20 @@ MOST_ROWS = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One part of the cost that may be avoidable."""
+    """A part of a team's cost that may be avoidable."""
 
     team: str
     kind: str
     subject: str
     requests: int
     month_pico: float
-    """Pico-dollars that this costs in a month."""
+    """Pico-dollars that this part costs in a month."""
     text: str
 
 
 @dataclass(slots=True)
 class Overview:
-    """Sums of one team's calls. Money is pico-dollars, for the measured time."""
+    """The sums of one team's calls in the measured time. Money is in pico-dollars."""
 
     team: str
     begin: float = 0.0
@@ -65,18 +66,19 @@ class Overview:
 
     @property
     def per_month(self) -> float:
-        """Factor from the measured time to a month. A time of less than a day counts as a day."""
+        """The factor that converts sums of the measured time to a month. A measured time of less than a day counts as a
+        day."""
         return MONTH_S / max(DAY_S, self.end - self.begin)
 
     @property
     def token_pico(self) -> float:
-        """Mean cost of an input token."""
+        """The mean cost of an input token, in pico-dollars."""
         return self.input_cost / self.input_tokens if self.input_tokens else 0.0
 
 
 @dataclass(slots=True)
 class _Beginnings:
-    """First requests of sessions that may share a beginning: one agent, key and model."""
+    """The first requests of sessions that may begin alike, because they have the same agent, key and model."""
 
     read: list[int]
     """Cached tokens of each first request that read any."""
@@ -86,7 +88,8 @@ class _Beginnings:
 
 
 def advise(connection: Connection, since: float, team: str | None = None) -> tuple[list[Overview], list[Finding]]:
-    """What the calls since `since` (Unix seconds) cost, and which parts of it may be avoidable, for each team."""
+    """Report for each team the cost of its calls since `since` (Unix seconds), and the parts of this cost that may be
+    avoidable."""
     c = ledger.c
     which = [newest, c.attempt > 0, c.kind == "", c.simulated.is_(False), c.outcome.in_(("ok", "interrupted"))]
     columns = [c[name] for name in Row._fields]
@@ -104,7 +107,7 @@ def advise(connection: Connection, since: float, team: str | None = None) -> tup
 
 
 def overview(team: str, rows: Sequence[Row]) -> Overview:
-    """The sums of the calls of one team, oldest call first."""
+    """Sum the calls of one team. The calls must be in order of time, oldest first."""
     view, last = Overview(team, rows[0].at, rows[-1].at), dict[tuple[str, str], int]()
     for row in rows:
         usage, price = row.usage, _price(row)
@@ -131,7 +134,7 @@ def overview(team: str, rows: Sequence[Row]) -> Overview:
 
 
 def missed(view: Overview, rows: Sequence[Row]) -> Iterable[Finding]:
-    """A finding for each cause of misses of providers' caches."""
+    """One finding for each cause of misses in providers' caches."""
     by_cause: dict[str, list[int]] = defaultdict(list)
     for miss in misses(row for row in rows if row.session):
         by_cause[miss.cause].append(miss.lost_pico or 0)
@@ -141,8 +144,8 @@ def missed(view: Overview, rows: Sequence[Row]) -> Iterable[Finding]:
 
 
 def beginnings(view: Overview, rows: Sequence[Row]) -> Iterable[Finding]:
-    """A finding for each recurring beginning that first requests of sessions did not read from the cache, although
-    another session had sent it a short time before."""
+    """One finding for each recurring beginning of prompts. A beginning recurs if a session's first request did not read
+    it from the provider's cache, although another session had sent it shortly before."""
     for (key, agent, model), group in _first_requests(rows).items():
         if len(group.read) < 2 or not group.missed:
             continue
@@ -189,7 +192,8 @@ def _input(usage: Usage) -> Usage:
 
 
 def _dearest(row: Row, price: Price) -> int:
-    """Pico-dollars that the call paid for an input token that was not read from the cache."""
+    """The price, in pico-dollars, of the most expensive kind of input token that the call paid and did not read from
+    the cache."""
     if row.cache_write_1h_tokens and price.cache_write_1h is not None:
         return price.cache_write_1h
     if row.cache_write_5m_tokens and price.cache_write_5m is not None:

@@ -1,4 +1,4 @@
-"""Computes the volume at which running a machine is cheaper than a provider's API, from the traffic in the ledger."""
+"""Computes from the ledger's traffic the volume above which an own machine is cheaper than a provider's API."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ METHOD = (
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A machine that serves one size of model, with hourly price and throughput (tokens per second)."""
+    """A machine for models of one size, with its hourly price and its throughput (tokens per second)."""
 
     name: str
     size: str
@@ -43,8 +43,8 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The traffic of one hosted model. `tokens`: weighted tokens (see `METHOD`). `busiest`: weighted tokens in the
-    busiest hour."""
+    """The traffic of one hosted model. `tokens`: weighted tokens (see `METHOD`). `busiest`: weighted tokens in the hour
+    with most of them."""
 
     model: str
     requests: int
@@ -55,7 +55,8 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A model's traffic at the provider's API, compared with machines of one kind. `hours`: length of the period."""
+    """Compares the cost of a model's traffic at the provider's API with its cost on machines of one kind. `hours`:
+    length of the period."""
 
     load: Load
     machine: Machine
@@ -63,13 +64,13 @@ class Comparison:
 
     @property
     def needed(self) -> Decimal:
-        """The share of a machine's capacity above which the machine is cheaper than the API. A value above 1 means that
-        the API is always cheaper."""
+        """The share of a machine's capacity that must be used before the machine is cheaper than the API. Above 1, the
+        API is always cheaper."""
         return self.machine.hour_pico * self.load.tokens / (self.machine.tokens_per_second * 3600 * self.load.cost_pico)
 
     @property
     def utilisation(self) -> Decimal:
-        """The share of the machines' total capacity that the traffic would use. As many machines count as the traffic
+        """The share of the machines' total capacity that the traffic would use, on as many machines as the traffic
         needs."""
         return self.load.tokens / (self.machine.tokens_per_second * 3600 * self.hours * self.machines)
 
@@ -87,7 +88,7 @@ class Comparison:
 
 
 def hardware(billing: str, path: Path = HARDWARE) -> Iterator[Machine]:
-    """Yield the machines of the packaged table that are offered with `billing`: on_demand, spot or reserved."""
+    """Yield the machines of the packaged table that have a price for `billing`: on_demand, spot or reserved."""
     table = orjson.loads(path.read_bytes())
     costs = {entry["name"]: entry for entry in table["machines"] if billing in entry}
     for entry in table["throughput"]:
@@ -98,8 +99,8 @@ def hardware(billing: str, path: Path = HARDWARE) -> Iterator[Machine]:
 
 
 def owned(backends: Iterable[Backend], measured: Mapping[str, Decimal]) -> Iterator[Machine]:
-    """Yield the machines that are backends in gateway.yaml. `measured`: backend → tokens per second, where it was
-    measured."""
+    """Yield the machines that are backends in gateway.yaml. `measured`: backend → tokens per second, for backends with
+    a measurement."""
     for backend in backends:
         if backend.price is not None and backend.price.machine_hour_usd:
             rate = measured.get(backend.name)
@@ -141,19 +142,20 @@ def _load(model: str, spans: Sequence[tuple[int, Decimal, int]]) -> Load:
 
 @dataclass(frozen=True, slots=True)
 class Student:
-    """A model that was tuned on the API's answers. `share`: part of the load that it serves as well as the API, 0..1.
-    `training_pico`: what it cost once, in pico-dollars."""
+    """A model that was tuned on the API's answers and can replace the API for a part of the load. `share`: that part,
+    0..1. `training_pico`: the cost of the training in pico-dollars, paid once."""
 
     share: Decimal
     training_pico: int
 
     def of(self, load: Load) -> Load:
-        """The part of `load` that the student takes over."""
+        """The part of `load` that the student serves instead of the API."""
         requests, cost = int(load.requests * self.share), int(load.cost_pico * self.share)
         return Load(load.model, requests, load.tokens * self.share, cost, load.busiest * self.share)
 
     def days_until_paid(self, one: Comparison) -> Decimal | None:
-        """Days until the student has saved what it cost; None if its machine is dearer than the API."""
+        """The number of days until the student has saved the cost of its training; None if its machine costs more than
+        the API."""
         saved = one.load.cost_pico - one.self_host_pico
         return self.training_pico * one.hours / 24 / saved if saved > 0 else None
 
@@ -164,7 +166,7 @@ def compare(found: Sequence[Load], machines: Sequence[Machine], since: float, un
 
 
 def as_object(found: Sequence[Comparison], student: Student | None = None) -> dict[str, Any]:
-    """JSON values. Amounts are exact decimal text in USD; shares are text rounded to four places."""
+    """The comparison as JSON values. Amounts are exact decimal text in USD; shares are text rounded to four places."""
     rows = [_object(one) for one in found]
     if student is not None:
         for one, row in zip(found, rows, strict=True):

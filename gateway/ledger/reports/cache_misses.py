@@ -1,5 +1,5 @@
-"""Finds the requests of sessions for which a provider read less of the prompt from its cache than it could have read.
-The ledger contains no prompts, so the cause is derived from times, models and token counts."""
+"""Finds the requests of sessions for which a provider read less of the prompt from its cache than was possible. The
+ledger contains no prompts, so the cause is derived from times, models and token counts."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def session_rows(connection: Connection, *, since: float, team: str | None, sess
 
 
 def misses(rows: Iterable[Row]) -> Iterator[Miss]:
-    """Yield the misses in `rows`, which are the calls of any number of sessions, oldest call first."""
+    """Yield the misses in `rows`. `rows`: the calls of one or more sessions, oldest call first."""
     last: dict[tuple[str, str], Row] = {}
     last_there: dict[tuple[str, str, str, str], Row] = {}
     for row in rows:
@@ -73,7 +73,8 @@ def misses(rows: Iterable[Row]) -> Iterator[Miss]:
 
 
 def _miss(row: Row, before: Row, there: Row | None) -> Miss | None:
-    """`before`: the previous call of the session. `there`: the previous call of the session to the same backend."""
+    """The miss of the call `row`; None if its cached part was as large as expected. `before`: the previous call of the
+    session. `there`: the session's previous call of the same backend and model."""
     now, rules = row.usage, rules_of(row.model)
     expected = min(before.usage.all_input, now.all_input)
     lost = expected - now.cached_tokens

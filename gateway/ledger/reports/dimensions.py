@@ -1,4 +1,4 @@
-"""The dimensions by which reports can be grouped, and readable forms of their values."""
+"""The dimensions by which reports can be grouped, and the texts that reports show for their values."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _QUARTER_S = 900
 
 
 def dimensions(by: str) -> tuple[str, ...]:
-    """Split dimensions: `"team,model"` → `("team", "model")`. Raises ValueError for an unknown dimension."""
+    """Parse a list of dimensions: `"team,model"` → `("team", "model")`. Raises ValueError for an unknown dimension."""
     names = tuple(dict.fromkeys(name.strip() for name in by.split(",") if name.strip()))
     unknown = [name for name in names if name not in COLUMNS and not (name.startswith(TAG) and name != TAG)]
     if unknown or not names:
@@ -54,7 +54,8 @@ def dimensions(by: str) -> tuple[str, ...]:
 
 def column(table: Any, name: str, *, sqlite: bool, zone: tzinfo = UTC) -> ColumnElement[Any]:
     """The SQL expression for the dimension `name`. `table`: the ledger, or a subquery with the ledger's columns.
-    `zone`: the time zone of days and hours; outside UTC, the values of the expression are quarter hours."""
+    `zone`: the time zone of the dimensions `day` and `hour`. Outside UTC, the expression counts quarter hours instead,
+    and `written` converts them."""
     found: ColumnElement[Any] = table.c["tags" if name.startswith(TAG) else COLUMNS[name]]
     if (seconds := _SECONDS.get(name)) is None:
         return found
@@ -64,8 +65,8 @@ def column(table: Any, name: str, *, sqlite: bool, zone: tzinfo = UTC) -> Column
 
 
 def written(by: tuple[str, ...], values: tuple[str, ...], zone: tzinfo = UTC) -> list[tuple[str, ...]]:
-    """The values of one group as reports show them; with the dimension `tag`, one element for each tag. `by`: the
-    dimension of each of `values`. `zone`: as for `column`."""
+    """Convert the values of one group to the texts that reports show. With the dimension `tag`, the result has one
+    element for each tag. `by`: the dimensions of `values`. `zone`: the time zone, as for `column`."""
     groups: list[tuple[str, ...]] = [()]
     for name, value in zip(by, values, strict=True):
         groups = [(*group, one) for group in groups for one in _written(name, value, zone)]

@@ -1,5 +1,5 @@
-"""Compares the variants of a team's experiments: cost, length and quality of answers, with intervals. The intervals
-come from a bootstrap that draws whole sessions, because the requests of a session are alike."""
+"""Compares the variants of a team's experiments by cost, length and quality of the answers, with intervals. The
+intervals come from a bootstrap that draws whole sessions, because the requests of one session are alike."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ANSWERED = ("ok", "interrupted")
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A mean, and the limits of its 95 % interval."""
+    """A mean and its 95 % interval."""
 
     value: float
     low: float
@@ -32,7 +32,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """The sessions with one variant. None: the figure cannot be computed."""
+    """The figures of the sessions with one variant. A figure that cannot be computed is None."""
 
     experiment: str
     name: str
@@ -65,7 +65,7 @@ _Sessions = dict[tuple[str, str], dict[tuple[str, str], _Session]]
 
 
 def _read(connection: Connection, team: str, since: float, until: float | None) -> _Sessions:
-    """(Experiment, variant) → (key, session name) → the session."""
+    """Read the sessions of the experiments: (experiment, variant) → (key, session name) → the session."""
     c = ledger.c
     columns = (
         c.tags,
@@ -129,7 +129,8 @@ def _variant(experiment: str, name: str, sessions: list[_Session]) -> Variant:
 
 
 def _ratio(sums: list[float], counts: list[int]) -> Interval | None:
-    """The sum of `sums` per unit of `counts`. Each list has one number for each session."""
+    """The sum of `sums`, divided by the sum of `counts`, with its interval. Each list has one number for each
+    session."""
     import numpy as np
 
     if not sum(counts):
@@ -143,7 +144,7 @@ def _ratio(sums: list[float], counts: list[int]) -> Interval | None:
 
 
 def as_object(variant: Variant) -> dict[str, Any]:
-    """JSON values."""
+    """The variants as JSON values."""
     figures = {
         name: None
         if (found := getattr(variant, name)) is None

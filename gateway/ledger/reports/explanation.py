@@ -1,4 +1,5 @@
-"""One request in plain English: why this backend, what the cache decided, what was trimmed, what it cost."""
+"""Explains one request in plain English: the choice of the backend, the decision of the cache, the trimming and the
+cost."""
 
 from __future__ import annotations
 
@@ -40,8 +41,8 @@ _FAILURES = {
 
 
 def sentences(flight: Mapping[str, Any], zone: tzinfo) -> Iterator[str]:
-    """The explanation, one sentence or two a line, with times in the zone. `flight`: a flight record, with the field
-    `why` (see `reports.why`) if the ledger has the request."""
+    """Lines of text that explain a request, each with one or two sentences. Times are in the given zone. `flight`: a
+    flight record; if the ledger has the request, with the field `why` (see `reports.why`)."""
     at = datetime.fromtimestamp(flight["at"], zone).strftime("%Y-%m-%d %H:%M:%S %Z")
     yield f"{flight['id']}: team {flight['team']}, key {flight['key']}, {at}."
     yield _outcome(flight)
@@ -116,7 +117,7 @@ def _attempts(flight: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _prices(prices: Mapping[str, str] | None) -> str:
-    """The unit prices: `input $0.15, output $0.60, cache read $0.075`. Empty if none is known."""
+    """The unit prices as text: `input $0.15, output $0.60, cache read $0.075`. Empty if no price is known."""
     return ", ".join(f"{_CLASSES.get(name, name)} {_money(usd)}" for name, usd in (prices or {}).items())
 
 

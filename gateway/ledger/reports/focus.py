@@ -1,8 +1,9 @@
-"""Spend as FOCUS rows: the FinOps Open Cost and Usage Specification, version 1.2 (https://focus.finops.org).
+"""Converts spend to FOCUS rows: the FinOps Open Cost and Usage Specification, version 1.2 (https://focus.finops.org).
 
-A row has the tokens of one class that one team used of one model at one price in one hour. Billed cost and contracted
-cost are equal. `ListCost` is the cost before a negotiated discount. Answers from the cache are not charges. Attempts
-without a known price are omitted, because FOCUS has no unknown cost; the command that writes the file reports them.
+A row sums the tokens of one class, for one team, one model, one price and one hour. Billed cost and contracted cost are
+equal. `ListCost` is the cost before a negotiated discount. Answers from the cache have no row, because they are not
+charged. Attempts without a known price are omitted, because FOCUS has no unknown cost; the command that writes the file
+reports their number.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ _TIMES = ("BillingPeriodStart", "BillingPeriodEnd", "ChargePeriodStart", "Charge
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The quantity of one class of tokens, its cost, and its cost at list price."""
+    """Tokens of one class: their number, their cost, and their cost at list price."""
 
     sku: str
     meter: str
@@ -115,8 +116,8 @@ def rows(
     since: float | None = None,
     until: float | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Yield FOCUS rows of requests that began in `[since, until)` (Unix seconds). `providers`: backend → provider, for
-    backends in the price list."""
+    """Yield the FOCUS rows of requests that began in `[since, until)` (Unix seconds). `providers`: backend → provider,
+    for the backends in the price list."""
     c = entries.c
     hour = column(entries, "hour", sqlite=connection.dialect.name == "sqlite").label("hour")
     group = [hour, *(c[name] for name in _BY), c.prices]
@@ -134,7 +135,7 @@ def rows(
 
 
 def as_csv(found: list[dict[str, Any]]) -> str:
-    """CSV with a header. Decimals have no exponents, times are in ISO 8601, null is empty."""
+    """The rows as CSV with a header. Decimals have no exponent, times are in ISO 8601, and null is empty."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -149,7 +150,8 @@ def as_parquet(found: list[dict[str, Any]]) -> bytes:
 
 
 def _parts(facts: dict[str, Any], cost_pico: int) -> list[Part]:
-    """The cost, divided by token class. One part with the whole cost if the classes do not add up to `cost_pico`."""
+    """Divide the cost by token class. If the classes do not add up to `cost_pico`, the result is one part with the
+    whole cost."""
     source = str(facts["price_source"])
     if facts["kind"] == IDLE:
         return [Part("idle", "Idle Machine Time", "Hours", int(facts["count"]), cost_pico, Decimal(cost_pico))]
@@ -172,7 +174,7 @@ def _unit(price: Any, sku: str) -> int:
 
 
 def _provider(facts: dict[str, Any], providers: Mapping[str, str]) -> str:
-    """The provider from whose list the price comes. If the price comes from no list: the backend's provider, or else
+    """The provider whose price list was used. If no list was used, the backend's provider; if that is unknown,
     `OWN`."""
     source = str(facts["price_source"])
     if source.startswith("list "):
@@ -210,7 +212,7 @@ def _accounts(facts: dict[str, Any]) -> dict[str, Any]:
 
 
 def _times(hour: int) -> dict[str, Any]:
-    """The time columns. `hour`: hours since the epoch."""
+    """The values of the time columns. `hour`: hours since 1970."""
     start = datetime.fromtimestamp(hour * 3600, UTC)
     month = start.replace(day=1, hour=0)
     return {
@@ -236,14 +238,15 @@ def _costs(part: Part) -> dict[str, Any]:
 
 
 def _details(facts: dict[str, Any]) -> str | None:
-    """The service tier as a field of FOCUS; None for the standard tier. FOCUS requires the prefix `x_` for fields that
+    """The service tier as a FOCUS column; None for the standard tier. FOCUS requires the prefix `x_` for columns that
     it does not define."""
     tier = facts["service_tier"]
     return orjson.dumps({"x_ServiceTier": tier}).decode() if tier else None
 
 
 def _tags(facts: dict[str, Any]) -> str:
-    """The tags of the request and of the ledger. For equal names, the ledger's tag counts."""
+    """The tags of the request together with the tags that the gateway sets. If both have a tag of the same name, the
+    gateway's tag is used."""
     ours = {"thriftgate/key": facts["key_id"], "thriftgate/cost_centre": facts["cost_centre"]}
     return orjson.dumps(orjson.loads(facts["tags"]) | {name: value for name, value in ours.items() if value}).decode()
 

@@ -1,14 +1,17 @@
-"""Forecasts a budget's spend at the end of its window, with an interval, and the time at which its limit is reached.
+"""Forecasts the spend of a budget at the end of its window, with an interval, and the time at which its limit is
+reached.
 
-Future spend is simulated many times. Each simulated path is a profile multiplied by ratios of the past:
+Future spend is simulated many times. Each simulated path is a profile of the expected spend, multiplied by random
+ratios of the past:
 
 - The profile is the mean spend of each hour of the week (with three weeks of history or more), of each hour of the day
   (three days), or a constant rate (less history, and windows of an hour). Weights halve every two weeks of age.
 - A block is a day (a few cells if the profile is constant). Its ratio is its actual spend divided by the profile's.
-  Ratios are drawn in runs of about a week, because days of high and of low spend come together: the stationary
-  bootstrap (Politis and Romano 1994, "The stationary bootstrap", JASA 89) of the spend without its season.
-- The last block's ratio R continues with decreasing effect: block j is multiplied by R ** (rho ** (j + 1)), where rho
-  is the autocorrelation of neighbouring blocks, limited to 0.3..0.9, and R is limited to 1/4..4.
+  Ratios are drawn in runs of about a week, because days of high spend follow each other, and so do days of low spend.
+  This is the stationary bootstrap (Politis and Romano 1994, "The stationary bootstrap", JASA 89), applied to the spend
+  divided by its profile.
+- The last block's ratio R has a decreasing effect on the future: block j is multiplied by R ** (rho ** (j + 1)), where
+  rho is the autocorrelation of neighbouring blocks, limited to 0.3..0.9, and R is limited to 1/4..4.
 - Each path is multiplied by the mean of newly drawn ratios, as many as the past has. This represents the uncertainty of
   a short past. Beyond the next day it is also multiplied by a log-normal factor for drift, with a standard deviation
   of 6 %, or 25 % if the history is too short for a weekly profile.
@@ -63,8 +66,8 @@ Point = tuple[float, int]
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """A forecast in the unit of its points. `low`, `high`: 10th and 90th percentile, between which the true value
-    should be in 80 % of cases."""
+    """A forecast, in the unit of the points from which it was computed. `low` and `high` are the 10th and 90th
+    percentile: in 80 % of cases the true value should lie between them."""
 
     total_low: int | None
     """Spend at the window's end, including past spend; None for a window without an end."""
@@ -78,12 +81,12 @@ class Forecast:
 
 
 def grain_s(window: tuple[float, float]) -> int:
-    """Seconds of spend that each point should sum for a forecast of `window`."""
+    """The length of a point in seconds: a forecast of `window` needs the spend summed over spans of this length."""
     return FINE_GRAIN_S if _cell_s(window) < HOUR_S else GRAIN_S
 
 
 def history_since(window: tuple[float, float], now: float) -> float:
-    """Unix time from which points are needed for a forecast of `window`."""
+    """The Unix time from which on a forecast of `window` needs points."""
     return now - _history_s(window)
 
 
@@ -95,9 +98,9 @@ def forecast(
     limit: int | None = None,
     spent: int | None = None,
 ) -> Forecast | None:
-    """Forecast the spend in `window` (`[start, end)`, Unix seconds) from past `points`. `spent`: exact spend in the
-    window so far, if known. None if `now` is outside of the window, or less than a tenth of the remaining time is
-    known. A window without end counts as 180 days."""
+    """Forecast the spend in `window` (`[start, end)`, Unix seconds) from past `points`. `spent`: the exact spend in the
+    window so far, if known. A window without end counts as 180 days. None if `now` is outside of the window, or if the
+    history is shorter than a tenth of the remaining time."""
     start, end = window
     points = [point for point in points if point[0] <= now]
     known = [point for point in points if now - point[0] <= _history_s(window)]
@@ -118,7 +121,7 @@ def forecast(
 
 
 def _history_s(window: tuple[float, float]) -> float:
-    """Seconds of history that are used. Longer than any window with an end."""
+    """The length in seconds of the history that a forecast of `window` uses. It is longer than any window that ends."""
     return DAY_S if _cell_s(window) < HOUR_S else HISTORY_S
 
 
@@ -127,8 +130,8 @@ def _cell_s(window: tuple[float, float]) -> float:
 
 
 def _cells(points: Sequence[Point], now: float, since: float, cell_s: float) -> list[float]:
-    """The spend in each cell, most recent cell first; 0 in cells without a point. `since`: Unix time at which the past
-    begins."""
+    """The spend in each cell (an equal span of time), most recent cell first. A cell without a point has 0. `since`:
+    Unix time at which the past begins."""
     cells = [0.0] * max(1, math.ceil((now - since) / cell_s))
     for at, amount in points:
         cells[min(int((now - at) / cell_s), len(cells) - 1)] += amount
@@ -136,7 +139,8 @@ def _cells(points: Sequence[Point], now: float, since: float, cell_s: float) -> 
 
 
 class _Paths:
-    """Simulates future spend from the spend in past cells. `cells` has the most recent cell first."""
+    """Simulates future spend from past spend. `cells`: the past spend in equal spans of time, most recent first.
+    `cell_s`: length of such a span in seconds."""
 
     def __init__(self, cells: Sequence[float], cell_s: float) -> None:
         self._season, self._block = _rhythm(len(cells), seasonal=cell_s == HOUR_S)
@@ -154,7 +158,7 @@ class _Paths:
 
     def draw(self, ahead: float, left: int | None, random: Random) -> tuple[list[float], list[float]]:
         """Simulate the next `ahead` cells many times. Returns two sorted lists with one element per simulation: the
-        spend, and the cells until `left` is spent (inf: never)."""
+        spend, and the number of cells until `left` is spent (inf: never)."""
         steps = range(math.ceil(ahead / self._block))
         widths = [min(self._block, ahead - step * self._block) for step in steps]
         planned = [
@@ -174,8 +178,7 @@ class _Paths:
         return sorted(totals), sorted(times)
 
     def _run(self, random: Random, count: int) -> list[float]:
-        """Draw `count` past ratios at random. They are drawn in series of about `_RUN` consecutive ratios, in order of
-        time."""
+        """Draw `count` past ratios at random, in series of about `_RUN` consecutive ratios in order of time."""
         ratios, drawn = self._ratios, list[float]()
         while len(drawn) < count:
             begin = int(random.random() * len(ratios))
@@ -195,8 +198,8 @@ class _Paths:
         return found
 
     def _expected(self, begin: float, width: float) -> float:
-        """The spend that the profile expects in `width` cells. The first of these cells begins `begin` cells after
-        now."""
+        """The spend in `width` future cells according to the profile. `begin`: number of cells between now and the
+        first of them."""
         return self._until(begin + width) - self._until(begin)
 
     def _until(self, cell: float) -> float:
@@ -206,8 +209,8 @@ class _Paths:
         return seasons * self._sums[-1] + self._sums[whole] + part
 
     def _when(self, spends: Sequence[float], widths: Sequence[float], left: int) -> float:
-        """Number of cells after which `left` is spent; inf if it is not. `spends`, `widths`: spend and number of cells
-        of each block."""
+        """The number of future cells (equal spans of time) after which `left` is spent; inf if it is not spent.
+        `spends`, `widths`: spend and number of cells of each block."""
         if left <= 0:
             return 0.0
         before = 0.0
@@ -222,8 +225,8 @@ class _Paths:
 
 
 def _profile(cells: Sequence[float], season: int, half_life: float) -> list[float]:
-    """Weighted mean spend of each cell of a season that begins now, shape (season,). `half_life`: age in cells at which
-    a weight is one half."""
+    """The weighted mean spend of each cell of a season; the first cell of the season begins now. `half_life`: the age,
+    in cells, at which a cell has half the weight."""
     sums, weights = [0.0] * season, [0.0] * season
     for ago, amount in enumerate(cells):
         phase, weight = -(ago + 1) % season, 2 ** (-ago / half_life)
@@ -233,7 +236,7 @@ def _profile(cells: Sequence[float], season: int, half_life: float) -> list[floa
 
 
 def _alike(ratios: Sequence[float]) -> float:
-    """Autocorrelation of neighbouring blocks in `ratios`, limited to `_LEAST_RHO`..`_MOST_RHO`."""
+    """The autocorrelation of neighbouring ratios, limited to `_LEAST_RHO`..`_MOST_RHO`."""
     if len(ratios) < _RHO_BLOCKS:
         return _USUAL_RHO
     mean = sum(ratios) / len(ratios)
@@ -244,7 +247,8 @@ def _alike(ratios: Sequence[float]) -> float:
 
 
 def _rhythm(length: int, *, seasonal: bool) -> tuple[int, int]:
-    """(Cells in a season, cells in a block), for a past of `length` cells. 1 cell: a constant profile."""
+    """The number of cells in a season and in a block, for a past of `length` cells. A season of 1 cell means a constant
+    profile."""
     if seasonal and length >= _ENOUGH * _WEEK:
         return _WEEK, _DAY
     if seasonal and length >= _ENOUGH * _DAY:
@@ -253,6 +257,6 @@ def _rhythm(length: int, *, seasonal: bool) -> tuple[int, int]:
 
 
 def _quantile(ordered: Sequence[float], share: float) -> float:
-    """The quantile `share` of the sorted values `ordered`. It is always one of the values, because infinities cannot be
-    interpolated."""
+    """The quantile `share` of the sorted values `ordered`. The result is always one of the values, because infinities
+    cannot be interpolated."""
     return ordered[round(share * (len(ordered) - 1))]

@@ -1,4 +1,4 @@
-"""Writes usage reports as JSON or CSV, and the notes below their tables. Money is exact decimal text."""
+"""Formats usage reports as JSON or CSV, and writes the notes below their tables. Money is exact decimal text."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def dollars(pico: int) -> str:
 
 
 def as_object(report: Report) -> dict[str, Any]:
-    """JSON values. Amounts are text in US dollars with up to twelve decimal places."""
+    """The report as JSON values. Amounts are text in US dollars with up to twelve decimal places."""
     return {
         "since": _when(report.since),
         "until": _when(report.until),
@@ -46,7 +46,8 @@ def as_object(report: Report) -> dict[str, Any]:
 
 
 def as_csv(report: Report) -> str:
-    """CSV with a header and one line per row. Totals and simulated usage are omitted, so that columns can be summed."""
+    """The report as CSV with a header and one line per row. Totals and simulated usage are omitted, so that a
+    spreadsheet can sum the columns."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow([*report.by, *NAMES])
@@ -56,7 +57,8 @@ def as_csv(report: Report) -> str:
 
 
 def notes(report: Report) -> list[str]:
-    """Notes below the table: what the figures include besides clients' requests, and what is missing from them."""
+    """The notes below the table. They say which costs besides clients' requests the figures include, and which costs
+    are missing."""
     found = []
     if count := report.total.checks:
         found.append(
@@ -87,17 +89,17 @@ def _less(pico: int) -> str:
 
 
 def cents_of(usd: str | float | Decimal) -> str:
-    """Like `cents`, for an amount in US dollars."""
+    """Format an amount in US dollars as `cents` does."""
     return cents(int(Decimal(usd) * 10**12))
 
 
 def line_object(line: Line, by: tuple[str, ...]) -> dict[str, Any]:
-    """The values of one line, as in JSON."""
+    """The values of one line as JSON values."""
     return {**dict(zip(by, line.group, strict=True)), **dict(zip(NAMES, figures(line), strict=True))}
 
 
 def figures(line: Line) -> list[int | float | str | None]:
-    """The values of `NAMES` for a line."""
+    """The values of a line for the columns `NAMES`."""
     return [_figure(line, name) for name in COUNTS]
 
 
@@ -109,7 +111,7 @@ def _figure(line: Line, name: str) -> int | float | str | None:
 
 
 def simulated_values(line: Simulated) -> dict[str, Any]:
-    """JSON values of a line. Money is exact decimal text in USD."""
+    """The values of a line of simulated usage as JSON values. Money is exact decimal text in USD."""
     return {
         "model": line.model,
         "tier": line.tier,
@@ -122,8 +124,8 @@ def simulated_values(line: Simulated) -> dict[str, Any]:
 
 
 def cell(value: str) -> str:
-    """Text for a CSV cell. Clients choose the text. If a spreadsheet would read it as a formula, an apostrophe is put
-    before it."""
+    """Make a text safe for a CSV cell. Clients choose the text, and a spreadsheet could read it as a formula. In this
+    case the result begins with an apostrophe."""
     return f"'{value}" if value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
 
 

@@ -1,14 +1,14 @@
-"""Measures what leaving out old tool outputs saved for a team, and whether its sessions still succeed.
+"""Measures how much money a team saved by leaving out old tool outputs, and whether its sessions still succeed.
 
-The sessions that are held out are compared with the others. Both are random samples of the team's sessions. For each
-session, the paid cost is divided by a twin's cost: the cost of the same requests if nothing had been left out and the
-provider's cache had kept each session's last prompt for its usual time. The twin's cost depends on sizes and times, and
-is computed in the same way for all sessions. Therefore its errors cancel in the comparison, and long sessions add less
-noise than with plain costs.
+In some sessions, drawn at random, nothing is left out: these sessions are held out. They are compared with the other
+sessions of the team. For each session, the paid cost is divided by the cost of a twin: the same requests if nothing had
+been left out and the provider's cache had kept each session's last prompt for its usual time. The twin's cost is
+computed from sizes and times, in the same way for all sessions. Therefore its errors cancel in the comparison, and long
+sessions add less noise than plain costs would.
 
-The intervals come from a bootstrap that draws whole sessions, because the requests of a session are alike. Decisions
-come from a permutation test, because a bootstrap with few sessions that are held out finds too many losses: the kinds
-of the sessions are exchanged at random, and a figure loses if such an exchange hardly ever gives as bad a result.
+The intervals come from a bootstrap that draws whole sessions, because the requests of a session are alike. With few
+held-out sessions a bootstrap finds too many losses. Therefore a permutation test decides whether a figure loses: it
+assigns the sessions to the two groups at random, and a figure loses if a random assignment is hardly ever as bad.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _DRAWS, _AT_ONCE, _EXCHANGES, _SEED = 1000, 50, 4000, 17
 _OUTSIDE = 0.025
 """Share of the bootstrap's results that is outside the interval on each side."""
 _SURE = 0.001
-"""A figure loses if at most this share of the random exchanges gives as bad a result. The share is small, because
+"""A figure loses if at most this share of the random assignments gives as bad a result. The share is small, because
 several figures are checked again and again."""
 _MOST_ROWS = 200_000
 _TEXTS = ("prices", "backend", "model", "key_id", "session", "request_id", "outcome", "kind")
@@ -59,8 +59,8 @@ _COLUMNS = (*_TEXTS, "at", "trimmed_tokens", "cost_pico", "escalated", "estimate
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One compared figure: its value in the sessions that are held out (`held`) and in the others (`cut`). `change`:
-    the saving in `cost`, otherwise the increase; None if it cannot be computed."""
+    """One figure of the comparison: its value in the held-out sessions (`held`) and in the others (`cut`). `change`:
+    for `cost`, the saving; for the other figures, the increase; None if it cannot be computed."""
 
     name: str
     held: float
@@ -70,7 +70,7 @@ class Figure:
     high: float | None
     """`low`, `high`: limits of the 95 % interval of `change`."""
     loses: bool
-    """Whether the others are certainly worse."""
+    """Whether the sessions that are not held out are worse, with certainty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +83,11 @@ class Holdout:
     cut_sessions: int
     figures: tuple[Figure, ...] = ()
     paid_pico: int = 0
-    """What the sessions cost that are not held out, in pico-dollars."""
+    """Cost of the sessions that are not held out, in pico-dollars."""
 
     @property
     def saved_usd(self) -> tuple[float, float, float] | None:
-        """US dollars that leaving out saved in the sessions that are not held out, and the limits of the 95 % interval.
+        """The US dollars that were saved in the sessions that are not held out, and the limits of the 95 % interval.
         None if they cannot be computed."""
         cost = next((figure for figure in self.figures if figure.name == "cost"), None)
         if cost is None or cost.change is None or cost.low is None or cost.high is None or cost.high >= 1:
@@ -98,7 +98,7 @@ class Holdout:
 
     @property
     def loses(self) -> tuple[str, ...]:
-        """The names of the figures that are certainly worse in sessions that are not held out."""
+        """The names of the figures that are worse, with certainty, in the sessions that are not held out."""
         enough = min(self.held_sessions, self.cut_sessions) >= LEAST_SESSIONS
         return tuple(figure.name for figure in self.figures if figure.loses) if enough else ()
 
@@ -119,14 +119,15 @@ class _Session:
 
 
 def has_cuts(connection: Connection, team: str, since: float) -> bool:
-    """Whether anything was left out of a request of `team` since then, or a prompt was kept alive."""
+    """Return whether, since `since`, a request of `team` was shortened or a prompt was kept alive in a provider's
+    cache."""
     c = ledger.c
     which = [or_(c.trimmed_tokens > 0, c.kind == KEEP_ALIVE), c.session != "", *within(since, None, team, ledger)]
     return connection.execute(select(c.id).where(*which).limit(1)).first() is not None
 
 
 def keep_alives(connection: Connection, team: str, since: float) -> tuple[int, int]:
-    """(Number, cost in pico-dollars) of the calls that kept prompts of `team` in providers' caches since then."""
+    """The calls since `since` that kept prompts of `team` in providers' caches: (number, cost in pico-dollars)."""
     c = ledger.c
     which = [newest, c.kind == KEEP_ALIVE, *within(since, None, team, ledger)]
     row = connection.execute(select(func.count(), *pico_sum(c.cost_pico)).where(*which)).one()
@@ -134,14 +135,14 @@ def keep_alives(connection: Connection, team: str, since: float) -> tuple[int, i
 
 
 def least_requests(policy: ContextPolicy) -> int:
-    """Minimum requests of a measured session. Parts of long documents, repeated errors and wrong answers are left out
-    from the first requests on, and a session's prompt may be kept alive after the first request."""
+    """The minimum number of requests of a session that is measured. It is 1 if the policy may shorten already the first
+    request or keep the prompt alive after it; otherwise `LEAST_REQUESTS`."""
     return 1 if policy.shortens or policy.keep_alive else LEAST_REQUESTS
 
 
 def compare(connection: Connection, team: str, share: float, since: float, least: int = LEAST_REQUESTS) -> Holdout:
-    """Compare the sessions of `team` that began to send requests at `since` or later. `share`: the policy's
-    `context.holdout`. `least`: minimum requests of a measured session."""
+    """Compare the sessions of `team` that began at `since` or later. `share`: the policy's `context.holdout`. `least`:
+    minimum number of requests of a measured session."""
     c = ledger.c
     which = [newest, c.attempt > 0, c.kind.in_(("", KEEP_ALIVE)), c.session != "", c.simulated.is_(False)]
     query = select(*[c[name] for name in _COLUMNS]).where(*which, *within(since, None, team, ledger))
@@ -179,7 +180,7 @@ def _read(rows: Iterable[RowMapping]) -> dict[tuple[str, str], _Session]:
 
 
 def _twin(row: RowMapping, session: _Session, price: Price) -> int:
-    """The cost of the request for the twin, in pico-dollars."""
+    """The cost in pico-dollars that the request would have had in the twin of its session."""
     usage = Usage(**{name: row[name] for name in TOKENS})
     rules, written = rules_of(row["model"]), usage.cache_write_5m_tokens + usage.cache_write_1h_tokens
     size = usage.input_tokens + usage.cached_tokens + written + row["trimmed_tokens"]
@@ -204,7 +205,7 @@ def _price(prices: str) -> Price | None:
 
 
 def _rate(connection: Connection, team: str, since: float, sessions: Mapping[tuple[str, str], _Session]) -> None:
-    """Count the bad ratings of each session."""
+    """Count the bad ratings of each session, and store the numbers in the sessions."""
     c = feedback.c
     query = select(c.request_id).where(c.team == team, c.at >= since, c.score < _BAD)
     bad = set(connection.execute(query).scalars())
@@ -241,7 +242,7 @@ def _figures(held: list[_Session], cut: list[_Session]) -> tuple[Figure, ...]:
 
 
 def _drawn(arm: np.ndarray[Any, Any], number: int) -> np.ndarray[Any, Any]:
-    """Means of the columns of `arm` over sessions that are drawn with replacement, one row per draw."""
+    """Means of the columns of `arm` over sessions drawn with replacement. The result has one row per draw."""
     import numpy as np
 
     random, size = np.random.default_rng((_SEED, number)), len(arm)
@@ -255,8 +256,8 @@ def _drawn(arm: np.ndarray[Any, Any], number: int) -> np.ndarray[Any, Any]:
 def _exchanged(
     held: np.ndarray[Any, Any], cut: np.ndarray[Any, Any]
 ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Means of the columns over sessions whose kinds were exchanged at random: (held out, others), one row per
-    exchange."""
+    """Means of the columns after the sessions were assigned to the two groups at random: (held out, others). Each
+    result has one row per assignment."""
     import numpy as np
 
     random, every, size = np.random.default_rng((_SEED, 2)), np.concatenate((held, cut)), len(held)
@@ -267,7 +268,7 @@ def _exchanged(
 
 
 def _values(means: np.ndarray[Any, Any]) -> dict[str, np.ndarray[Any, Any]]:
-    """Name of a figure → its value in each row of `means`."""
+    """Compute the figures from `means`: name of a figure → its value in each row."""
     import numpy as np
 
     paid, twin, requests, *rates = means.T
@@ -287,7 +288,7 @@ def _change(name: str, held: np.ndarray[Any, Any], cut: np.ndarray[Any, Any]) ->
 
 
 def as_object(found: Holdout) -> dict[str, Any]:
-    """JSON values."""
+    """The comparison as JSON values."""
     saved = found.saved_usd
     return {
         "held_out_sessions": found.held_sessions,

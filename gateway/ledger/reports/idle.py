@@ -1,5 +1,5 @@
-"""Books the idle cost of machines with an hourly price. The costs of attempts and of idle rows add up to the machine's
-price."""
+"""Adds the cost of unused time of machines with an hourly price to the ledger. The costs of a machine's attempts and
+idle rows add up to the machine's price."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ SEEN = "machines.json"
 
 
 class Idle:
-    """Writes idle rows (unused machine cost) into a journal of its own. One instance per host.
+    """Writes idle rows (the cost of unused machine time) into a journal of its own. One instance per host.
 
-    The billing decides which hours are booked:
-    - on_demand: this gateway ran.
-    - spot: it ran and the machine answered.
+    A machine's `billing` decides in which hours idle rows are written:
+    - on_demand: hours in which this gateway ran.
+    - spot: hours in which the gateway ran and the machine answered.
     - reserved: every hour since the machine was configured.
-    - busy: none.
+    - busy: never.
     """
 
     def __init__(self, directory: Path, database: Database, backends: Sequence[Backend], clock: Clock = time) -> None:
@@ -59,7 +59,7 @@ class Idle:
         }
 
     async def run(self) -> None:
-        """Write idle rows until cancelled. If writing fails, it is tried again later."""
+        """Write idle rows until cancelled. After a failure, try again later."""
         while self._machines:
             try:
                 await self.write_once()
@@ -68,7 +68,7 @@ class Idle:
             await asyncio.sleep(EVERY_S)
 
     async def write_once(self) -> int:
-        """Write the idle rows that are due. Returns their number. Raises SQLAlchemyError, OSError."""
+        """Write the idle rows that are due, and return their number. Raises SQLAlchemyError, OSError."""
         now = self._clock.time()
         seen = await asyncio.to_thread(self._see, int(now // HOUR_S))
         rows = await self._database.run(partial(self._due, seen=seen, now=now), writes=False)
@@ -77,8 +77,8 @@ class Idle:
         return len(rows)
 
     def _see(self, hour: int) -> dict[str, list[int]]:
-        """Record that the gateway ran in `hour`. Returns machine → hours in which the gateway ran, ascending. Hours are
-        counted from the epoch."""
+        """Store that the gateway ran in `hour`. Returns machine → the hours in which the gateway ran, ascending. Hours
+        are counted from 1970."""
         path = self._directory / SEEN
         try:
             known: dict[str, list[int]] = orjson.loads(path.read_bytes())
@@ -114,16 +114,16 @@ class Idle:
 
 
 def _hours(seen: list[int], price: PriceEntry, last: int) -> Iterator[int]:
-    """Yield the hours (since 1970) that may need an idle row or a correction. `seen`: hours in which the gateway ran.
-    `last`: last hour to consider."""
+    """Yield the hours (counted from 1970) that may need an idle row or a correction of one. `seen`: hours in which the
+    gateway ran. `last`: the last hour to consider."""
     first = max(seen[0], last - LOOK_BACK_H + 1)
     known = set(seen)
     yield from (hour for hour in range(first, last + 1) if price.billing == "reserved" or hour in known)
 
 
 def _row(connection: Connection, backend: Backend, price: PriceEntry, hour: int) -> Row | None:
-    """The balancing row of `hour`: the machine's hourly price minus the cost of its attempts. It may be negative. None
-    if nothing is to balance or the hour is not booked."""
+    """The idle row of `hour`. Its cost is the machine's hourly price minus the cost of the machine's attempts, and may
+    be negative. None if the difference is 0, or if `billing` excludes the hour."""
     c, start = entries.c, float(hour * HOUR_S)
     ours = [c.backend == backend.name, c.at >= start, c.at < start + HOUR_S]
     asked = [*ours, c.kind != IDLE, c.outcome != "failed"]

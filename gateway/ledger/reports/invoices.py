@@ -1,4 +1,4 @@
-"""Reads providers' exports of usage and cost."""
+"""Reads files in which providers export usage and cost."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ _DATED = re.compile(r"([-@]\d{4}-\d{2}-\d{2}|[-@]\d{8})$")
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of an export. `at`: Unix seconds. `pico`: pico-dollars. None: the line has no value for the field."""
+    """One line of an export. `at`: Unix seconds. `pico`: cost in pico-dollars. A field is None if the line has no value
+    for it."""
 
     at: float
     model: str = ""
@@ -57,7 +58,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Invoice:
-    """A provider's export."""
+    """The lines of a provider's export."""
 
     lines: tuple[Line, ...]
 
@@ -66,14 +67,15 @@ class Invoice:
         return bool(self.lines) and all(line.id for line in self.lines)
 
     def period(self) -> tuple[float, float]:
-        """Start and end of the period, in Unix seconds. It has all days (UTC) from the first to the last line."""
+        """The begin and end of the invoice's period, in Unix seconds. The period has all days (UTC) from the first to
+        the last line."""
         first, last = (pick(line.at for line in self.lines) for pick in (min, max))
         return first // DAY_S * DAY_S, (math.floor(last / DAY_S) + 1) * DAY_S
 
 
 def read(path: Path, dialect: Dialect) -> Invoice:
-    """Read a CSV file with a header, a JSON list, or a page of the provider's usage API. Raises ConfigError with file
-    and line."""
+    """Read an export: a CSV file with a header, a JSON list, or a page of the provider's usage API. Raises ConfigError,
+    which names the file and the line."""
     try:
         text = path.read_text(encoding="utf-8-sig")
         records = list(_json(text) if text.lstrip()[:1] in ("{", "[") else csv.DictReader(io.StringIO(text)))
@@ -86,13 +88,13 @@ def read(path: Path, dialect: Dialect) -> Invoice:
 
 
 def plain(model: str) -> str:
-    """The model's name for comparisons: lower case, without prefix, date, and text after a comma."""
+    """The model's name for comparisons: in lower case, without prefix, date, and any text after a comma."""
     return _DATED.sub("", model.split(",")[0].strip().rsplit("/", 1)[-1].lower())
 
 
 def _json(text: str) -> Iterator[dict[str, Any]]:
-    """Yield objects from a JSON list, or from a page of a usage API. Each result in a page gets the time of its
-    bucket."""
+    """Yield the objects of a JSON list or of a page of a usage API. A page has buckets with results; each result gets
+    the time of its bucket."""
     found = orjson.loads(text)
     for bucket in found.get("data", [found]) if isinstance(found, dict) else found:
         if not isinstance(bucket, dict):
@@ -142,7 +144,8 @@ def _first(facts: Mapping[str, Any], what: str) -> Any:
 
 
 def _time(value: Any) -> float:
-    """Unix time from a number (Unix seconds) or an ISO 8601 time (UTC if it has no zone)."""
+    """Convert a time to Unix seconds. It is a number (Unix seconds) or an ISO 8601 text (UTC if the text has no
+    zone)."""
     try:
         return float(value)
     except ValueError:

@@ -1,9 +1,9 @@
-"""Compares the judged quality of served answers with a team's objective (`slo` of its policy).
+"""Compares the judged quality of answers to clients with a team's objective (`slo` in its policy).
 
 The error budget is the share of answers that may be worse than the reference's: 1 − objective. The burn rate is the
-share of bad answers divided by the error budget. At rate 1 the budget lasts exactly for the window (Beyer et al. 2018,
-"The Site Reliability Workbook", chapter 5). Only few answers are judged, so a state is reported only if the lower bound
-of the share shows it, not the share itself.
+share of bad answers divided by the error budget. At a burn rate of 1, the error budget lasts exactly for the window
+(Beyer et al. 2018, "The Site Reliability Workbook", chapter 5). Only few answers are judged. So the team counts as
+burning or missing its objective only if the lower bound of the share of bad answers shows this.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LEAST = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """The objective of one team for one traffic class, and what was measured."""
+    """The objective of one team for one traffic class, with the measured quality."""
 
     team: str
     traffic_class: str
@@ -49,22 +49,24 @@ class Objective:
 
     @property
     def quality(self) -> float | None:
-        """Mean quality of the judged answers; None if there are none."""
+        """The mean quality of the judged answers; None if no answer was judged."""
         return 1 - self.bad / self.judged if self.judged else None
 
     @property
     def budget_left(self) -> float | None:
-        """Share of the error budget that is left; below 0 if more was used. None if nothing was judged."""
+        """The unused share of the error budget; below 0 if more than the budget was used. None if no answer was
+        judged."""
         return 1 - self.bad / (self.judged * (1 - self.objective)) if self.judged else None
 
     @property
     def burn_rate(self) -> float | None:
-        """Recent share of bad answers, relative to the error budget. None if nothing was judged recently."""
+        """The burn rate: the recent share of bad answers, divided by the error budget. None if no answer was judged
+        recently."""
         return self.recent_bad / (self.recent_judged * (1 - self.objective)) if self.recent_judged else None
 
     @property
     def state(self) -> State:
-        """Whether the objective is met. `burning` and `missed` are certain at 95 %, one-sided."""
+        """The state of the objective. `burning` and `missed` are reported only with a certainty of 95 % (one-sided)."""
         allowed = 1 - self.objective
         if _surely_above(self.bad, self.judged, allowed):
             return "missed"
@@ -73,7 +75,7 @@ class Objective:
         return "met" if self.judged >= LEAST else "unknown"
 
     def as_object(self) -> dict[str, Any]:
-        """JSON values."""
+        """The objective as JSON values."""
         return {
             "team": self.team,
             "class": self.traffic_class,
@@ -90,8 +92,8 @@ class Objective:
 
 
 def read(connection: Connection, policy: Policy, now: float) -> list[Objective]:
-    """One objective for all traffic classes together, then one for each class with judged answers. Empty if the policy
-    has no objective."""
+    """The state of a team's objective: first for all traffic classes together, then for each class with judged answers.
+    Empty if the policy has no objective."""
     slo = policy.slo
     if slo.objective is None:
         return []

@@ -1,4 +1,4 @@
-"""Writes Parquet files. Money is a decimal with twelve places, counts are 64-bit integers."""
+"""Writes Parquet files. Money is stored as decimal numbers with twelve places, counts as 64-bit integers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ class ParquetMissing(RuntimeError):
 
 
 def as_parquet(report: Report) -> bytes:
-    """The report's rows as a Parquet file. Like `as_csv`, it has no totals. Raises ParquetMissing."""
+    """The report's rows as a Parquet file. The file has no totals, like the result of `as_csv`. Raises
+    ParquetMissing."""
     groups: dict[str, list[Any]] = {name: [line.group[at] for line in report.rows] for at, name in enumerate(report.by)}
     lines = [figures(line) for line in report.rows]
     counts = {
@@ -37,8 +38,8 @@ def _types() -> dict[str, type]:
 
 
 def table(columns: Mapping[str, Sequence[Any]], types: Mapping[str, type]) -> bytes:
-    """A Parquet file with `columns`. `types`: str, int, float, Decimal or datetime (UTC) for each column. Raises
-    ParquetMissing."""
+    """Make a Parquet file with `columns`. `types`: the type of each column, which is str, int, float, Decimal or
+    datetime (UTC). Raises ParquetMissing."""
     try:
         import pyarrow
         from pyarrow.parquet import write_table

@@ -1,4 +1,4 @@
-"""Parses the period of a report: a date, a time, or an age."""
+"""Parses the begin and end of a report's period. Each is a date, a time, or an age such as `7d`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _END = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
 
 
 def parse_when(text: str, now: float, zone: tzinfo = UTC) -> float:
-    """Unix seconds of `2026-01-31`, `2026-01-31T12:00+01:00` or an age before `now` such as `7d`.
+    """Convert a time to Unix seconds: `2026-01-31`, `2026-01-31T12:00+01:00`, or an age before `now` such as `7d`.
 
-    Times without a zone are in `zone`. Raises ValueError.
+    A time without a zone is in `zone`. Raises ValueError.
     """
     shown = cut(text, 80)
     try:
@@ -30,8 +30,8 @@ def parse_when(text: str, now: float, zone: tzinfo = UTC) -> float:
 def parse_period(
     since: str | None, until: str | None, now: float, zone: tzinfo = UTC
 ) -> tuple[float | None, float | None]:
-    """The begin and end of a period, each as `parse_when` reads it. Raises ValueError also if the period is empty or
-    has not begun."""
+    """Convert the begin and end of a period to Unix seconds, as `parse_when` does. Raises ValueError, also if the
+    period is empty or has not begun."""
     begin = parse_when(since, now, zone) if since else None
     end = parse_when(until, now, zone) if until else None
     if begin is not None and begin > now:

@@ -1,4 +1,4 @@
-"""Spend summed over short, equal spans, for forecasts."""
+"""Sums spend over short spans of equal length, as input for forecasts."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ def spend_points(
     now: float,
     column: ColumnElement[Any] | None = None,
 ) -> list[Point]:
-    """Points for a forecast of `window`, in order of time. Each point sums `column` over the rows of a short span.
-    `which`: condition on rows. `column`: column to sum; None: cost in pico-dollars. Simulated rows are left out."""
+    """The points for a forecast of `window`, in order of time. Each point sums `column` over the rows of a short span.
+    `which`: condition on rows. `column`: the column to sum; None: the cost in pico-dollars. Simulated rows are left
+    out."""
     c = entries.c
     grain = grain_s(window)
     recent = and_(c.at >= history_since(window, now), c.at <= now)
@@ -36,8 +37,8 @@ def spend_points(
 
 
 def spans(connection: Connection, seconds: int) -> ColumnElement[int]:
-    """SQL expression for the number of the span in which a row began. A span is `seconds` long, and spans are counted
-    from the epoch."""
+    """The SQL expression that numbers the spans: the number of the span in which a row began. Each span is `seconds`
+    long; span 0 begins in 1970."""
     quotient = entries.c.at / cast(seconds, Float)
     # SQLite may lack FLOOR. PostgreSQL's CAST rounds.
     return cast(quotient if connection.dialect.name == "sqlite" else func.floor(quotient), Integer)

@@ -22,7 +22,7 @@ KINDS = ("matched", "differing", "missing", "extra")
 
 @dataclass(slots=True)
 class Sums:
-    """The figures of one side of a pair. None: the side does not have the figure."""
+    """The sums of one side of a pair: the invoice's or the ledger's. A sum is None if this side does not have it."""
 
     requests: int | None = None
     input_tokens: int | None = None
@@ -38,7 +38,8 @@ class Sums:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Figures of invoice and ledger for one request id, or for one model on one day (`2026-01-31 gpt-4o`)."""
+    """The figures of the invoice and of the ledger for the same calls: one request id, or one model on one day
+    (`2026-01-31 gpt-4o`)."""
 
     name: str
     invoiced: Sums | None
@@ -51,7 +52,7 @@ class Reconciliation:
     """The comparison of an invoice with the ledger."""
 
     by: str
-    """What is compared: `request` or `day and model`."""
+    """The unit of the comparison: `request` or `day and model`."""
     pairs: tuple[Pair, ...]
     invoiced: Sums
     booked: Sums
@@ -65,9 +66,10 @@ def reconcile(
     connection: Connection, invoice: Invoice, backends: Iterable[str], provider: str, *, tolerance_pico: int = 0
 ) -> Reconciliation:
     """Compare `invoice` with the ledger's attempts in the invoice's period. `backends`: names of the backends to
-    compare. `provider`: attempts priced by its list are compared too. `tolerance_pico`: allowed difference of costs.
+    compare. `provider`: attempts whose price comes from this provider's list are compared, too. `tolerance_pico`: the
+    allowed difference of two costs.
 
-    Pairs are formed by request id if every line has one, else by day and model.
+    The lines are compared by request id if every line has one; otherwise by day and model.
     """
     since, until = invoice.period()
     chosen = _chosen(list(backends), provider, since, until)
@@ -149,8 +151,8 @@ def _by_day(connection: Connection, chosen: Sequence[Any]) -> dict[str, Sums]:
 
 
 def _sums(connection: Connection, query: Any, name: Any) -> dict[str, Sums]:
-    """Sums by `name(row)`, for the rows of `query`. Models whose names differ only in date or prefix are combined, as
-    in the invoice."""
+    """Sum the rows of `query` by `name(row)`. Models whose names differ only in date or prefix are combined, as for the
+    invoice."""
     found: dict[str, Sums] = defaultdict(Sums)
     for row in connection.execute(query):
         requests, sent, came, high, low = row[-5:]
@@ -166,8 +168,8 @@ def _unpriced(connection: Connection, chosen: Sequence[Any]) -> int:
 
 
 def as_object(found: Reconciliation, *, details: bool = True) -> dict[str, Any]:
-    """JSON values. A difference is the invoice's figure minus the ledger's figure. It is null if the invoice lacks the
-    figure."""
+    """The comparison as JSON values. A difference is the invoice's figure minus the ledger's figure; null if the
+    invoice lacks the figure."""
     pairs = [_object(pair) for pair in found.pairs if pair.kind != "matched"] if details else []
     totals = {"invoiced": _side(found.invoiced), "booked": _side(found.booked)}
     return {

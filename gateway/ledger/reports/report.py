@@ -1,4 +1,4 @@
-"""The usage report, grouped by dimensions and exact to the pico-dollar."""
+"""The usage report. It is grouped by dimensions, and its money is exact to the pico-dollar."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _NO_REQUESTS = (IDLE, CHECK, KEEP_ALIVE)
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """The figures of one group. Token counts are those of backends. `cache_tokens` are the tokens of answers from the
-    cache."""
+    """The figures of one group of the report. Token counts include only calls of backends. `cache_tokens`: the tokens
+    of answers from the cache."""
 
     group: tuple[str, ...] = ()
     requests: int = 0
@@ -64,7 +64,7 @@ class Line:
     """Cost of background checks. It is a part of `cost_pico`."""
 
     def plus(self, other: Line) -> Line:
-        """The sum of both lines, with this line's group."""
+        """The sum of both lines, with the group of this line."""
         counts = {name: getattr(self, name) + getattr(other, name) for name in COUNTS}
         return replace(self, **counts)
 
@@ -74,7 +74,7 @@ COUNTS = tuple(entry.name for entry in fields(Line) if entry.name != "group")
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
-    """Traffic of simulated backends. No total includes it."""
+    """The traffic of simulated backends. No total of the report includes it."""
 
     model: str
     tier: str
@@ -99,10 +99,11 @@ class Report:
 
 
 class SimulatedCall(Protocol):
-    """Provides list prices for simulated backends."""
+    """Provides list prices for calls of simulated backends."""
 
     def stand_in(self, model: str, tier: str) -> tuple[Price, str] | None:
-        """(List price, name) of the model whose price is used for a simulated backend; None if there is none."""
+        """The list price and the name of the model whose price is used for a simulated backend; None if there is
+        none."""
         ...
 
 
@@ -115,7 +116,8 @@ async def usage(
     by: str = "model",
     prices: SimulatedCall | None = None,
 ) -> Report:
-    """The report of requests that began in `[since, until)` (Unix seconds), grouped by `by` (see `dimensions`).
+    """Report the requests that began in `[since, until)` (Unix seconds). `by`: the dimensions of the groups (see
+    `dimensions`).
 
     Raises ValueError for an invalid `by`, and SQLAlchemyError.
     """
@@ -145,8 +147,8 @@ def read_usage(
     prices: SimulatedCall | None = None,
     zone: tzinfo = UTC,
 ) -> list[Report]:
-    """One report for each of `groupings` (results of `dimensions`). A snapshot as `connection` makes them consistent.
-    `zone`: the time zone of days and hours."""
+    """One report for each of `groupings` (results of `dimensions`). If `connection` is a snapshot, the reports agree
+    with each other. `zone`: the time zone of days and hours."""
     table, sqlite = of(connection), connection.dialect.name == "sqlite"
     conditions = within(since, until, team, table)
     real = and_(table.c.simulated.is_(False), *conditions)
@@ -215,8 +217,8 @@ def _lines(
 def _alike(
     connection: Connection, which: ColumnElement[bool], group: Sequence[ColumnElement[Any]]
 ) -> dict[tuple[str, ...], int]:
-    """Number of requests in rolled-up rows, by group. A rolled-up row stands for several requests that share one
-    `request_id`; the column `alike` contains their number."""
+    """Count the requests in rolled-up rows, by group. A rolled-up row represents several requests under one
+    `request_id`; its column `alike` has their number."""
     c = entries.c
     named = [column.label(f"g{number}") for number, column in enumerate(group)]
     asked = and_(which, c.alike > 0, c.kind.not_in(_NO_REQUESTS))
@@ -227,7 +229,8 @@ def _alike(
 
 
 def _read(values: Sequence[Any]) -> Iterator[int]:
-    """Yield one number for each column in `COUNTS`. A sum of money takes two of `values`."""
+    """Yield the value of each column in `COUNTS`, from the `values` of an SQL row. A sum of money takes two of
+    `values`, as `pico_sum` computes it."""
     columns = iter(values)
     for name in COUNTS:
         first = next(columns)
@@ -239,8 +242,8 @@ def _sum(what: ColumnElement[Any] | int, *conditions: ColumnElement[bool]) -> Co
 
 
 def _readable(lines: list[Line], by: tuple[str, ...], zone: tzinfo) -> list[Line]:
-    """The lines as people read them: days as dates, names for cache answers. A group with several tags becomes one line
-    for each tag."""
+    """Replace the groups of the lines by the texts that reports show, such as dates for days. A group with several tags
+    becomes one line for each tag."""
     merged: dict[tuple[str, ...], Line] = {}
     for line in lines:
         for group in written(by, line.group, zone):

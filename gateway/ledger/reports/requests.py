@@ -19,7 +19,7 @@ _COLUMNS = [ledger.c[name] for name in Row._fields]
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Conditions on rows. A row must fulfil all of them. None: no condition."""
+    """Conditions on rows. A row must fulfil all of them. A condition that is None is fulfilled by every row."""
 
     team: str | None = None
     backend: str | None = None
@@ -37,7 +37,7 @@ class Filter:
 
 def recent(connection: Connection, wanted: Filter, limit: int) -> list[Row]:
     """The newest rows that fulfil `wanted`, newest row first; at most `limit` rows. Rows of background checks and of
-    idle machines are left out."""
+    unused machine time are left out."""
     c = ledger.c
     which = [newest, c.kind.not_in((CHECK, IDLE, KEEP_ALIVE)), *within(wanted.since, None, wanted.team, ledger)]
     which += [] if wanted.backend is None else [c.backend == wanted.backend]
@@ -58,7 +58,7 @@ def of_request(connection: Connection, request_id: str) -> list[Row]:
 
 
 def as_object(row: Row) -> dict[str, Any]:
-    """JSON values. Money is exact decimal text in USD."""
+    """The row as JSON values. Money is exact decimal text in USD."""
     return {
         "at": row.at,
         "request": row.request_id,

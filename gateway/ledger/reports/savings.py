@@ -1,4 +1,4 @@
-"""Computes what routing, cache and trimming save (or lose), compared with one model for all requests."""
+"""Computes how much routing, cache and trimming save or lose, compared with one model for all requests."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ _SERVED = ("ok", "interrupted")
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """The savings of one team. `saved_pico`: the cost at one reference backend minus the actual cost. It may be
-    negative; None: no reference has a price."""
+    """The savings of one team. `saved_pico`: the cost if one reference backend had served all requests, minus the
+    actual cost. It may be negative; None: no reference has a price."""
 
     team: str
     reference: str
@@ -53,8 +53,8 @@ class Statement:
 
 
 def reference_of(policy: Policy, backends: Sequence[Backend], prices: PriceList) -> Backend | None:
-    """The backend with which savings are computed, as if it had served all requests. None if no backend has a price
-    above 0."""
+    """The reference backend. Savings are computed as if this backend had served all requests. None if no backend has a
+    price above 0."""
     rule = policy.rule("auto")
     named = rule.reference if isinstance(rule, ModelRule) else rule
     wanted = rule.candidates if isinstance(rule, ModelRule) and rule.candidates else ()
@@ -66,7 +66,7 @@ def reference_of(policy: Policy, backends: Sequence[Backend], prices: PriceList)
 
 
 def priced_reference(policy: Policy, backends: Sequence[Backend], prices: PriceList) -> tuple[Backend, Price] | None:
-    """(`reference_of`, its price); None if there is no reference."""
+    """The result of `reference_of` with its price; None if there is no reference."""
     reference = reference_of(policy, backends, prices)
     price = None if reference is None else prices.price(reference)
     return None if reference is None or price is None else (reference, price)
@@ -83,8 +83,8 @@ def statements(
     since: float | None = None,
     until: float | None = None,
 ) -> list[Statement]:
-    """One statement per team with requests in `[since, until)` (Unix seconds). `references`: team → (reference, its
-    price)."""
+    """Compute the savings of each team with requests in `[since, until)` (Unix seconds). `references`: team →
+    (reference, its price)."""
     found = []
     for team, reference in sorted(references.items()):
         statement = _statement(connection, team, reference, since, until)
@@ -132,7 +132,7 @@ def _is_overhead(c: Any, which: str) -> ColumnElement[bool]:
 def _baseline(
     connection: Connection, c: Any, which: ColumnElement[bool], reference: tuple[Backend, Price] | None
 ) -> tuple[int, int | None]:
-    """The number of requests, and the pico-dollars that these requests would have cost on the reference."""
+    """The number of requests, and the pico-dollars that these requests would have cost at the reference backend."""
     threshold = reference[1].beyond[0] if reference is not None and reference[1].beyond is not None else None
     served = _served(c, which)
     s = served.c
@@ -154,8 +154,8 @@ def _baseline(
 
 
 def _served(c: Any, which: ColumnElement[bool]) -> Any:
-    """A subquery with one row for each served request. Columns: input tokens before trimming; input tokens that the
-    reference would have cached; output tokens."""
+    """A subquery with one row for each request that was answered. Columns: input tokens before trimming; input tokens
+    that the reference backend would have read from its cache; output tokens."""
     kept = c.cached_tokens
     sent = (
         c.input_tokens + c.cached_tokens + c.cache_write_5m_tokens + c.cache_write_1h_tokens
@@ -174,12 +174,13 @@ def _served(c: Any, which: ColumnElement[bool]) -> Any:
 
 
 def _flat(price: Price) -> Price:
-    """`price` without its price for long calls, for token sums of many calls."""
+    """`price` without its special price for long calls. Token sums of many calls cannot be priced with that."""
     return Price(price.input, price.output, price.cached_input, reasoning=price.reasoning)
 
 
 def as_object(found: Sequence[Statement]) -> dict[str, Any]:
-    """JSON values. Money is exact decimal text in USD; `saved_usd` is negative if routing cost more."""
+    """The statement as JSON values. Money is exact decimal text in USD; `saved_usd` is negative if routing cost
+    more."""
     known = [one for one in found if one.baseline_pico is not None]
     total = {
         "baseline_usd": dollars(sum(one.baseline_pico or 0 for one in known)),

@@ -1,4 +1,5 @@
-"""Limits how many queries of the ledger run at once, so that no team delays other teams or the worker's other work."""
+"""Limits the number of ledger queries that run at the same time. So no team delays other teams, or the worker's other
+work."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ class _Queue:
 
 
 class Turns:
-    """Runs one query of a team at a time, and `at_once` queries of all teams."""
+    """Lets one query of each team run at a time, and at most `at_once` queries of all teams together."""
 
     def __init__(self, at_once: int) -> None:
         self._all = asyncio.Semaphore(at_once)
@@ -28,7 +29,8 @@ class Turns:
 
     @asynccontextmanager
     async def of(self, team: str) -> AsyncIterator[None]:
-        """Wait for the turn of `team`. Raises Overloaded if too many of its queries wait."""
+        """Wait until a query of `team` may run; the query runs inside the context. Raises Overloaded if too many
+        queries of the team wait."""
         queue = self._teams.setdefault(team, _Queue())
         if queue.queries >= MOST_WAITING:
             raise Overloaded(f"{MOST_WAITING} queries of team {team} are waiting; try again.", retry_after_s=1.0)

@@ -1,6 +1,6 @@
-"""Why a request was served as it was, and what made its cost: sentences derived from the request's ledger rows alone.
+"""Explains one request from its ledger rows alone: the choice of the backend, and the parts of the cost.
 
-A flight record has more reasons, but is kept for an hour only. The ledger keeps its rows for longer.
+A flight record has more reasons, but is deleted after an hour. The ledger keeps its rows for longer.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _HITS = {
 
 
 def why(rows: Sequence[Row]) -> list[str]:
-    """Sentences about one request. `rows`: all its rows, in the order of attempts. Empty without a row of the client's
-    own calls."""
+    """Sentences that explain one request. `rows`: all rows of the request, in the order of attempts. Empty if none of
+    them is a call for the client."""
     calls = [row for row in rows if row.attempt > 0 and row.kind not in (CHECK, IDLE)]
     if not calls:
         return [_HITS[row.cache] for row in rows[:1] if row.cache in _HITS]
@@ -46,7 +46,8 @@ def _served(calls: Sequence[Row]) -> Row:
 
 
 def _choice(row: Row) -> Iterator[str]:
-    """Why this backend: what the client named, the policy or the difficulty of the prompt."""
+    """A sentence on the choice of the backend: the model that the client named, the policy, or the difficulty of the
+    prompt."""
     kind = f" of the kind {row.traffic_class}" if row.traffic_class else ""
     if row.model_asked in (row.backend, row.model):
         yield f"The client named {row.model_asked}."
@@ -63,7 +64,8 @@ def _choice(row: Row) -> Iterator[str]:
 
 
 def _detours(calls: Sequence[Row], served: Row) -> Iterator[str]:
-    """Further calls of the same request: after a weak answer, after a failure, or because the first one was slow."""
+    """A sentence on each further call of the request: after a weak answer, after a failure, or because the first call
+    was slow."""
     for row in calls:
         if row is served:
             continue
@@ -82,7 +84,7 @@ def _context(calls: Sequence[Row]) -> Iterator[str]:
 
 
 def _cost(rows: Sequence[Row]) -> Iterator[str]:
-    """The largest part of the cost, and the part of background checks."""
+    """Sentences on the largest part of the cost, and on the cost of background checks."""
     total = sum(row.cost_pico or 0 for row in rows)
     parts = [(cost, name, row) for row in rows for name, cost in _parts(row).items()]
     cost, name, row = max(parts, key=lambda part: part[0], default=(0, "", rows[0]))
@@ -95,7 +97,8 @@ def _cost(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _parts(row: Row) -> dict[str, int]:
-    """Token class → pico-dollars, at the row's unit prices. Empty if the row has none."""
+    """The cost of each token class in pico-dollars, computed from the row's unit prices. Empty if the row has no unit
+    prices."""
     if not row.prices or not row.cost_pico:
         return {}
     try:

@@ -1,1 +1,1 @@
-"""The ledger in SQL: one row per attempt, in hash chains."""
+"""The ledger in an SQL database. It has one row per attempt, and the rows form hash chains."""

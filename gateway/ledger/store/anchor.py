@@ -1,5 +1,5 @@
-"""A file beside the database with the head of each of this host's chains, that is, the chain's newest entry. If the
-newest entries of the ledger were deleted, `verify` detects this by comparing the ledger with this file.
+"""The anchor file beside the database. It contains the newest entry of each hash chain of this host. If someone deletes
+the newest entries from the database, `verify` notices it by comparing the database with this file.
 
 After a crash the file may be older than the database, but never newer.
 """
@@ -20,8 +20,8 @@ NAME = "ledger.anchor"
 
 @dataclass(frozen=True, slots=True)
 class Anchors:
-    """The content of the anchor file. `heads`: chain → its newest entry. `current`: the chain being written. Other
-    chains ended with their database."""
+    """The content of the anchor file. `heads`: chain → the chain's newest entry. `current`: the chain to which this
+    host writes. The other chains ended when their databases were replaced."""
 
     current: str
     heads: Mapping[str, Head]
@@ -30,7 +30,7 @@ class Anchors:
 
 
 def beside(journal: Path) -> Path:
-    """Path of the anchor file that belongs to the journal directory `journal`."""
+    """The path of the anchor file that belongs to the journal directory `journal`."""
     return journal.with_name(NAME)
 
 
@@ -49,7 +49,8 @@ def read(path: Path) -> Anchors | None:
 
 
 def write(path: Path, head: Head, now: float) -> None:
-    """Write `head` as the current head and flush it to disk. Raises OSError, ValueError."""
+    """Write `head` to the anchor file as the newest entry of the current chain, and flush the file to disk. Raises
+    OSError, ValueError."""
     known = read(path)
     chains = {}
     if known is not None:  # a chain with `seq` 0 is left out: its first transaction may have failed

@@ -1,4 +1,4 @@
-"""A short flight record built from the ledger's rows, for a request whose full record has expired."""
+"""Builds a short flight record from the ledger's rows, for a request whose full flight record has expired."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _COLUMNS = [ledger.c[name] for name in Row._fields]
 
 
 class Archive:
-    """Finds requests in the ledger; never writes. A request is found about a second after it ends."""
+    """Finds requests in the ledger; never writes. A request can be found about a second after its end."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -47,8 +47,8 @@ class Archive:
 
 
 def retold(rows: Sequence[Row]) -> dict[str, Any]:
-    """The flight record of one request. `rows`: all its rows, in the order of attempts. Background checks are listed as
-    attempts, but do not count in costs and times. Unknown fields are None or empty."""
+    """Build the flight record of one request. `rows`: all rows of the request, in the order of attempts. Background
+    checks are listed as attempts, but costs and times do not include them. Unknown fields are None or empty."""
     calls = [row for row in rows if row.attempt > 0]  # attempt 0 is an answer from the cache
     rows = [row for row in rows if row.kind != CHECK] or rows  # background checks do not serve the client
     first, served = rows[0], _served(rows)
@@ -126,8 +126,9 @@ def _cost(rows: Sequence[Row]) -> int | None:
 
 
 def _since(first: Row, row: Row, after_ms: float | None) -> float | None:
-    """Milliseconds from the start of the request to a moment in the attempt of `row`. `first`: first row of the
-    request. `after_ms`: milliseconds from the attempt's call to this moment; None: it did not occur."""
+    """The time from the start of the request to a moment in the attempt of `row`, in milliseconds. `first`: the
+    request's first row. `after_ms`: milliseconds from the attempt's call to that moment; None: the moment never came.
+    """
     return None if after_ms is None else round((row.called_at - first.at) * 1000 + after_ms, 3)
 
 

@@ -1,7 +1,8 @@
-"""The hash chain of a writer's entries.
+"""The hash chain of the entries that one writer stores.
 
 Entries are rows of the ledger and roll-ups, numbered from 1 without gaps. The hash of an entry is the SHA-256 of the
-previous hash and its own canonical bytes, as in Haber and Stornetta, "How to time-stamp a digital document" (1991).
+previous hash and the entry's own canonical bytes, as in Haber and Stornetta, "How to time-stamp a digital document"
+(1991).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _FLOATS = tuple(FIELDS.index(name) for name in ("at", "first_byte_ms", "duration
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The newest entry of a chain. `seq` 0: the chain has no entries."""
+    """The newest entry of a chain. If the chain has no entries, `seq` is 0."""
 
     chain: str
     seq: int
@@ -29,14 +30,14 @@ class Head:
 
 
 def genesis(chain: str, begun_at: float, outside: int) -> bytes:
-    """The hash before the first entry of a chain. `outside`: number of rows that are in no chain; it is part of the
-    hash."""
+    """The hash before the first entry of a chain. `outside`: the number of rows that are in no chain; the hash includes
+    this number."""
     return hashlib.sha256(orjson.dumps([chain, float(begun_at), outside])).digest()
 
 
 def canonical(values: Values) -> bytes:
-    """The bytes of a row for its hash: values as JSON, without defaults at the end. New columns therefore leave earlier
-    hashes valid."""
+    """The bytes of a row from which its hash is computed: the values as JSON, without defaults at the end. So a new
+    column does not change the hashes of earlier rows."""
     length = len(values)
     while length > LEAST and values[length - 1] == _DEFAULTS[length - 1]:
         length -= 1
@@ -51,13 +52,13 @@ def _with_floats(values: Values) -> Values:
 
 
 def following(before: bytes, entry: bytes) -> bytes:
-    """The hash of an entry. `entry`: the entry's canonical bytes. `before`: the hash of the previous entry."""
+    """The hash of an entry. `entry`: the entry's canonical bytes. `before`: the previous entry's hash."""
     return hashlib.sha256(before + entry).digest()
 
 
 def linked(head: Head, rows: Sequence[Values]) -> tuple[list[Values], Head]:
-    """Append the number and the hash in the chain to each of `rows`. Returns the rows, and the new head (newest entry)
-    of the chain."""
+    """Append to each of `rows` its number and hash in the chain. Returns the rows, and the chain's new head (newest
+    entry)."""
     seq, last, chained = head.seq, head.hash, []
     for row in rows:
         seq += 1
@@ -68,8 +69,8 @@ def linked(head: Head, rows: Sequence[Values]) -> tuple[list[Values], Head]:
 
 @dataclass(frozen=True, slots=True)
 class Rollup:
-    """A chain's record of rows that were replaced by sums and deleted. Sequence numbers and hashes are None if the
-    deleted rows belonged to no chain."""
+    """The entry that a chain gets when rows are replaced by sums and deleted. Its numbers and hashes describe the
+    deleted rows; they are None if these rows belonged to no chain."""
 
     id: str
     at: float
@@ -93,7 +94,7 @@ a version if all of them have their defaults. So older hashes stay valid."""
 
 
 def sums_hash(sums: Sequence[Sequence[Any]]) -> bytes:
-    """The hash of all sums of one roll-up: its rows in `ledger_sums`, in order."""
+    """The hash of all sums of one roll-up. `rows`: the roll-up's rows in `ledger_sums`, in order."""
     whole = hashlib.sha256()
     for values in sums:
         values_left = tuple(values)

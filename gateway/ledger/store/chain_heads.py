@@ -1,5 +1,4 @@
-"""Keeps the chain that this host's writer continues, and the chain's newest entry (its head), in the database and in
-the anchor file."""
+"""Stores the head (newest entry) of the chain to which this host writes, in the database and in the anchor file."""
 
 from __future__ import annotations
 
@@ -27,12 +26,12 @@ cannot alter them."""
 
 
 class ChainForked(Exception):
-    """The chain in the database has changed since this writer's last entry, so a new chain must begin."""
+    """Raised if another writer has changed the chain in the database. Then this writer must begin a new chain."""
 
 
 class ChainHeads:
-    """The head (newest entry) of this host's chain. Use it only in the writer's thread. A chain that cannot be
-    continued stays unchanged."""
+    """The head (newest entry) of this host's chain. Use this object only in the writer's thread. A chain that cannot be
+    continued is left unchanged, and a new chain begins."""
 
     def __init__(self, path: Path, database: Database, clock: Clock) -> None:
         self._path, self._database, self._clock = path, database, clock
@@ -42,15 +41,16 @@ class ChainHeads:
         self._anew = self._resumed = False
 
     def extended(self, connection: Connection, rows: Sequence[Values]) -> tuple[list[Values], Head]:
-        """Link `rows` to the hash chain. Returns them with the chain's new head. The caller must insert them in the
-        same transaction. Raises ChainForked."""
+        """Add `rows` to the hash chain. Returns the rows with their numbers and hashes, and the chain's new head. The
+        caller must insert the rows in the same transaction. Raises ChainForked."""
         before = self._current(connection)
         chained, head = linked(before, rows)
         self._move(connection, before, head)
         return chained, head
 
     def append(self, connection: Connection, make: Rollup) -> Head:
-        """Write a roll-up as the next entry of the chain. The id of `make` must be `next_id`. Raises ChainForked."""
+        """Store a roll-up as the chain's next entry. The roll-up that `make` returns must have the id `next_id`. Raises
+        ChainForked."""
         before = self._current(connection)
         head = Head(before.chain, before.seq + 1, following(before.hash, make.canonical()))
         self._move(connection, before, head)
@@ -60,18 +60,18 @@ class ChainHeads:
         return head
 
     def next_id(self, connection: Connection) -> str:
-        """The id of the roll-up that will be the chain's next entry."""
+        """The id of the roll-up that is stored next in the chain."""
         head = self._current(connection)
         return f"{head.chain}-{head.seq + 1}"
 
     def committed(self, head: Head) -> None:
-        """Must be called after the transaction with `head` was committed."""
+        """Store the new head. Call this after the transaction with `head` was committed."""
         self._head, self._anew = head, False
 
     def lost(self, *, fork: bool = False) -> None:
-        """Forget the chain's head, because the last transaction may be uncommitted. It is read again before the next
-        entry. `fork`: begin another chain, and first anchor the old head. Raises OSError or ValueError if the anchor
-        file fails."""
+        """Forget the head, because the last transaction may not have been committed. The head is read again before the
+        next entry. `fork`: write the old head to the anchor file, and begin another chain. Raises OSError or ValueError
+        if the anchor file cannot be written."""
         try:
             if fork:
                 self.anchor(now=True)
@@ -79,8 +79,8 @@ class ChainHeads:
             self._head, self._anew = None, self._anew or fork
 
     def anchor(self, *, now: bool = False) -> None:
-        """Write the head to the anchor file if the head has changed. Without `now`, at most one write every `ANCHOR_S`
-        seconds.
+        """Write the head to the anchor file if the head has changed. Unless `now` is true, write at most once every
+        `ANCHOR_S` seconds.
 
         Raises OSError, ValueError, SQLAlchemyError.
         """
@@ -102,7 +102,8 @@ class ChainHeads:
             log.info("the ledger's chain %s: entry %d has the hash %s", head.chain, head.seq, head.hash.hex())
 
     def _sync(self) -> None:
-        """Flush SQLite's file to disk. Otherwise the anchor file could be newer than the database after a power cut."""
+        """Flush the file of SQLite to disk. Otherwise, after a power cut, the anchor file could be newer than the
+        database."""
         file = self._database.engine.url.database if self._database.sqlite else None
         if file:
             log_file = Path(f"{file}-wal")
@@ -122,8 +123,8 @@ class ChainHeads:
         return found
 
     def _found(self, connection: Connection) -> Head | None:
-        """The head of the chain that the anchor file names. None if the database lacks this chain, or its rows do not
-        match."""
+        """The head of the chain that the anchor file names. None if the database does not have this chain, or if the
+        chain's rows do not match the file."""
         try:
             known = anchor.read(self._path)
         except ValueError as error:
@@ -170,7 +171,8 @@ class ChainHeads:
 
 
 def outside_rows(connection: Connection) -> int:
-    """Number of rows that are in no chain, because they are older than the first chain. Removed rows count, too."""
+    """The number of rows that are in no chain, because they are older than the first chain. Rows that were deleted
+    since then are included."""
     there = connection.scalar(select(func.count()).select_from(ledger).where(ledger.c.chain == ""))
     gone = connection.scalar(select(func.sum(ledger_rollups.c.rows)).where(ledger_rollups.c.of_chain == ""))
     return int(there or 0) + int(gone or 0)

@@ -1,4 +1,4 @@
-"""The trials of traffic classes in SQL. All workers and hosts of one database share them."""
+"""Stores the trials of traffic classes in SQL. All workers and hosts with the same database share them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ def read(connection: Connection, since: float = 0.0) -> dict[TrialKey, ClassTria
 
 
 def see(connection: Connection, key: TrialKey, seen: Comparison, now: float) -> tuple[ClassTrial, Change]:
-    """Process a comparison. Returns the trial and its change. Several processes may do this at the same time."""
+    """Add a comparison to its trial. Returns the trial and the change of its state. Several processes may call this at
+    the same time."""
     fresh = ClassTrial(key.target)
     connection.execute(
         text(

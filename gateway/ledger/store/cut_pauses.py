@@ -1,5 +1,5 @@
-"""The teams for which leaving out old outputs is switched off. The alert about a team is stored in table `alerts`, and
-this row is also the switch, so that the switch and the alert cannot differ."""
+"""Reads for which teams the shortening of old tool outputs is switched off. An alert's row in table `alerts` is the
+switch itself, so alert and switch always agree."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from sqlalchemy import Connection, select
 from gateway.state.sql.tables import alerts
 
 KIND: Final = "context"
-"""Kind of the alerts that switch cuts off."""
+"""Kind of the alerts that switch off leaving out old outputs."""
 OFF_S = 14 * 86400.0
-"""Seconds for which cuts stay switched off."""
+"""Seconds for which leaving out old outputs stays switched off."""
 
 
 @dataclass(frozen=True, slots=True)
 class CutPause:
-    """The latest time span in which cuts were switched off for a team, in Unix seconds."""
+    """The latest span of time, in Unix seconds, in which shortening was switched off for a team."""
 
     begin: float
     end: float
@@ -27,7 +27,8 @@ class CutPause:
 
 
 def read(connection: Connection, since: float) -> dict[str, CutPause]:
-    """Team → the latest pause of the team that began at `since` (Unix seconds) or later."""
+    """The latest pause of each team, as team → pause. Only pauses count that began at `since` (Unix seconds) or
+    later."""
     c = alerts.c
     which = c.kind == KIND, c.target == "", c.created_at >= since
     rows = connection.execute(select(c.team, c.created_at, c.payload).where(*which).order_by(c.created_at))

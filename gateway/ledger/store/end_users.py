@@ -1,5 +1,5 @@
-"""Stores the names of end users and their pseudonyms, if the policy says so. The names are stored apart from the ledger
-and can be erased."""
+"""Stores the names of end users with their pseudonyms, if the policy allows it. The names are kept outside of the
+ledger and can be erased."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _FORGET = text(
 
 
 def secret(path: Path) -> bytes:
-    """The secret for pseudonyms. If it does not exist, it is created. Raises OSError."""
+    """Read the secret from which pseudonyms are made. If the file does not exist, create it. Raises OSError."""
     try:
         return bytes.fromhex(path.read_text())
     except FileNotFoundError:
@@ -55,11 +55,11 @@ def secret(path: Path) -> bytes:
 
 
 class EndUsers:
-    """Sets the pseudonyms of requests in one worker. If a crash loses a name, the name is stored at the end user's next
-    request."""
+    """Sets the pseudonyms of the requests in one worker, and stores the names. If a crash loses a name, the end user's
+    next request stores it again."""
 
     def __init__(self, path: Path, database: Database, clock: Clock = time) -> None:
-        """`path`: path of the secret."""
+        """`path`: the file with the secret."""
         self._path, self._database, self._clock = path, database, clock
         self._pseudonyms: Pseudonyms | None = None
         self._known: set[tuple[str, str]] = set()
@@ -76,7 +76,8 @@ class EndUsers:
         await self._flush()
 
     def note(self, body: dict[str, Any], record: Record, header: str = "") -> None:
-        """Set `record.end_user` from the request's `body`, else from the name in its headers (`header`)."""
+        """Set `record.end_user` to the pseudonym of the request's end user. The name is taken from the `body`; if the
+        body has none, from the `header`."""
         name = named(body, header)
         if not name or self._pseudonyms is None:
             return
@@ -111,8 +112,8 @@ class EndUsers:
 
 
 def forget(connection: Connection, name: str, pseudonyms: Pseudonyms, now: float) -> tuple[str, int]:
-    """Erase an end user's name for all time. Returns (pseudonym, number of erased names). `name`: the name as clients
-    write it, or its pseudonym. Rows keep the pseudonym."""
+    """Erase an end user's name, and never store it again. Returns (pseudonym, number of erased names). `name`: the name
+    that clients send, or its pseudonym. The ledger's rows keep the pseudonym."""
     pseudonym = name if name.startswith(PREFIX) else pseudonyms.of(name)
     named_by = connection.execute(
         text("SELECT team FROM end_users WHERE pseudonym = :pseudonym AND name IS NOT NULL"), {"pseudonym": pseudonym}
@@ -127,11 +128,11 @@ def forget(connection: Connection, name: str, pseudonyms: Pseudonyms, now: float
 
 
 def rows_of(connection: Connection, pseudonym: str) -> int:
-    """Number of raw rows in the ledger that have this pseudonym."""
+    """The number of ledger rows with this pseudonym, without rolled-up rows."""
     counted = select(func.count()).select_from(ledger).where(ledger.c.end_user == pseudonym)
     return int(connection.scalar(counted) or 0)
 
 
 def _storable(name: str) -> str:
-    """`name` without NUL and lone surrogates, which PostgreSQL refuses."""
+    """`name` without NUL characters and lone surrogates, because PostgreSQL refuses these."""
     return name.replace("\0", "").encode(errors="replace").decode()

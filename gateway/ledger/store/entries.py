@@ -1,4 +1,4 @@
-"""The rows that reports count: raw rows that are not superseded, and sums of rolled-up rows."""
+"""The rows that reports count: rows that no newer row supersedes, and the sums that replace old rows."""
 
 from __future__ import annotations
 
@@ -35,13 +35,14 @@ _alone, sums_alone = _raw.subquery("alone"), _summed.subquery("sums_alone")
 
 
 def of(connection: Connection) -> Any:
-    """The table for reports: `entries`, or the raw rows while none were replaced by sums (twice as fast)."""
+    """The table that reports read: `entries`. If no rows have been replaced by sums yet, the ledger's rows alone,
+    because this is twice as fast."""
     return entries if _rolled_up(connection) else _alone
 
 
 def apart(connection: Connection) -> list[Any]:
-    """The raw rows and, if there are any, the sums: two tables for queries whose results can be added up. Two queries
-    of these take less time than one of `entries`."""
+    """The ledger's rows and, if there are any, the sums that replaced older rows, as two tables. Use them for queries
+    whose results can be added up: two such queries take less time than one query of `entries`."""
     return [_alone, sums_alone] if _rolled_up(connection) else [_alone]
 
 
@@ -50,7 +51,7 @@ def _rolled_up(connection: Connection) -> bool:
 
 
 def spent(connection: Connection, *which: ColumnElement[bool]) -> int:
-    """Pico-dollars of the entries for which all conditions `which` hold. Simulated entries are excluded."""
+    """The pico-dollars of all entries that fulfil the conditions `which`. Simulated entries are excluded."""
     real = and_(entries.c.simulated.is_(False), *which)
     high, low = connection.execute(select(*pico_sum(entries.c.cost_pico)).where(real)).one()
     return whole(high, low)
@@ -59,7 +60,8 @@ def spent(connection: Connection, *which: ColumnElement[bool]) -> int:
 def within(
     since: float | None, until: float | None, team: str | None = None, table: Any = entries
 ) -> list[ColumnElement[bool]]:
-    """Conditions for rows of `table` that began in `[since, until)` (Unix seconds) and belong to `team`, if given."""
+    """SQL conditions for rows of `table` that began in `[since, until)` (Unix seconds). If `team` is given, the rows
+    must belong to it."""
     c = table.c
     return [
         *([c.team == team] if team is not None else []),

@@ -1,4 +1,5 @@
-"""Judged answers in SQL, per team and backend: comparisons with the reference's answers, and ratings by people."""
+"""Stores judged answers in SQL, per team and backend: comparisons with the reference's answers, and ratings by
+people."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ leaving any out."""
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The comparison of a backend's answer with the reference's answer. Its fields are the columns of table
+    """The result of comparing a backend's answer with the reference's answer. Its fields are the columns of table
     `evidence`."""
 
     request_id: str
@@ -67,17 +68,18 @@ def write(connection: Connection, findings: Sequence[Finding], now: float) -> No
 
 
 def prune(connection: Connection, now: float) -> None:
-    """Delete comparisons older than `KEEP_S`. Ratings are kept, because they may have comments."""
+    """Delete comparisons older than `KEEP_S` seconds. Ratings are kept, because people may have written comments."""
     connection.execute(delete(evidence).where(evidence.c.at < now - KEEP_S))
 
 
 def newest(connection: Connection) -> tuple[int, int]:
-    """Id of the newest comparison and id of the newest rating. An id is 0 if there is none."""
+    """The highest id of a comparison and the highest id of a rating; 0 if there is none."""
     return tuple(connection.scalar(select(func.max(table.c.id))) or 0 for table in (evidence, feedback))  # type: ignore[return-value]
 
 
 def judged_pairs(connection: Connection, after: tuple[int, int], since: float) -> set[tuple[str, str]]:
-    """(Team, backend) of each judgement after `after` and since `since` (Unix seconds). `after`: result of `newest`."""
+    """The (team, backend) of each judgement that is newer than `after` and not older than `since` (Unix seconds).
+    `after`: an earlier result of `newest`."""
     found: set[tuple[str, str]] = set()
     for table, id, more in (
         (evidence, after[0], [evidence.c.weight > 0, evidence.c.source != CLASS]),
@@ -89,7 +91,7 @@ def judged_pairs(connection: Connection, after: tuple[int, int], since: float) -
 
 
 def read(connection: Connection, team: str, backend: str, since: float) -> list[Judged]:
-    """Judgements of one backend of a team, oldest first. Comparisons have even ids, ratings odd ones."""
+    """Read the judgements of one backend of a team, oldest first. Comparisons get even ids, ratings odd ids."""
     c = evidence.c
     rows = connection.execute(
         select(c.id, c.predicted, c.target, c.score, c.weight, c.at)
@@ -103,8 +105,8 @@ def read(connection: Connection, team: str, backend: str, since: float) -> list[
 
 
 def escalations(connection: Connection, since: float) -> dict[tuple[str, str], tuple[int, float]]:
-    """(Team, backend) → (number of escalations, part in which both answers agreed). An escalation: a stronger backend
-    was called because of a weak answer."""
+    """Count escalations: the calls of a stronger backend after a weak answer. Returns (team, backend) → (number of
+    escalations, share of them in which both answers agreed)."""
     c = evidence.c
     found = connection.execute(
         select(c.team, c.backend, func.count(), func.avg(c.score))
@@ -133,13 +135,13 @@ def _ratings(connection: Connection, team: str, backend: str, since: float) -> I
 
 
 def baseline(connection: Connection, team: str, since: float) -> float:
-    """The usual rating of the reference's answers, 0..1. It is `BASELINE` as long as there are no ratings."""
+    """The usual rating of the reference's answers, 0..1. Without ratings, the result is `BASELINE`."""
     usual, keys = _of_reference(connection, team, since)
     return (usual * keys + BASELINE * BASELINE_KEYS) / (keys + BASELINE_KEYS)
 
 
 def _of_reference(connection: Connection, team: str, since: float) -> tuple[float, int]:
-    """Mean rating of the reference's answers, and number of keys that rated them."""
+    """The mean rating of the reference's answers, and the number of keys that rated them."""
     c = feedback.c
     rows = connection.execute(
         select(c.key_id, c.score)
@@ -152,7 +154,7 @@ def _of_reference(connection: Connection, team: str, since: float) -> tuple[floa
 
 
 def by_key(rated: Iterable[tuple[str, float]]) -> dict[str, list[float]]:
-    """Key → its ratings that count. `rated`: (key, score) of each rating, newest first."""
+    """The ratings that count, by the key that gave them. `rated`: (key, score) of each rating, newest first."""
     ratings: dict[str, list[float]] = {}
     for key, score in rated:
         of_key = ratings.setdefault(key, [])
@@ -162,8 +164,9 @@ def by_key(rated: Iterable[tuple[str, float]]) -> dict[str, list[float]]:
 
 
 def robust_mean(ratings: Mapping[str, Sequence[float]]) -> float:
-    """Mean of the keys' mean ratings, weighted by their numbers of ratings. `ratings`: key → its ratings. Of many keys,
-    the extreme ones are left out. Raises ValueError if there are none."""
+    """The mean rating, robust against single keys: the mean of each key's mean, weighted by the key's number of
+    ratings. If there are many keys, those with the highest and lowest means are left out. `ratings`: key → its ratings.
+    Raises ValueError if there are none."""
     if not ratings:
         raise ValueError("there are no ratings")
     means = sorted((sum(scores) / len(scores), len(scores)) for scores in ratings.values())

@@ -1,4 +1,4 @@
-"""Inserts rows, and ignores rows that exist already."""
+"""Inserts rows into a table, and ignores rows that the table already has."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def insert_once(
     rows: Sequence[tuple[Any, ...]],
     rest: Mapping[str, str | int | None] = MappingProxyType({}),
 ) -> int:
-    """Insert the rows whose primary key is not in `table` yet, and return their number. `rows`: values of `fields`.
-    `rest`: further columns with one value for all rows."""
+    """Insert the rows whose primary key is not in `table` yet, and return their number. `rows`: values for the columns
+    `fields`. `rest`: values of further columns, equal for all rows."""
     if not rows:
         return 0
     mark = "?" if connection.dialect.paramstyle == "qmark" else "%s"
@@ -40,7 +40,7 @@ def _literal(value: str | int | None) -> str:
 
 
 def known(connection: Connection, table: Table, ids: Iterable[str]) -> set[str]:
-    """Those of `ids` that `table` already contains."""
+    """The subset of `ids` that `table` already contains."""
     wanted = list(ids)
     found: set[str] = set()
     for start in range(0, len(wanted), _MANY):

@@ -1,4 +1,5 @@
-"""Replaces old rows by sums per quarter of an hour, exact to the pico-dollar, and records this in the chain."""
+"""Replaces old rows by sums per quarter of an hour, and stores this as an entry in the hash chain. The sums are exact
+to the pico-dollar."""
 
 from __future__ import annotations
 
@@ -34,8 +35,8 @@ _ROW = [ledger.c[name] for name in FIELDS]
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """Old rows of one chain, in order and without gaps, with the hashes around them. `chain`: empty for rows in no
-    chain."""
+    """Old rows of one chain, in order and without gaps, with the hashes before and after them. `chain` is empty for
+    rows that are in no chain."""
 
     chain: str
     rows: list[Row]
@@ -46,7 +47,7 @@ class _Batch:
 
 
 class Retention:
-    """Replaces old rows by sums. The ledger's writer uses it between drains, in its thread."""
+    """Replaces old rows by sums. The ledger's writer calls it in its own thread, between two reads of the journals."""
 
     def __init__(self, database: Database, heads: ChainHeads, keep_days: int, clock: Clock = time) -> None:
         self._database, self._heads, self._keep_days, self._clock = database, heads, keep_days, clock
@@ -59,8 +60,8 @@ class Retention:
         return self._clock.monotonic() >= self._next_at
 
     def step(self) -> int:
-        """Replace one batch. Returns the number of removed rows. 0 means that no row is old, or that another host is
-        removing rows.
+        """Replace one batch of old rows by sums. Returns the number of deleted rows; 0 if no row is old, or if another
+        host is deleting rows.
 
         Raises SQLAlchemyError, ChainForked, RuntimeError.
         """
@@ -94,8 +95,8 @@ class Retention:
         return None
 
     def _old_of(self, connection: Connection, start: Head, cutoff: float, now: float) -> _Batch | None:
-        """The oldest rows of a chain that can be replaced by sums; None if there are none. They end before a row that
-        is not old, or a gap in the numbers."""
+        """The oldest rows of a chain that can be replaced by sums; None if there are none. They end before the first
+        row that is not old, or before the first gap in the numbers."""
         seq, hash = ledger.c.chain_seq, ledger.c.chain_hash
         found = connection.execute(
             select(*_ROW, seq, hash).where(ledger.c.chain == start.chain).order_by(seq).limit(BATCH)
@@ -130,7 +131,7 @@ class Retention:
         for part in _parts(ids):
             if connection.execute(delete(ledger).where(ledger.c.id.in_(part))).rowcount != len(part):
                 raise RuntimeError("another process has removed rows meanwhile")
-        # A stored day counts its rows, and these numbers may come back.
+        # A stored day is found by its number of rows, and another day may get the same number later.
         connection.execute(delete(ledger_days).where(ledger_days.c.since <= max(row.at for row in batch.rows)))
         counting = [row for row in batch.rows if row.id not in replaced]
         sums = summed(id, counting, _split(connection, {row.request_id for row in counting}))
@@ -148,12 +149,13 @@ class Retention:
 
 
 def old(cutoff: float, now: float) -> ColumnElement[bool]:
-    """Condition for the rows to remove: older than `cutoff`, or wrongly dated more than a day ahead."""
+    """The SQL condition for rows to replace: rows that began before `cutoff`, and rows with a wrong date more than a
+    day in the future."""
     return or_(ledger.c.at < cutoff, ledger.c.at > now + DAY_S)
 
 
 def count_old(connection: Connection, keep_days: int, now: float) -> int:
-    """Number of rows that retention would remove."""
+    """The number of rows that are old enough to be replaced by sums."""
     cutoff = now - keep_days * DAY_S
     return int(connection.scalar(select(func.count()).select_from(ledger).where(old(cutoff, now))) or 0)
 
@@ -163,8 +165,8 @@ def _parts(ids: Sequence[str]) -> list[Sequence[str]]:
 
 
 def _removable(connection: Connection, rows: list[Row]) -> list[Row]:
-    """The beginning of `rows` that may be removed. A row must not go while the row that it supersedes stays: the latter
-    would count again."""
+    """The first of `rows`, up to a row that must stay. A row must stay as long as the row that it supersedes, because
+    otherwise the superseded row would count again."""
     gone: set[str] = set()
     for number, row in enumerate(rows):
         if row.supersedes and row.supersedes not in gone:
@@ -176,8 +178,7 @@ def _removable(connection: Connection, rows: list[Row]) -> list[Row]:
 
 
 def _hash_before(connection: Connection, start: Head, first: int) -> bytes | None:
-    """The hash before entry `first` of the chain. The row of the previous entry has been removed. None if the hash is
-    unknown."""
+    """The hash of the entry before entry `first` of the chain, whose row was deleted. None if the hash is unknown."""
     if first == 1:
         return start.hash
     table = ledger_rollups.c
@@ -191,8 +192,8 @@ def _hash_before(connection: Connection, start: Head, first: int) -> bytes | Non
 
 
 def _split(connection: Connection, requests: set[str]) -> set[str]:
-    """Those of `requests` that still have rows elsewhere, after the batch is deleted. In the new sums they keep their
-    ids, so that each counts once."""
+    """The subset of `requests` that have further rows after the batch is deleted. Their sums keep the request id, so
+    that each request counts once."""
     found: set[str] = set()
     for part in _parts(sorted(requests)):
         for table in (ledger, ledger_sums):

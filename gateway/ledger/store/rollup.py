@@ -1,4 +1,4 @@
-"""Sums rows by quarter of an hour and by every dimension of the reports."""
+"""Sums rows by quarter of an hour and by all dimensions of the reports."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ whether the row has tokens."""
 
 
 class _Sum(dict[str, int]):
-    """The sum of the rows with one key. A column is missing if it is None in all these rows."""
+    """The sums over all rows with the same key (see `Key`), as column → sum. A column is missing if it is None in all
+    these rows."""
 
     def add(self, row: Row) -> bool:
         """Add a row. Returns False, and adds nothing, if the sum would be too large for its column."""
@@ -43,10 +44,10 @@ class _Sum(dict[str, int]):
 
 
 def summed(rollup: str, rows: Iterable[Row], split: set[str]) -> list[tuple[Any, ...]]:
-    """The rows for table `ledger_sums`, without their first column. Requests with equal sets of keys (see `Key`) share
-    sums; `requests` is their number.
+    """The rows for table `ledger_sums`, without the first column. Requests that have the same keys (see `Key`) share
+    their sums; the column `requests` has the number of these requests.
 
-    `split`: requests that have rows elsewhere. Their sums keep the request's id, and have 0 in `requests`.
+    `split`: requests that have further rows elsewhere. Their sums keep the request id, and have 0 in `requests`.
     """
     of_request: dict[str, list[Row]] = {}
     for row in rows:

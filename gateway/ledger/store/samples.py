@@ -1,6 +1,7 @@
-"""Samples in SQL: compared requests with their answers, which a team's policy allows to be kept for learning.
+"""Stores samples in SQL: compared requests with their answers. They are kept for learning if the team's policy allows
+it.
 
-A sample has no name of an end user and no key. It is deleted when it expires.
+A sample contains neither the name of an end user nor a key. It is deleted when it expires.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ TEAM_BYTES = 256 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class KeptSample:
-    """A compared request."""
+    """A compared request with its answers, which is stored for learning."""
 
     request_id: str
     traffic_class: str
@@ -36,7 +37,7 @@ class KeptSample:
 
 
 def keep(connection: Connection, team: str, sample: KeptSample, now: float, expires_at: float) -> None:
-    """Store a sample. A second sample of the same request replaces the first one."""
+    """Store a sample. It replaces an earlier sample of the same request."""
     content = {
         "request": sample.request, "answers": sample.answers, "judge": sample.judge, "score": sample.score
     }  # fmt: skip
@@ -60,17 +61,18 @@ def read(connection: Connection, team: str, now: float) -> Iterator[KeptSample]:
 
 
 def held(connection: Connection, team: str) -> int:
-    """Bytes of the team's samples."""
+    """The size of all samples of the team, in bytes."""
     return connection.scalar(select(func.sum(samples.c.bytes)).where(samples.c.team == team)) or 0
 
 
 def forget(connection: Connection, team: str) -> int:
-    """Delete all samples of a team. Returns how many."""
+    """Delete all samples of a team, and return their number."""
     return connection.execute(delete(samples).where(samples.c.team == team)).rowcount
 
 
 def tidy(connection: Connection, now: float) -> int:
-    """Delete expired samples, and the oldest samples of a team that keeps too much. Returns how many."""
+    """Delete the expired samples, and the oldest samples of teams whose samples are too large. Returns the number of
+    deleted samples."""
     c = samples.c
     gone = connection.execute(delete(samples).where(c.expires_at <= now)).rowcount
     held = connection.execute(select(c.team, func.sum(c.bytes)).group_by(c.team)).all()

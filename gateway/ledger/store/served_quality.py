@@ -1,4 +1,5 @@
-"""Judged quality of the answers that clients got, per team and traffic class: comparisons and ratings in SQL."""
+"""Reads the judged quality of the answers that clients got, per team and traffic class. The judgements are comparisons
+and ratings."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ SERVED = ("ok", "interrupted")
 
 
 class Verdict(NamedTuple):
-    """One judged answer. `bad`: how far it is from an answer as good as the reference's, 0..1."""
+    """One judged answer. `bad`: 0 for an answer as good as the reference's, up to 1 for the worst answer."""
 
     at: float
     weight: float
@@ -26,7 +27,7 @@ class Verdict(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Requests:
-    """Numbers of requests of one traffic class."""
+    """The numbers of requests of one traffic class."""
 
     served: int = 0
     escalated: int = 0
@@ -37,10 +38,11 @@ NO_REQUESTS = Requests()
 
 
 def verdicts(connection: Connection, team: str, since: float) -> dict[str, list[Verdict]]:
-    """Traffic class → the judged answers of the team since `since` (Unix seconds), in no order.
+    """The team's judged answers since `since` (Unix seconds), as traffic class → judged answers in any order.
 
-    Only comparisons of answers that a client got are included, not those of backends that were asked in the background,
-    and not those of answers that were replaced. Ratings are compared with the usual rating of the reference's answers.
+    Only comparisons of answers that a client got are included: no answers of backends that were called in the
+    background, and no answers that were replaced by a stronger backend's. Ratings are compared with the usual rating of
+    the reference's answers.
     """
     found: dict[str, list[Verdict]] = defaultdict(list)
     for traffic_class, verdict in (*_compared(connection, team, since), *_rated(connection, team, since)):
@@ -49,7 +51,7 @@ def verdicts(connection: Connection, team: str, since: float) -> dict[str, list[
 
 
 def requests(connection: Connection, team: str, since: float) -> dict[str, Requests]:
-    """Traffic class → numbers of requests since `since` (Unix seconds) that a backend answered."""
+    """The numbers of requests since `since` (Unix seconds) that a backend answered, by traffic class."""
     c = ledger.c
     which = [newest, c.team == team, c.at >= since, c.kind == "", c.attempt > 0, c.outcome.in_((*SERVED, "escalated"))]
     query = select(c.traffic_class, c.outcome, func.count()).where(*which).group_by(c.traffic_class, c.outcome)
@@ -86,7 +88,8 @@ def _rated(connection: Connection, team: str, since: float) -> Iterator[tuple[st
 
 
 def _answer_of(table: Table) -> ColumnElement[bool]:
-    """Condition for the ledger's row of the answer that the client got for the request of a row of `table`."""
+    """The SQL condition that joins a row of `table` with the ledger's row of the answer that the client got for the
+    same request."""
     c = ledger.c
     same = and_(c.request_id == table.c.request_id, c.team == table.c.team)
     return and_(same, c.kind == "", c.attempt > 0, c.outcome.in_(SERVED))

@@ -1,4 +1,4 @@
-"""Verifies the ledger by following each chain from its first entry to its anchored head."""
+"""Checks that the ledger was not altered, by following each hash chain from its first entry to its anchored head."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class ChainCheck:
-    """The result for one chain. `entries`: number of its entries. `removed`: number of entries whose rows were replaced
-    by sums."""
+    """The result of checking one chain. `entries`: number of the chain's entries. `removed`: number of entries whose
+    rows were replaced by sums."""
 
     chain: str
     begun_at: float
@@ -49,7 +49,7 @@ class ChainCheck:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The result of a verification. The ledger has not been altered if there are no findings."""
+    """The result of the whole verification. No finding means that the ledger was not altered."""
 
     chains: tuple[ChainCheck, ...]
     outside: int
@@ -58,8 +58,8 @@ class Verdict:
 
 
 class _Step(NamedTuple):
-    """One entry of a chain, or consecutive entries replaced by sums, with the hashes before and after. `first`, `seq`:
-    their first and last number."""
+    """A step through a chain: one entry, or consecutive entries that were replaced by sums, with the hashes before and
+    after. `first`, `seq`: numbers of the first and last entry."""
 
     what: Literal["row", "rollup", "removed"]
     first: int
@@ -71,7 +71,7 @@ class _Step(NamedTuple):
 
 
 def verify(connection: Connection, anchors: Anchors | None) -> Verdict:
-    """Verify all chains. `connection`: a snapshot that was begun after `anchors` were read.
+    """Verify all chains. `connection`: a snapshot of the database that began after `anchors` were read.
 
     Memory use does not depend on the size of the ledger. Raises SQLAlchemyError.
     """
@@ -96,7 +96,8 @@ def verify(connection: Connection, anchors: Anchors | None) -> Verdict:
 
 
 def _strangers(connection: Connection) -> Iterator[Finding]:
-    """Yield a finding for each kind of stray entry: a row or roll-up outside of all chains, a sum without a roll-up."""
+    """Yield a finding for each kind of entry that belongs nowhere: rows and roll-ups of an unknown chain, and sums
+    without a roll-up."""
     known = select(ledger_chains.c.id)
     table = ledger.c
     bad = or_(table.chain.not_in(known), table.chain_seq.is_(None))
@@ -113,8 +114,8 @@ def _strangers(connection: Connection) -> Iterator[Finding]:
 def _walk(
     connection: Connection, start: Head, end: Head, anchored: Head | None, *, left: bool
 ) -> tuple[tuple[int, int, int | None], list[Finding]]:
-    """Follow one chain from `start` to `end`. Returns (entries, removed, anchored), as in `ChainCheck`, and the first
-    error in a list. `left`: whether the writer has begun another chain."""
+    """Follow one chain from `start` to `end`. Returns (entries, removed, anchored), as in `ChainCheck`, and a list with
+    the first error or nothing. `left`: whether the writer has begun another chain since."""
     chain, at, removed = start.chain, start, 0
     for step in _steps(connection, chain):
         if step.first != at.seq + 1:
@@ -191,7 +192,7 @@ def _rollups(connection: Connection, chain: str) -> Iterator[_Step]:
 
 
 def _removed(connection: Connection, chain: str) -> Iterator[_Step]:
-    """Yield the ranges of rows in the chain that were replaced by sums, by any writer."""
+    """Yield the ranges of the chain's rows that were replaced by sums, no matter by which writer."""
     table, last, more = ledger_rollups.c, -(2**62), True
     while more:
         page = connection.execute(

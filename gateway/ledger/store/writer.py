@@ -1,5 +1,5 @@
-"""Drains all journals of this host into the SQL ledger. Each row is inserted exactly once, even if the process
-crashes."""
+"""Moves the rows of all journals of this host into the SQL ledger (this is called draining). Each row is inserted
+exactly once, even if the process crashes."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ _UNUSUAL = tuple(Row._field_defaults[name] for name in FIELDS[LEAST + 1 : -1])
 
 
 class _Twice(Exception):
-    """Raised if an id of the rows is already in the ledger or occurs twice."""
+    """Raised if the id of a row is already in the ledger, or if two rows have the same id."""
 
 
 class Writer:
-    """Drains the journals of a host into the SQL ledger. One process per host does this; others wait for its lock.
-    `on_rows`: called on the event loop with new rows; a crash may lose one call."""
+    """Moves the rows of a host's journals into the SQL ledger. One process per host does this; the other processes wait
+    for the lock. `on_rows`: called on the event loop with the new rows; after a crash, one call may be missing."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Writer:
         keep_days: int | None = None,
         clock: Clock = time,
     ) -> None:
-        """`keep_days`: age in days at which rows are replaced by sums; None: never."""
+        """`keep_days`: age in days at which rows are replaced by sums; None: rows are never replaced."""
         self._directory, self._database, self._on_rows = directory, database, on_rows
         self._interval_s, self._clock = interval_s, clock
         self._heads = ChainHeads(anchor.beside(directory), database, clock)
@@ -89,7 +89,7 @@ class Writer:
         self._loud = False
 
     async def run(self) -> None:
-        """Drain forever. After an error, the pause doubles up to `SLOWEST_S` seconds."""
+        """Drain the journals until cancelled. After an error, the pause doubles up to `SLOWEST_S` seconds."""
         wait = self._interval_s
         while True:
             try:
@@ -103,7 +103,7 @@ class Writer:
             await asyncio.sleep(wait)
 
     async def drain_once(self) -> int:
-        """Drain all journals. Returns the number of new rows; 0 while another process is the writer. Raises
+        """Drain all journals once. Returns the number of new rows; 0 while another process is the writer. Raises
         SQLAlchemyError, OSError."""
         try:
             return await asyncio.to_thread(self._drain)
@@ -128,7 +128,7 @@ class Writer:
             return self._retained
 
     async def aclose(self) -> None:
-        """Wait for a drain in progress and release the host's lock."""
+        """Wait until the present drain ends, and release the host's lock."""
         await asyncio.to_thread(self._release)
 
     def _release(self) -> None:
@@ -158,14 +158,13 @@ class Writer:
             return self._drained - before
 
     def _start_over(self, *, fork: bool = False) -> None:
-        """Load the state from the database again. The state in memory may be ahead of the database."""
+        """Read the state from the database again, because the state in memory may contain more than was committed."""
         self._lanes.clear()
         with suppress(OSError, ValueError, SQLAlchemyError):
             self._heads.lost(fork=fork)
 
     def _retain(self) -> None:
-        """Replace a batch of old rows by sums. If this fails, the rows stay, and it is tried again after the next
-        drain."""
+        """Replace a batch of old rows by sums. If this fails, the rows stay, and the next drain tries again."""
         if self._retention is None or not self._retention.due():
             return
         try:
@@ -216,8 +215,8 @@ class Writer:
             del self._lanes[name]
 
     def _resume(self, names: Iterable[str]) -> None:
-        """Load the saved positions of the lanes in `names`, none of which is in memory. A lane is the journal of one
-        worker process."""
+        """Load the saved positions of the lanes in `names`. A lane is the journal of one worker process. None of these
+        lanes may be in memory yet."""
         new = list(names)
         if not new:
             return
@@ -231,7 +230,7 @@ class Writer:
         self._lanes.update({name: JournalReader(name, places.get(name, (0, 0))) for name in new})
 
     def _gather(self, found: dict[str, list[Segment]]) -> list[tuple[JournalReader, list[Values]]]:
-        """Read the next piece of each worker's journal. Journals in which there is nothing to read are omitted."""
+        """Read the next piece of each worker's journal. Journals with nothing to read are omitted."""
         moved = []
         for name, files in found.items():
             lane = self._lanes[name]
@@ -243,8 +242,8 @@ class Writer:
         return moved
 
     def _save(self, rows: Sequence[Values], lanes: Sequence[JournalReader], replay: bool) -> None:
-        """Save rows and the positions in `lanes` (the workers' journals) in one transaction. Without rows, nothing is
-        saved. `replay`: whether some rows may be in the ledger already."""
+        """Insert the rows, and save the positions of `lanes` (the workers' journals), in one transaction. Without rows,
+        nothing is saved. `replay`: whether some rows may be in the ledger already."""
         if not rows:
             return
         try:
@@ -261,8 +260,8 @@ class Writer:
         self._fresh += map(Row.of, fresh)
 
     def _commit(self, rows: Sequence[Values], lanes: Sequence[JournalReader], replay: bool) -> Sequence[Values]:
-        """Insert the rows that are not in the ledger yet, linked to the chain, and return them. `replay`: whether some
-        rows may be there already; if not, such a row raises _Twice."""
+        """Insert the rows that are not in the ledger yet, as entries of the chain, and return them. `replay`: whether
+        some rows may already be in the ledger; if it is false, such a row raises _Twice."""
         with self._database.begin() as connection:
             if replay:
                 unique = {row[0]: row for row in reversed(rows)}  # the first row with an id counts
@@ -281,8 +280,8 @@ class Writer:
         return rows
 
     def _save_each(self, rows: Sequence[Values]) -> list[Values]:
-        """Save each row in a transaction of its own, so that a refused row stops no others. Values are cut to their
-        columns' sizes."""
+        """Insert each row in its own transaction, so that a refused row does not stop the others. Values are cut to the
+        sizes of their columns."""
         fresh: list[Values] = []
         for row in map(_fitted, rows):
             try:
@@ -296,8 +295,8 @@ class Writer:
         return fresh
 
     def _bury(self, lane: JournalReader, files: list[Segment]) -> None:
-        """Save the open attempts of a dead worker, delete its journal, and record it as drained. Drained: its spend is
-        in the ledger."""
+        """Insert rows for the open attempts of a dead worker, and delete the worker's journal. Then mark the worker's
+        leases as drained: its spend is in the ledger now."""
         progress = slots.path_of(self._directory, lane.name)
         self._save(lane.orphans(slots.read(progress)), [lane], replay=True)
         with self._database.begin() as connection:
@@ -357,7 +356,7 @@ class Writer:
 
 
 def _check(error: Exception) -> None:
-    """Raise ChainForked if the database refused the row because of its number in the chain."""
+    """Raise ChainForked if the database refused the row because its number in the chain already exists."""
     if isinstance(error, IntegrityError) and "chain_seq" in str(error.orig):
         raise ChainForked("another row has the chain's next number") from error
 
@@ -370,7 +369,8 @@ def _save_places(connection: Connection, lanes: Sequence[JournalReader], now: fl
 
 
 def _alike(chained: Sequence[Values]) -> dict[tuple[str, ...], list[Values]]:
-    """Columns → rows with values of these columns and `_CHAIN`. The other columns of these rows have their defaults."""
+    """Group rows by the columns to insert: columns → rows with values for these columns and for `_CHAIN`. All other
+    columns of these rows have their defaults."""
     alike: dict[tuple[str, ...], list[Values]] = {}
     for row in chained:
         length = len(row) - len(_CHAIN)
@@ -382,7 +382,7 @@ def _alike(chained: Sequence[Values]) -> dict[tuple[str, ...], list[Values]]:
 
 
 def _fitted(values: Values) -> Row:
-    """The row, with text cut to the lengths of its columns. NUL characters are removed, because PostgreSQL refuses
+    """The row, with each text cut to the length of its column. NUL characters are removed, because PostgreSQL refuses
     them."""
     fitted = Row.of(values)._asdict()
     for name, value in fitted.items():

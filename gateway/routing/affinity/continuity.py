@@ -1,4 +1,5 @@
-"""Applies a conversation's earlier requests to a routing decision: warm prefixes, replicas, tool loops in progress."""
+"""Changes a routing decision according to the earlier requests of the conversation: cached prompts, replicas, tool
+loops in progress."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from gateway.routing.candidates import Candidate
 
 
 class Affinity:
-    """The conversations that one worker remembers."""
+    """The conversations that one worker remembers, and their effect on routes."""
 
     def __init__(
         self, backends: Sequence[Backend], fleet: FleetView, *, overload: float = 1.25, on_demand: float = 0.2
@@ -31,15 +32,15 @@ class Affinity:
         self._groups = {name: group for name, group in groups.items() if sizes[group] > 1}
 
     def prefix(self, request: CompletionRequest, tenant: Tenant, session: str, input_tokens: int) -> Prefix | None:
-        """The conversation of the request; None if it cannot influence the route. None for short prompts without tools,
-        if no backend has replicas."""
+        """The conversation to which the request belongs; None if it cannot change the route. This is so for a short
+        prompt without tools, if no backend has replicas."""
         if input_tokens < LEAST_TOKENS and not self._groups and "tools" not in request.needs:
             return None
         return prefix_of(request, tenant.key.lineage, session)
 
     def arrange(self, candidates: list[Candidate], prefix: Prefix | None, input_tokens: int) -> list[Candidate]:
-        """The candidates, with the replicas of each group in calling order. A group: interchangeable backends. All its
-        replicas get the cost of the first one."""
+        """Sort the replicas in each group of interchangeable backends by the order in which they should be called.
+        Returns all candidates. All replicas of a group get the cost of the first one."""
         if prefix is None or not self._groups:
             return candidates
         together: dict[tuple[str, str, str, bool], list[int]] = {}
@@ -66,7 +67,8 @@ class Affinity:
         return arranged
 
     def keep(self, route: Route, prefix: Prefix | None, candidates: Sequence[Candidate]) -> Route:
-        """Reorder the backends of `route` and return it: the one with open tool calls first, busy ones last."""
+        """Reorder the backends of `route`, and return the route. A backend whose tool calls are still open comes first;
+        backends at their limit of parallel requests come last."""
         route.prefix = prefix
         busy = [each.backend for each in candidates if each.cause == "busy"]
         holder = self.sessions.holder(prefix) if prefix is not None else ""
@@ -90,7 +92,7 @@ class Affinity:
         return self.sessions.stats()
 
     def _replicas(self, backends: Sequence[Backend]) -> list[Replica]:
-        """Replicas with their loads. If any capacity is unknown, all capacities count as equal."""
+        """The replicas with their loads. If the capacity of one replica is unknown, all capacities count as equal."""
         states = [self._fleet.state(backend) for backend in backends]
         loads = [state.load or Load(float(state.in_flight)) for state in states]
         known = [load.capacity for load in loads if load.capacity is not None]

@@ -1,10 +1,10 @@
-"""Orders the backends with one model so that a conversation stays on the same replica, unless that replica is
+"""Orders backends that serve the same model. A conversation stays on the same replica, unless that replica is
 overloaded.
 
-Consistent hashing with bounded loads (Mirrokni, Thorup, Zadimoghaddam 2016, arXiv:1608.01350): each replica has many
-points on a circle, and a conversation has one point. The conversation goes to the next replica clockwise whose load is
-below `overload` times the mean. So no replica has much more than the mean load, and few conversations move when a
-replica is added or removed. Requests with short prompts go to the replica with the lowest load.
+Method: consistent hashing with bounded loads (Mirrokni, Thorup, Zadimoghaddam 2016, arXiv:1608.01350). Each replica has
+many points on a circle, and a conversation has one point. The conversation goes to the next replica clockwise whose
+load is below `overload` times the mean. So no replica has much more than the mean load, and few conversations move when
+a replica is added or removed. Requests with short prompts go to the replica with the lowest load.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Replica(NamedTuple):
 
     @property
     def pressure(self) -> float:
-        """The load, divided by the usable capacity. Usable is the share of the capacity that the provider's rate limit
+        """The load, divided by the usable capacity. The usable capacity is the share that the provider's rate limit
         still allows."""
         return self.outstanding / self.room
 
@@ -51,8 +51,8 @@ class Replica(NamedTuple):
 
 
 def group_of(backend: Backend) -> tuple[str, str, str]:
-    """A value that is equal for interchangeable backends. They have the same model and tier, and equal prices or hourly
-    prices."""
+    """A value that is equal for backends that are interchangeable: they have the same model and tier, and the same
+    prices or hourly prices."""
     price = backend.price
     own = price is not None and bool(price.machine_hour_usd)
     return backend.model, backend.tier, "machine" if own else f"{backend.kind} {price!r}"
@@ -61,9 +61,9 @@ def group_of(backend: Backend) -> tuple[str, str, str]:
 def order(
     replicas: Sequence[Replica], key: bytes, input_tokens: int, *, overload: float = 1.25, on_demand: float = 0.0
 ) -> list[Backend]:
-    """The replicas in their calling order. `key`: identifies the conversation. `input_tokens`: length of the prompt.
-    `overload`: maximum load of a replica, in multiples of the mean. `on_demand`: part of conversations (0 to 1) that
-    use spot machines only as a fallback."""
+    """The replicas in the order in which they should be called. `key`: identifies the conversation. `input_tokens`:
+    length of the prompt. `overload`: maximum load of a replica, in multiples of the mean. `on_demand`: share of
+    conversations (0 to 1) that use spot machines only as a fallback."""
     place = _place(key)
     if _keeps_off_spot(replicas, place, on_demand):
         steady = [each for each in replicas if not each.backend.spot]
@@ -81,8 +81,8 @@ def _order(replicas: Sequence[Replica], place: int, input_tokens: int, overload:
 
 
 def affine(replicas: Sequence[Replica], place: int, overload: float) -> Replica:
-    """The replica for the conversation at the point `place` (64 bits) of the circle. It is the first clockwise whose
-    load with one more request stays within `overload` · mean."""
+    """Choose the replica of the conversation at the point `place` (64 bits) of the circle. It is the first one
+    clockwise whose load, with one more request, is at most `overload` times the mean."""
     known = {each.backend.name: each for each in replicas}
     bounds = _bounds(known, overload)
     points, names = circle(tuple(sorted(known)))
@@ -95,8 +95,8 @@ def affine(replicas: Sequence[Replica], place: int, overload: float) -> Replica:
 
 
 def _bounds(known: Mapping[str, Replica], overload: float) -> dict[str, float]:
-    """Maximum number of requests of each replica: `overload` times the replica's share of all requests, rounded up. All
-    requests include the new one."""
+    """The maximum number of requests of each replica: `overload` times the replica's share of all requests, rounded up.
+    The new request is counted."""
     present = sum(each.outstanding for each in known.values()) + 1
     room = sum(each.room for each in known.values())
     return {name: math.ceil(overload * present * each.room / room) for name, each in known.items()}
@@ -104,7 +104,7 @@ def _bounds(known: Mapping[str, Replica], overload: float) -> dict[str, float]:
 
 @lru_cache(maxsize=256)
 def circle(names: tuple[str, ...]) -> tuple[list[int], list[str]]:
-    """All points of the circle in ascending order, and the replica of each point."""
+    """All points of the circle in ascending order, and the replica to which each point belongs."""
     found = sorted((_place(f"{name}#{number}".encode()), name) for name in names for number in range(POINTS))
     return [point for point, _ in found], [name for _, name in found]
 
@@ -114,7 +114,7 @@ def _place(key: bytes) -> int:
 
 
 def _keeps_off_spot(replicas: Sequence[Replica], place: int, on_demand: float) -> bool:
-    """Whether the conversation at the point `place` avoids spot machines; always the same for one conversation.
-    `on_demand`: part of the conversations that do (0 to 1)."""
+    """Return whether the conversation at the point `place` avoids spot machines. The result never changes for a
+    conversation. `on_demand`: share of the conversations that avoid them (0 to 1)."""
     spot = sum(each.backend.spot for each in replicas)
     return 0 < spot < len(replicas) and (place * 0x9E3779B97F4A7C15 & 2**64 - 1) / 2**64 < on_demand

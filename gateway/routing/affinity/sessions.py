@@ -1,7 +1,7 @@
-"""Remembers which backend has a conversation's prefix in its cache, and for how long.
+"""Remembers which backend has a conversation's prompt in its cache, and for how long.
 
 A provider charges less for the beginning of a prompt if it has read this beginning recently. So a conversation that
-changes its backend loses that saving. The provider forgets the beginning after some time. Each worker remembers only
+changes its backend loses this saving. After some time the provider forgets the beginning. Each worker remembers only
 its own sessions. If a session reaches another worker, that worker assumes that nothing is cached, so it never
 underestimates the cost.
 """
@@ -44,8 +44,8 @@ _MOST_CHARACTERS = 4096
 
 @dataclass(slots=True)
 class Warm:
-    """The beginning of a session's prompt that one backend has cached. `tokens`: its length. `lengths`: its turns'
-    lengths in characters."""
+    """The beginning of a session's prompt that one backend has in its cache. `tokens`: its length in tokens. `lengths`:
+    the length of each of its turns in characters."""
 
     tokens: int
     until: float
@@ -66,7 +66,7 @@ class Session:
 
 
 class Sessions:
-    """Implements SessionView. Belongs to one event loop."""
+    """Implements SessionView. Each object belongs to one event loop."""
 
     def __init__(self, *, most: int = MOST_SESSIONS, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._most, self._monotonic = most, monotonic
@@ -77,20 +77,20 @@ class Sessions:
         self._counts = {"stayed": 0, "warm": 0}
 
     def warm_tokens(self, prefix: Prefix, backend: Backend, input_tokens: int) -> int:
-        """The number of `input_tokens` that `backend` is expected to read from its cache. 0 if the conversation no
+        """The number of the `input_tokens` that `backend` will probably read from its cache. 0 if the conversation no
         longer begins with the cached text."""
         return round(self._remembered(prefix, backend, input_tokens) * self._read.get(backend.name, 1.0))
 
     def warmest(self, prefix: Prefix, input_tokens: int) -> int:
-        """The largest number of `input_tokens` that any backend is expected to have in its cache."""
+        """The number of the `input_tokens` that are probably cached, at the backend where this number is highest."""
         session = self._known.get(prefix.session)
         if session is None:
             return 0
         return max([self._kept_of(warm, prefix, input_tokens) for warm in session.warm.values()], default=0)
 
     def holder(self, prefix: Prefix) -> str:
-        """The backend that must continue the session; empty if any may. It called tools whose results the request
-        contains."""
+        """The backend that must continue the session, because it made the tool calls whose results are in the request.
+        Empty if any backend may continue."""
         if not prefix.in_tool_loop:
             return ""
         session = self._known.get(prefix.session)
@@ -100,7 +100,7 @@ class Sessions:
         return session.last
 
     def learn(self, record: Record) -> None:
-        """Remember which backend gave a complete answer, and how much of the prompt is now in its cache."""
+        """Store which backend gave a complete answer, and how much of the prompt is now in the backend's cache."""
         route, attempt = record.route, record.served_by
         if route is None or route.prefix is None or attempt is None or attempt.outcome != "ok":
             return
@@ -143,7 +143,7 @@ class Sessions:
         return min(warm.tokens, input_tokens)
 
     def _compare(self, prefix: Prefix, attempt: Attempt, usage: Usage) -> None:
-        """Update the share of expected cached tokens that the backend reports as cached."""
+        """Update how much of the expected cached tokens the backend really reports as cached."""
         expected = self._remembered(prefix, attempt.backend, usage.all_input)
         if expected and not usage.estimated:
             name, self._counts["warm"] = attempt.backend.name, self._counts["warm"] + 1
@@ -154,8 +154,8 @@ class Sessions:
 
 def prefix_of(request: CompletionRequest, key_id: str, session: str = "") -> Prefix:
     """The conversation to which a request of the key `key_id` belongs. It is identified by `session`,
-    `x-thriftgate-session` or `prompt_cache_key`. Without these, by system prompt, first question and
-    `metadata.user_id`. An agent's conversation: by session id, model and first question."""
+    `x-thriftgate-session` or `prompt_cache_key`; without these, by the system prompt, the first question and
+    `metadata.user_id`. The conversation of an agent is identified by session id, model and first question."""
     turns = request.turns
     own = blake2b(key_id.encode(), digest_size=_DIGEST_BYTES)
     own_id = request.agent_session if not request.controls.session else ""
@@ -185,7 +185,7 @@ def _text_field(section: object, field: str) -> str:
 
 
 def _kept(backend: Backend, usage: Usage) -> tuple[int, float]:
-    """(Tokens of the prompt now in the backend's cache, seconds for which they stay)."""
+    """The number of the prompt's tokens that are now in the backend's cache, and the seconds for which they stay."""
     if backend.facts.caches_marked_only:
         written = usage.cache_write_5m_tokens + usage.cache_write_1h_tokens
         return usage.cached_tokens + written, LONG_S if usage.cache_write_1h_tokens else SHORT_S

@@ -1,1 +1,1 @@
-"""Estimates how hard a prompt is, by the packaged classifier."""
+"""Estimates how hard a prompt is, with the packaged classifier."""

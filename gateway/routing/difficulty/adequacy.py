@@ -1,5 +1,4 @@
-"""Estimates whether a cheaper backend is as good as the reference, and up to which difficulty the cheaper backend may
-be used."""
+"""Estimates whether a cheaper backend is as good as the reference, and up to which difficulty it may be used."""
 
 from __future__ import annotations
 
@@ -25,8 +24,8 @@ _ROW: dict[Gap, int] = {"below": 0, "near": 1}
 
 
 def gap(backend: Backend, reference: Backend, cost_pico: int | None, reference_pico: int | None) -> Gap:
-    """How much weaker `backend` is than `reference`. Their tiers decide. If the tiers are equal and `backend` is
-    hosted, their costs decide."""
+    """Estimate how much weaker `backend` is than `reference`, from their tiers. If the tiers are equal and `backend` is
+    hosted, the costs decide."""
     if backend.name == reference.name or backend.same_model(reference):
         return "equal"
     below = RANK[reference.tier] - RANK[backend.tier]
@@ -41,7 +40,7 @@ def gap(backend: Backend, reference: Backend, cost_pico: int | None, reference_p
 
 
 class Adequacy:
-    """The classifier's calibration for decisions."""
+    """Converts difficulties to probabilities and limits, with the classifier's calibration."""
 
     def __init__(self, curves: Curves) -> None:
         self._coefficients = curves.coefficients.tolist()
@@ -49,16 +48,16 @@ class Adequacy:
         self._cutoffs = curves.cutoffs.tolist()
 
     def of(self, gap: Gap, difficulty: float) -> float:
-        """Probability that a backend's answer is as good as the reference's; 1 without a gap. `gap`: how much weaker
-        the backend is. `difficulty`: of the request, 0..1."""
+        """The probability that a backend's answer is as good as the reference's. `gap`: how much weaker the backend is;
+        if it is not weaker, the probability is 1. `difficulty`: the request's difficulty, 0..1."""
         if gap == "equal":
             return 1.0
         intercept, slope = self._coefficients[_ROW[gap]]
         return float(1 / (1 + math.exp(-(intercept + slope * _standard(difficulty)))))
 
     def enough(self, gap: Gap, difficulty: float, loss: float, learned: Learned = NOTHING) -> bool:
-        """Whether a backend may serve a request of this `difficulty`. `gap`: how much weaker it is than the reference.
-        `loss`: allowed part of worse answers. `learned`: evidence from the team's answers."""
+        """Return whether a backend may serve a request of this `difficulty`. `gap`: how much weaker the backend is than
+        the reference. `loss`: the allowed share of worse answers. `learned`: evidence from the team's answers."""
         loss *= 1 - learned.margin
         if gap == "equal":
             return not learned.n or learned.adequacy(1.0) >= 1 - loss
@@ -71,6 +70,6 @@ class Adequacy:
 
 
 def _standard(difficulty: float) -> float:
-    """The score that belongs to `difficulty`, in standard deviations from the mean score of the training prompts."""
+    """The classifier's score for `difficulty`, in standard deviations from the mean score of the training prompts."""
     kept = min(max(difficulty, 1e-13), 1 - 1e-13)
     return math.log(kept / (1 - kept))

@@ -1,4 +1,4 @@
-"""Features of a text: hashed word and character n-grams, lexical counts. NumPy only."""
+"""Computes the features of a text: hashed word and character n-grams, and lexical counts. Uses NumPy only."""
 
 from __future__ import annotations
 
@@ -68,8 +68,9 @@ _IS_WORD[[*range(48, 58), *range(97, 123), 95, *range(128, 256)]] = True
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """Features of one text. `bins`: bins of its n-grams, ascending, distinct, shape (n,). `counts`: log(1 +
-    occurrences) of each, shape (n,). `word_bins`: number of bins for words and pairs, which come first."""
+    """The features of one text. `bins`: the distinct hash bins of its n-grams, ascending, shape (n,). `counts`: log(1 +
+    occurrences) for each bin, shape (n,). `word_bins`: the number of bins for words and word pairs; these come first.
+    """
 
     bins: NDArray[np.int64]
     counts: Floats
@@ -80,7 +81,7 @@ class Features:
 
 
 def normalise(text: str) -> str:
-    """The text without differences in case and white space. Of a long text, only both ends are kept."""
+    """The text in lower case with uniform white space. Of a long text, only the beginning and the end are kept."""
     if len(text) > 2 * HALF:
         text = text[:HALF] + " " + text[-HALF:]
     if not text.isascii():
@@ -90,7 +91,8 @@ def normalise(text: str) -> str:
 
 @lru_cache(maxsize=16)
 def extract(text: str) -> Features:
-    """Features of `text` after `normalise`. They are cached, because the grader and the plan both need them."""
+    """Compute the features of `text` after `normalise`. The results are cached, because the grader and the plan need
+    the same features."""
     plain = normalise(text)
     encoded = np.frombuffer(f" {plain} ".encode("utf-8", "replace"), np.uint8)[:_MOST_BYTES]
     byte_counts = np.bincount(encoded, minlength=256)
@@ -106,7 +108,8 @@ def extract(text: str) -> Features:
 
 
 def _prefixes(encoded: NDArray[np.uint8]) -> U64:
-    """Hashes of all prefixes of the text, for hashes (modulo 2^64) of any part. `encoded`: shape (n,)."""
+    """The hashes of all prefixes of the text. From them the hash (modulo 2^64) of any part can be computed. `encoded`:
+    shape (n,)."""
     sums = np.zeros(len(encoded) + 1, dtype=np.uint64)
     np.cumsum((encoded.astype(np.uint64) + np.uint64(1)) * _POWERS[: len(encoded)], out=sums[1:])
     return sums
@@ -128,8 +131,8 @@ def _word_edges(encoded: NDArray[np.uint8]) -> tuple[NDArray[np.int64], NDArray[
 
 
 def _ngrams(encoded: NDArray[np.uint8]) -> tuple[NDArray[np.int64], Floats, int]:
-    """(Bins of the text's n-grams, their counts, number of bins for words and word pairs). Both arrays have shape (n,);
-    words come first."""
+    """The bins of the text's n-grams, their counts, and the number of bins for words and word pairs. Both arrays have
+    shape (n,), and the bins for words come first."""
     sums = _prefixes(encoded)
     begin, end = _word_edges(encoded)
     words = np.concatenate([_spans(sums, begin, end, 1), _spans(sums, begin[:-1], end[1:], 2)])
@@ -155,8 +158,8 @@ def _count(hashed: U64, bits: int) -> tuple[NDArray[np.int64], NDArray[np.int64]
 
 
 def _vocabulary(words: Iterable[str]) -> NDArray[np.int64]:
-    """Hashes of the longer words, which show a text's language and field. If the text has no longer words, returns
-    hashes of the short words."""
+    """The hashes of the text's longer words, which show its language and its subject. If the text has none, the hashes
+    of its short words."""
     distinct = {word for word in words if len(word) > 1}
     chosen = {word for word in distinct if len(word) > 3} or distinct
     joined = np.frombuffer(f" {' '.join(sorted(chosen))} ".encode("utf-8", "replace"), np.uint8)[:_MOST_BYTES]
@@ -166,7 +169,7 @@ def _vocabulary(words: Iterable[str]) -> NDArray[np.int64]:
 
 
 def _options(plain: str) -> tuple[int, int]:
-    """Number of lettered options in a question, and the position of the first one."""
+    """The number of lettered options in a multiple-choice question, and the position of the first one."""
     count, first = 0, len(plain)
     for found in _OPTION.finditer(plain):
         letter = ord(found[1]) - 97

@@ -1,5 +1,5 @@
-"""Grades a prompt's difficulty with a linear classifier in less than a millisecond. The classifier abstains from
-prompts that are outside its domain."""
+"""Grades the difficulty of a prompt with a linear classifier, in less than a millisecond. The classifier abstains if
+the prompt differs too much from its training prompts."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class Grader:
 
     @classmethod
     def load(cls, path: Path | None = None) -> Self:
-        """The packaged weights, or those at `path`. Raises ArtefactError, OSError."""
+        """Load the packaged weights, or the weights at `path`. Raises ArtefactError, OSError."""
         return cls(load(path))
 
     def grade(self, text: str) -> Grade:
-        """The difficulty of a text, 0..1. Abstains if the text differs too much from the training prompts."""
+        """Grade the difficulty of a text, 0..1. Abstains if the text differs too much from the training prompts."""
         features = extract(text)
         standard = (self.score(features) - self.artefact.centre) / self.artefact.spread
         return Grade(1 / (1 + math.exp(-max(-30.0, min(30.0, standard)))), bool(self.outside(text, features)))
@@ -52,7 +52,7 @@ class Grader:
     def grade_turns(
         self, turns: Sequence[Turn], needs: frozenset[str] = frozenset(), owner: str | None = None
     ) -> Grade:
-        """The difficulty of the hardest recent user turn. Requests with tools, images or files get no grade. `needs`:
+        """Grade the hardest of the recent user turns. Requests with tools, images or files get no grade. `needs`:
         capabilities that the request needs. `owner`: scope within which grades are cached."""
         if needs & {"tools", "vision"} or any(
             turn.calls or turn.results or turn.images or turn.files for turn in turns
@@ -78,12 +78,12 @@ class Grader:
         return grade
 
     def score(self, features: Features) -> float:
-        """A score of difficulty: by how much the strong tier answers better than the weak one. Half the mean gain for
-        prompts of this kind is subtracted."""
+        """The raw score of difficulty: the expected quality of the strong tier minus that of the weak tier. Half the
+        mean difference for prompts of this kind is subtracted."""
         return self.artefact.scorer.score(features)
 
     def outside(self, text: str, features: Features) -> str:
-        """Why the text is outside the classifier's domain; empty if it is inside."""
+        """The reason why the classifier cannot judge the text; empty if it can."""
         support = self.artefact.support
         if len(text) > support.longest:
             return "too long"
@@ -92,19 +92,19 @@ class Grader:
         return "unknown words" if self.coverage(features) < support.least_coverage else ""
 
     def strangeness(self, features: Features) -> float:
-        """How much the text differs from the training prompts. Root mean square distance of its lexical counts, in
-        standard deviations. Large for code, logs and data."""
+        """A number that tells how much the text differs from the training prompts: the root mean square distance of its
+        lexical counts, in standard deviations. It is large for code, logs and data."""
         standard = self.artefact.scorer.standard(features.lexical)[:COUNTS]
         return math.sqrt(float(standard @ standard) / len(standard))
 
     def coverage(self, features: Features) -> float:
-        """Share of the text's longer words that occurred in the training prompts. 0 if the text has no words."""
+        """The share of the text's longer words that occurred in the training prompts; 0 if the text has no words."""
         return float(self._vocabulary[features.vocabulary].mean()) if len(features.vocabulary) else 0.0
 
 
 def grade_lines(lines: Iterable[bytes], grader: Grader) -> Iterator[bytes]:
-    """Grade prompts in JSON lines `{"id","prompt"|"messages"}`. Yields lines `{"id","difficulty"[,"abstained"]}`, each
-    with a newline.
+    """Grade prompts in JSON lines `{"id","prompt"|"messages"}`. Yields a line `{"id","difficulty"[,"abstained"]}` with
+    a newline for each.
 
     Raises BadRequest, which names the line.
     """

@@ -1,4 +1,4 @@
-"""Ridge regression on sparse rows, and logistic curves, with NumPy only."""
+"""Ridge regression on sparse rows, and logistic curves. Uses NumPy only."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CHUNK = 4_000_000
 
 @dataclass(frozen=True, slots=True)
 class Design:
-    """A matrix of n rows, with sparse columns followed by dense ones."""
+    """A matrix with n rows. Its first columns are sparse, the other columns dense."""
 
     by_row: tuple[Places, Places, Floats]
     """The sparse part by rows: the start of each row (n + 1 numbers), the columns, and the values."""
@@ -28,7 +28,7 @@ class Design:
 
     @classmethod
     def of(cls, rows: Places, columns: Places, values: Floats, width: int, dense: Floats) -> Design:
-        """The matrix with the given sparse and dense entries. `rows`, `columns`, `values`: the sparse entries; `rows`
+        """Build the matrix from its sparse and dense entries. `rows`, `columns`, `values`: the sparse entries; `rows`
         must ascend. `width`: number of sparse columns."""
         order = np.argsort(columns, kind="stable")
         return cls(
@@ -38,7 +38,7 @@ class Design:
         )
 
     def part(self, chosen: NDArray[np.bool_]) -> Design:
-        """The matrix with only the rows that the mask `chosen` selects."""
+        """The matrix with only the rows selected by the mask `chosen`."""
         begins, columns, values = self.by_row
         sizes = np.diff(begins)
         inside = np.repeat(chosen, sizes)
@@ -46,14 +46,15 @@ class Design:
         return Design.of(rows, columns[inside], values[inside], len(self.by_column[0]) - 1, self.dense[chosen])
 
     def times(self, vectors: Floats) -> Floats:
-        """The product of the matrix with `vectors`. Shapes: (n, d) · (d, k) → (n, k). Sparse columns come first."""
+        """The product of the matrix and `vectors`: (n, d) · (d, k) → (n, k). The first rows of `vectors` belong to the
+        sparse columns."""
         width = len(self.by_column[0]) - 1
         product: Floats = _gather(*self.by_row, vectors[:width]) + self.dense @ vectors[width:]
         return product
 
     def transposed_times(self, vectors: Floats) -> Floats:
-        """The product of the transposed matrix with `vectors`. Shapes: (d, n) · (n, k) → (d, k). Sparse columns come
-        first."""
+        """The product of the transposed matrix and `vectors`: (d, n) · (n, k) → (d, k). The first rows of the result
+        belong to the sparse columns."""
         return np.concatenate([_gather(*self.by_column, vectors), self.dense.T @ vectors])
 
 
@@ -63,7 +64,7 @@ def _begins(ascending: Places, count: int) -> Places:
 
 
 def _gather(begins: Places, places: Places, values: Floats, vectors: Floats) -> Floats:
-    """For each row i: Σ values · vectors[places] over the range from begins[i] to begins[i + 1]."""
+    """Sum for each row i the products values · vectors[places] over the range from begins[i] to begins[i + 1]."""
     total = np.zeros((len(begins) - 1, vectors.shape[1]), dtype=np.float32)
     most = _CHUNK // max(vectors.shape[1], 1)
     first = 0
@@ -81,11 +82,11 @@ def _gather(begins: Places, places: Places, values: Floats, vectors: Floats) -> 
 def solve(
     design: Design, targets: Floats, weights: Floats, penalty: float, *, tolerance: float = 3e-3, most_steps: int = 60
 ) -> tuple[Floats, Floats]:
-    """Weighted ridge regression for several target columns. Minimises Σᵢ wᵢₖ (yᵢₖ − xᵢ·b − c)² + penalty |b|² for each
-    column k. `targets` (y), `weights` (w): shape (n, k); weight 0 leaves a row out.
+    """Solve a weighted ridge regression for several target columns: minimise Σᵢ wᵢₖ (yᵢₖ − xᵢ·b − c)² + penalty |b|²
+    for each column k. `targets` (y), `weights` (w): shape (n, k). A row with weight 0 is ignored.
 
-    Returns coefficients b, shape (d, k), and intercepts c, shape (k,). Method: conjugate gradients (Hestenes and
-    Stiefel 1952).
+    Returns the coefficients b, shape (d, k), and the intercepts c, shape (k,). Method: conjugate gradients (Hestenes
+    and Stiefel 1952).
     """
     total = np.maximum(weights.sum(0), 1e-9)
     level = (weights * targets).sum(0) / total
@@ -117,8 +118,8 @@ def solve(
 
 
 def logistic(scores: Array, outcomes: Array, weights: Array) -> tuple[float, float]:
-    """Intercept and slope (at most 0) of P(outcome = 1 | score). `scores`, `outcomes`, `weights`: shape (n,). Always
-    finite."""
+    """Fit a logistic curve P(outcome = 1 | score). Returns its intercept and its slope (at most 0), which are always
+    finite. `scores`, `outcomes`, `weights`: shape (n,)."""
     shrinkage = 1e-4 * weights.sum()
     columns = np.column_stack([np.ones(len(scores)), scores])
     curve = np.zeros(2)

@@ -1,4 +1,5 @@
-"""Scores a text from its features, with a general scorer and experts for kinds of text that were measured."""
+"""Scores a text from its features, with a general scorer and with experts for the kinds of text in the training
+data."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ CLIP = np.float32(3.0)
 
 @dataclass(frozen=True, slots=True)
 class Scorer:
-    """Computes a score x → shared(x) + Σ gate(x) · expert(x) from a text's features x. All parts are linear; gates are
-    limited to 0..1. Source: mixture of experts, Jacobs et al. 1991."""
+    """Computes the score of a text with features x: shared(x) + Σ gate(x) · expert(x). All parts are linear, and each
+    gate is limited to 0..1. Source: mixture of experts, Jacobs et al. 1991."""
 
     weights: Floats
     """Weights of the n-gram bins: one row per bin, one column for the shared scorer and one for each of k experts. All
@@ -34,13 +35,13 @@ class Scorer:
     """Intercepts of the gates of k experts."""
 
     def standard(self, lexical: Floats) -> Floats:
-        """The lexical counts minus their means in training, in standard deviations of the training prompts."""
+        """The lexical counts, standardised with the mean and the standard deviation of the training prompts."""
         standard: Floats = (lexical - self.lexical_mean) / self.lexical_deviation
         return standard
 
     def score(self, features: Features) -> float:
-        """A score of difficulty: by how much the strong tier answers better than the weak one. Half the mean gain for
-        prompts of this kind is subtracted."""
+        """The raw score of difficulty: the expected quality of the strong tier minus that of the weak tier. Half the
+        mean difference for prompts of this kind is subtracted."""
         weighted = features.counts * self.idf[features.bins]
         standard = self.standard(features.lexical).clip(-CLIP, CLIP)
         parts = self.intercepts + self.lexical_weights @ standard

@@ -1,4 +1,5 @@
-"""Reads and writes the classifier's weights: an npz file with plain arrays and provenance as JSON, without code."""
+"""Reads and writes the classifier's weights. The file is an npz file with plain arrays and their provenance as JSON,
+and contains no code."""
 
 from __future__ import annotations
 
@@ -29,12 +30,13 @@ TRAIN = "python -m gateway.routing.fit.difficulty"
 
 
 class ArtefactError(ValueError):
-    """The file is not an artefact that this version can read."""
+    """This version cannot read the file as an artefact (weights of a classifier, or a plan)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Support:
-    """The classifier's domain, measured on its training prompts."""
+    """Describes the training prompts, so that the classifier can abstain from prompts that differ too much from
+    them."""
 
     vocabulary: NDArray[np.uint8]
     """A bit set (2^20 bits) of the hashes of words that were frequent enough in training."""
@@ -48,8 +50,8 @@ class Support:
 
 @dataclass(frozen=True, slots=True)
 class Curves:
-    """Calibration: standardised score → probability that a weaker backend's answer is as good as the reference's. Each
-    curve is logistic."""
+    """The calibration: logistic curves that convert a standardised score to the probability that a weaker backend's
+    answer is as good as the reference's."""
 
     coefficients: NDArray[np.float64]
     """Two rows of (intercept, slope). The first is for backends that are much weaker than the reference, the second for
@@ -63,7 +65,7 @@ class Curves:
 
 @dataclass(frozen=True, slots=True)
 class Artefact:
-    """All data that `Grader` and `Adequacy` need."""
+    """All data that `Grader` and `Adequacy` need, as the weights file contains them."""
 
     scorer: Scorer
     centre: float
@@ -74,7 +76,7 @@ class Artefact:
 
 
 def save(artefact: Artefact, path: Path) -> None:
-    """Write the file. Weights are rounded to one byte. An older file is replaced atomically. Raises OSError."""
+    """Write the file, with weights rounded to one byte. An older file is replaced atomically. Raises OSError."""
     scorer = artefact.scorer
     steps = np.maximum(np.abs(scorer.weights).max(0), 1e-12) / LEVELS
     support, curves = artefact.support, artefact.curves

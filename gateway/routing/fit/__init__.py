@@ -1,1 +1,1 @@
-"""Fits classifiers and plans to measured outcomes, offline. Serving does not import it."""
+"""Fits classifiers and plans to measured outcomes, offline. The serving code does not import this package."""

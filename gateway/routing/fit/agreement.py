@@ -1,4 +1,4 @@
-"""Estimates the quality of an answer from the models that gave an equal answer. Used by searches with few rows."""
+"""Estimates the quality of an answer from the models that gave the same answer. Searches with few rows use this."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ TRUST = 4.0
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Logistic regression of an answer's quality, from the skills of its model and of the other answering models."""
+    """A logistic regression of an answer's quality, from the skill of its model and the skills of the other models that
+    answered."""
 
     skills: Array
     """For each of m models, the log odds of its mean quality."""
@@ -31,15 +32,15 @@ class Agreement:
     deviation: Array
 
     def of(self, labels: Labels, asked: tuple[int, ...]) -> Array:
-        """Expected quality of each answer, shape (n prompts, `len(asked)`). `labels`: shape (n, m models); equal
-        labels: equal answers; −1: no vote. `asked`: indexes of the models that answered."""
+        """The expected quality of each answer, shape (n prompts, `len(asked)`). `labels`: shape (n, m models); equal
+        answers have equal labels, and −1 means no vote. `asked`: indexes of the models that answered."""
         columns = (_columns(labels, asked, self.skills) - self.mean) / self.deviation
         return np.asarray(1 / (1 + np.exp(-(columns @ self.weights).clip(-30, 30))))
 
 
 def fit_agreement(labels: Labels, quality: Array, known: NDArray[np.bool_], *, seed: int = 0) -> Agreement:
     """Fit an `Agreement` to random sets of up to `DEPTH` models. `labels`, `quality`, `known`: arrays of n prompts × m
-    models. `known`: whether the quality is known."""
+    models. `known`: whether the quality of the answer is known."""
     count = quality.shape[1]
     level = (np.where(known, quality, 0).sum(0) / np.maximum(known.sum(0), 1)).clip(0.02, 0.98)
     skills = np.log(level / (1 - level))
@@ -61,8 +62,8 @@ def fit_agreement(labels: Labels, quality: Array, known: NDArray[np.bool_], *, s
 
 
 def _columns(labels: Labels, asked: tuple[int, ...], skills: Array) -> Array:
-    """Features of each answer, shape (n prompts, `len(asked)`, f). They are the skill of its model, and the number and
-    skills of the models that agree and that differ. `labels`: shape (n, m); `skills`: shape (m,)."""
+    """The features of each answer, shape (n prompts, `len(asked)`, f): the skill of the answer's model, and the number
+    and skills of the models that agree and of those that differ. `labels`: shape (n, m); `skills`: shape (m,)."""
     votes = labels[:, asked]
     skill = np.broadcast_to(skills[list(asked)], votes.shape)
     voted = votes >= 0
@@ -98,7 +99,7 @@ def _columns(labels: Labels, asked: tuple[int, ...], skills: Array) -> Array:
 
 
 def _logistic(columns: Array, target: Array, weight: Array) -> Array:
-    """Ridge-penalised logistic regression by Newton's method. The first column is the intercept."""
+    """Fit a logistic regression with a ridge penalty by Newton's method. The first column is the intercept."""
     penalty = np.full(columns.shape[1], RIDGE)
     penalty[0] = 1e-3
     found = np.zeros(columns.shape[1])

@@ -1,4 +1,4 @@
-"""Calibrates scores as probabilities that a weaker model is as good as the reference."""
+"""Converts scores to probabilities that a weaker model is as good as the reference (calibration)."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ if its quality lies between these shares of the distance."""
 
 
 def curves(corpus: Corpus, standard: Array) -> Curves:
-    """Fit two curves: standardised score → probability that a weaker model's answer is as good as the strong one's. The
-    first: much weaker models. The second: models within `NEAR`. `standard`: shape (n,), from prompts not trained on."""
+    """Fit two curves that convert a standardised score to the probability that a weaker model's answer is as good as
+    the strong model's. The first curve is for much weaker models, the second for models within `NEAR`. `standard`:
+    scores of prompts that were not used for training, shape (n,)."""
     below = (np.arange(len(corpus)), (corpus.weak >= corpus.strong).astype(np.float64))
     pairs = [below, _near(corpus) if any(each.qualities for each in corpus.outcomes) else below]
     coefficients, cutoffs = [], []
@@ -58,7 +59,7 @@ def _near(corpus: Corpus) -> tuple[NDArray[np.int64], Array]:
 
 
 def _cutoffs(standard: Array, adequacy: Array, weights: Array) -> Array:
-    """For each loss in `LOSSES`: the highest score up to which the weaker model may answer. A loss is an allowed part
+    """The highest score up to which the weaker model may answer, for each loss in `LOSSES`. A loss is an allowed share
     of worse answers. Arguments: shape (n,). Result: shape (len(`LOSSES`),)."""
     order = np.argsort(standard)
     lost = np.cumsum(weights[order] * (1 - adequacy[order]))
@@ -69,8 +70,9 @@ def _cutoffs(standard: Array, adequacy: Array, weights: Array) -> Array:
 
 
 def calibration_error(corpus: Corpus, standard: Array, fitted: Curves, parts: int = 10) -> float:
-    """Mean absolute difference between estimated and measured adequacy of the weak model. Computed per group of `parts`
-    groups by estimate. `standard`: shape (n,)."""
+    """The mean absolute difference between the estimated and the measured adequacy of the weak model. The prompts are
+    sorted by estimate and divided into `parts` groups; the difference is computed for each group. `standard`: shape
+    (n,)."""
     intercept, slope = fitted.coefficients[0]
     promised = 1 / (1 + np.exp(-(intercept + slope * standard)))
     measured = (corpus.weak >= corpus.strong).astype(np.float64)

@@ -1,7 +1,6 @@
-"""Plain cascades: models are called in order, cheapest first, until enough answers agree.
+"""Finds plain cascades. A plain cascade calls models in order, cheapest first, until enough answers agree.
 
-Only the models and the number of agreeing answers are fitted, so that the expected quality is right even with few
-outcomes.
+Only the models and the number of agreeing answers are fitted. So the expected quality is right even with few outcomes.
 """
 
 from __future__ import annotations
@@ -32,14 +31,15 @@ are tried first."""
 
 
 class Cascade(NamedTuple):
-    """A cascade. `members`: indexes of models in calling order. The run ends when `agree` answers agree."""
+    """A plain cascade. `members`: indexes of the models in the order of calls. The cascade ends when `agree` answers
+    agree."""
 
     members: tuple[int, ...]
     agree: int
 
 
 class Tried(NamedTuple):
-    """Results of k cascades on n prompts."""
+    """The results of k cascades on n prompts."""
 
     cascades: list[Cascade]
     quality: Rows
@@ -52,19 +52,19 @@ class Tried(NamedTuple):
     """Share of the variance between orders of a set that is real and not random (see `shrink.py`)."""
 
     def level(self, weights: Array) -> Array:
-        """Mean quality of each cascade under each weighting of the prompts, shape (k cascades, f weightings).
+        """The mean quality of each cascade under several weightings of the prompts, shape (k cascades, f weightings).
         `weights`: shape (n prompts, f); each column adds up to 1."""
         return shrunken(self.quality @ weights.astype(np.float32), self.sets, self.real)
 
     def part(self, chosen: NDArray[np.bool_]) -> Tried:
-        """The results of the cascades that the mask `chosen` selects."""
+        """The results of only the cascades selected by the mask `chosen`."""
         kept = [self.cascades[place] for place in np.flatnonzero(chosen).tolist()]
         return Tried(kept, self.quality[chosen], self.usd[chosen], self.sets[chosen], self.real)
 
 
 def try_all(evidence: Evidence, price: Array, *, orders: bool = True) -> Tried:
-    """Evaluate cascades of up to `LONGEST` models, found by beam search. `price`: exchange rates between quality and
-    dollars, shape (r,). `orders`: whether to try several orders of up to `ORDERED` models."""
+    """Evaluate cascades of up to `LONGEST` models, which a beam search finds. `price`: prices of money (the quality
+    that one US dollar must gain), shape (r,). `orders`: whether to try several orders of up to `ORDERED` models."""
     order = np.argsort(np.where(evidence.able, evidence.usd, 0).sum(0) / evidence.able.sum(0)).tolist()
     level = np.where(evidence.able, evidence.quality, 0).sum(0) / evidence.able.sum(0)
     parts: list[tuple[list[Cascade], Rows, Rows]] = []
@@ -106,8 +106,9 @@ def _run_all(evidence: Evidence, cascades: list[Cascade], level: Array) -> tuple
 
 
 def _best(cascades: Sequence[Cascade], quality: Rows, usd: Rows, price: Array) -> list[tuple[int, ...]]:
-    """The sets of models of the best cascades, at most `BEAM`, best first. A cascade's value is mean quality − `price`
-    · mean cost. `price`: exchange rates, shape (r,); the best rank at any rate counts."""
+    """Select the sets of models with the best cascades, best first, at most `BEAM` sets. The value of a cascade is its
+    mean quality minus its mean cost times a price of money. Cascades are ranked once for each price in `price`, shape
+    (r,), and the best of these ranks counts."""
     level, cost = quality.mean(1, dtype=np.float64), usd.mean(1, dtype=np.float64)
     ranks = (-(level[:, None] - price * cost[:, None])).argsort(0).argsort(0).min(1)
     kept: dict[tuple[int, ...], None] = {}
@@ -119,8 +120,8 @@ def _best(cascades: Sequence[Cascade], quality: Rows, usd: Rows, price: Array) -
 
 
 def run(evidence: Evidence, members: tuple[int, ...], agree: int, level: Array) -> tuple[Array, Array]:
-    """Quality and US dollars of one cascade on each prompt, both of shape (n,). Models that cannot be called are
-    skipped. If votes are equal, the model with the best `level`, shape (m,), answers."""
+    """Run one cascade on each prompt. Returns quality and US dollars, both of shape (n,). Models that cannot be called
+    are skipped. If no answer has most votes, the model with the highest `level`, shape (m,), answers."""
     rows = np.arange(len(evidence))
     quality, usd = np.zeros(len(evidence)), np.zeros(len(evidence))
     open_ = np.ones(len(evidence), dtype=bool)
@@ -142,8 +143,8 @@ def run(evidence: Evidence, members: tuple[int, ...], agree: int, level: Array) 
 
 
 def states(cascade: Cascade, models: Sequence[str]) -> dict[Pattern, State]:
-    """The states of a cascade, in the form of a strategy. States in which the cascade ends are omitted: there, the most
-    frequent answer is served."""
+    """The states of a cascade, in the form that strategies use. States in which the cascade ends are left out; there,
+    the most frequent answer is served."""
     found: dict[Pattern, State] = {}
     for count in range(len(cascade.members)):
         onward = models[cascade.members[count]]
@@ -154,7 +155,7 @@ def states(cascade: Cascade, models: Sequence[str]) -> dict[Pattern, State]:
 
 
 def _undecided(count: int, agree: int) -> Iterator[tuple[int, ...]]:
-    """Yield all label combinations of `count` answers in which fewer than `agree` answers agree."""
+    """Yield all combinations of labels for `count` answers in which fewer than `agree` answers agree."""
     front: list[tuple[int, ...]] = [()]
     for _ in range(count):
         front = [

@@ -1,4 +1,4 @@
-"""Reads training prompts into arrays, and selects prompts for training and tests."""
+"""Reads training prompts into arrays, and divides them into prompts for training and for tests."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """n prompts in k sets."""
+    """The training prompts: n prompts in k sets."""
 
     outcomes: Sequence[Outcome]
     features: Sequence[Features]
@@ -46,8 +46,8 @@ class Corpus:
 
 
 def read_corpus(paths: Iterable[Path], progress: Progress) -> Corpus:
-    """Read all distinct (set, prompt) pairs in the files. `progress(line)` reports progress. Raises DataError,
-    OSError."""
+    """Read all distinct pairs (set, prompt) in the files. `progress(line)`: called with a line of text during the work.
+    Raises DataError, OSError."""
     outcomes = list({(each.group, each.prompt): each for path in paths for each in read_outcomes(path)}.values())
     progress(f"{len(outcomes)} prompts read")
     features = []
@@ -72,8 +72,8 @@ def read_corpus(paths: Iterable[Path], progress: Progress) -> Corpus:
 
 
 def _question(prompt: str) -> int:
-    """A hash of the first sentences of the question in `prompt`. Lettered options and the final instruction are left
-    out."""
+    """A hash of the first sentences of the question in `prompt`, without lettered options and the final instruction.
+    Variants of a question have the same hash."""
     stem = _FIRST_OPTION.split(normalise(prompt))[0]
     key = ""
     for number, sentence in enumerate(re.split(r"(?<=[.!?]) ", stem)):
@@ -84,37 +84,38 @@ def _question(prompt: str) -> int:
 
 
 def known_words(corpus: Corpus, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Which words are in the vocabulary of the `chosen` prompts. A word must occur in at least `SEEN_IN` of these
-    prompts."""
+    """A mask of the words in the vocabulary: those that occur in at least `SEEN_IN` of the `chosen` prompts."""
     texts = [corpus.features[number] for number in np.flatnonzero(chosen).tolist()]
     places = np.concatenate([np.unique(text.vocabulary) for text in texts])
     return np.bincount(places, minlength=1 << VOCABULARY_BITS) >= SEEN_IN
 
 
 def coverage(corpus: Corpus, words: NDArray[np.bool_], chosen: NDArray[np.bool_]) -> Array:
-    """For each chosen prompt that has words, the share of its words that are known. `words`: mask of known words."""
+    """The share of known words in each chosen prompt that has words. `words`: mask of the known words."""
     places = [corpus.features[number].vocabulary for number in np.flatnonzero(chosen).tolist()]
     return np.array([words[each].mean() for each in places if len(each)])
 
 
 def strangeness(corpus: Corpus, training: NDArray[np.bool_], chosen: NDArray[np.bool_]) -> Array:
-    """How much each chosen prompt differs from the `training` prompts. Root mean square distance of lexical counts, in
-    standard deviations."""
+    """A number for each chosen prompt that tells how much it differs from the `training` prompts: the root mean square
+    distance of its lexical counts, in standard deviations."""
     mean, deviation = spread(corpus, training)
     standard: Array = np.sqrt((((corpus.lexical[chosen] - mean) / deviation)[:, :COUNTS] ** 2).mean(1))
     return standard
 
 
 def spread(corpus: Corpus, chosen: NDArray[np.bool_]) -> tuple[Array, Array]:
-    """Mean and standard deviation of each lexical count over the chosen prompts."""
+    """The mean and the standard deviation of each lexical count over the chosen prompts."""
     return corpus.lexical[chosen].mean(0), corpus.lexical[chosen].std(0) + 1e-9
 
 
 def folds(corpus: Corpus, count: int) -> list[NDArray[np.bool_]]:
-    """Test masks of `count` folds. All variants of a question are in the same fold."""
+    """Divide the prompts into `count` folds for cross-validation, and return the test mask of each. All variants of a
+    question are in the same fold."""
     return [corpus.questions % np.uint64(count) == number for number in range(count)]
 
 
 def without(corpus: Corpus, held_out: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Mask of the prompts that are not held out and are not variants of a held-out question either."""
+    """A mask of the prompts that may be used for training: all except the held-out prompts and the variants of their
+    questions."""
     return ~held_out & ~np.isin(corpus.questions, corpus.questions[held_out])

@@ -44,8 +44,8 @@ REACH = 1.5
 
 
 def fit(paths: Sequence[Path], progress: Progress, *, seed: int = 0, prior: Artefact | None = None) -> Artefact:
-    """Train a classifier on the prompts in `paths`, after cross-validation by sets. `prior`: a classifier to refine
-    with them. Raises DataError, OSError."""
+    """Train a classifier on the prompts in the files `paths`, after cross-validation by sets. `prior`: an earlier
+    classifier, which is refined with these prompts. Raises DataError, OSError."""
     corpus = read_corpus(paths, progress)
     least = LEAST if prior is None else LEAST_MORE
     if len(corpus) < least:
@@ -90,7 +90,7 @@ def fit(paths: Sequence[Path], progress: Progress, *, seed: int = 0, prior: Arte
 
 
 def _cross_validated(corpus: Corpus, train: Callable[[Mask], Model], progress: Progress) -> Array:
-    """The score of each prompt, from a fit without it and its variants."""
+    """The score of each prompt, from a classifier that was trained without this prompt and its variants."""
     scores = np.zeros(len(corpus))
     for number, test in enumerate(folds(corpus, FOLDS), 1):
         scores[test] = train(~test).scores[test]
@@ -106,8 +106,9 @@ def _known_before(corpus: Corpus, prior: Artefact) -> tuple[Array, tuple[float, 
 
 
 def _held_out(corpus: Corpus, progress: Progress) -> tuple[Array, tuple[float, float]]:
-    """The scores of each set from a fit on the others, shape (n,), and two limits for prompts of unseen sets. Limits:
-    minimum coverage by training words, maximum strangeness. With one set, the scores are NaN."""
+    """The scores of each set, shape (n,), from a classifier that was trained on the other sets. Also two limits for
+    prompts of unseen sets: minimum share of known words, and maximum difference from the training prompts. If there is
+    only one set, the scores are NaN."""
     scores = np.full(len(corpus), np.nan)
     several = len(corpus.names) > 1
     parts = [corpus.sets == number for number in range(len(corpus.names))] if several else folds(corpus, FOLDS)
@@ -168,12 +169,12 @@ def _calibration(corpus: Corpus, standard: Array, unseen: Array, fitted: Curves)
 
 
 def source(path: Path) -> dict[str, str]:
-    """A data file's name and SHA-256, for the provenance. Raises OSError."""
+    """The name and the SHA-256 of a data file, for the provenance. Raises OSError."""
     return {"file": path.name, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command. Progress goes to standard error. Returns the exit status."""
+    """Run the command, and return the exit status. Progress is printed on standard error."""
     parser = argparse.ArgumentParser(prog="python -m gateway.routing.fit.difficulty", description=__doc__)
     parser.add_argument("--data", nargs="+", type=Path, required=True, metavar="FILE", help="outcomes, JSONL or .gz")
     parser.add_argument("--out", type=Path, required=True, metavar="ARTEFACT", help="where the .npz goes")

@@ -1,5 +1,5 @@
-"""Evaluates a grader on real prompts. The measure is the area under the performance-gap-recovered curve (see `apgr`),
-with its uncertainty."""
+"""Evaluates a grader on real prompts by the area under the performance-gap-recovered curve (see `apgr`), with its
+uncertainty."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class DataError(ValueError):
 
 
 def reason(error: Exception) -> str:
-    """Why a line of a data file cannot be used, for DataError."""
+    """The reason, as text for a DataError, why a line of a data file cannot be used."""
     if isinstance(error, orjson.JSONDecodeError):
         return "not JSON"
     return f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
@@ -32,7 +32,7 @@ def reason(error: Exception) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One prompt, with the quality (0..1) of the weak and of the strong model's answer."""
+    """One prompt, with the quality (0..1) of the weak model's and of the strong model's answer."""
 
     group: str
     """The prompt's data set."""
@@ -68,10 +68,10 @@ def _outcome(row: dict[str, Any], name: str) -> Outcome:
 
 
 def apgr(scores: Array, weak: Array, strong: Array) -> float:
-    """Area under a curve of how well `scores` order prompts: ∫ (quality(f) − weak) / (strong − weak) df. f: part of
-    prompts sent to the strong model, highest score first. All arguments have shape (n,).
+    """A measure of how well `scores` order prompts by difficulty: the area ∫ (quality(f) − weak) / (strong − weak) df.
+    f is the share of prompts, highest score first, that is sent to the strong model. All arguments have shape (n,).
 
-    A random order gives 0.5. NaN: the strong model is not better.
+    A random order gives 0.5. The result is NaN if the strong model is not better than the weak one.
     """
     gain = strong - weak
     if len(gain) == 0 or gain.sum() <= 0:
@@ -85,7 +85,7 @@ def apgr(scores: Array, weak: Array, strong: Array) -> float:
 def apgr_interval(
     scores: Array, weak: Array, strong: Array, *, rounds: int = 200, seed: int = 0
 ) -> tuple[float, float]:
-    """95 % bootstrap interval of `apgr`. `rounds`: number of bootstrap samples."""
+    """The 95 % bootstrap interval of `apgr`. `rounds`: number of bootstrap samples."""
     chance = np.random.default_rng(seed)
     values = []
     for _ in range(rounds):
@@ -99,7 +99,7 @@ def apgr_interval(
 
 @dataclass(frozen=True, slots=True)
 class SetReport:
-    """The result for one data set."""
+    """The result of the evaluation for one data set."""
 
     name: str
     prompts: int
@@ -114,7 +114,7 @@ class SetReport:
 
 
 def evaluate(paths: Iterable[Path], grader: Grader) -> list[SetReport]:
-    """One report per data set in the files. Raises DataError, OSError."""
+    """Make one report for each data set in the files. Raises DataError, OSError."""
     sets: dict[str, list[Outcome]] = {}
     for path in paths:
         for outcome in read_outcomes(path):

@@ -1,7 +1,7 @@
-"""Builds the frontier of quality and cost of fitted strategies.
+"""Builds the frontier: the fitted strategies with the best quality at each cost.
 
-Quality and cost of a strategy are measured on prompts that were not used to fit it (outer cross-validation). On the
-prompts of the fit, the results would be too good. `selection.py` selects the strategies to keep.
+Quality and cost of a strategy are measured on prompts that were not used to fit it (outer cross-validation), because
+the results would be too good on the prompts of the fit. `selection.py` selects the strategies to keep.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class Frontier:
 
 
 def build(models: Sequence[str], evidence: Evidence, progress: Progress, *, seed: int = 0) -> Frontier:
-    """Measure strategies, select among them, and fit the selected ones to all prompts. `progress(line)` reports
-    progress."""
+    """Measure strategies, select among them, and fit the selected ones to all prompts. `progress(line)`: called with a
+    line of text during the work."""
     singles, ranking = _singles(models, evidence)
     price = price_grid(evidence.usd, evidence.able)
     voted = bool((evidence.labels >= 0).any())
@@ -75,7 +75,7 @@ def build(models: Sequence[str], evidence: Evidence, progress: Progress, *, seed
 
 
 def plain(models: Sequence[str], evidence: Evidence, *, seed: int = 0) -> Frontier:
-    """Like `build`, but with single models and plain cascades only."""
+    """Like `build`, but only single models and plain cascades are considered."""
     singles, ranking = _singles(models, evidence)
     families: list[Family] = []
     if len(models) > 1:
@@ -88,8 +88,9 @@ def plain(models: Sequence[str], evidence: Evidence, *, seed: int = 0) -> Fronti
 def _cascades(
     models: Sequence[str], tried: Tried, price: Array, ranking: tuple[str, ...], seed: int, repeats: int = REPEATS
 ) -> list[Point]:
-    """The best plain cascade for each value in `price`, measured on prompts not used to choose it. `price`: quality
-    that one dollar must gain, shape (L,). `tried`: results of all cascades. `repeats`: divisions into folds."""
+    """The best plain cascade for each price of money in `price`, measured on prompts that were not used to choose it.
+    `price`: the quality that one US dollar must gain, shape (L,). `tried`: results of all cascades. `repeats`: number
+    of divisions into folds."""
     count = tried.quality.shape[1]
     rows = np.arange(count)
     quality, usd = np.zeros((len(price), count)), np.zeros((len(price), count))
@@ -117,8 +118,8 @@ def _cascades(
 def _reserves(
     models: Sequence[str], tried: Tried, price: Array, ranking: tuple[str, ...], seed: int
 ) -> tuple[Strategy, ...]:
-    """The best plain cascades without each model, and those that always call it. They serve when the model is
-    unavailable, or its price changes."""
+    """Reserve strategies for each model: the best plain cascades without this model, and those that always call it.
+    They are used when the model is unavailable or when its price changes."""
     found: dict[Hashable, Strategy] = {}
     for model in range(len(models)):
         without = np.array([model not in each.members for each in tried.cascades])
@@ -151,7 +152,8 @@ def _outer(count: int, seed: int) -> NDArray[np.int64]:
 
 
 def _singles(models: Sequence[str], evidence: Evidence) -> tuple[list[Point], tuple[str, ...]]:
-    """For each model, the point of the strategy that calls only this model. Also all models, best first."""
+    """For each model, a point of the frontier: the strategy that calls only this model. Also returns all models, best
+    first."""
     found = []
     for place, model in enumerate(models):
         able = evidence.able[:, place]
@@ -164,13 +166,13 @@ def _singles(models: Sequence[str], evidence: Evidence) -> tuple[list[Point], tu
 
 
 def only(model: str) -> dict[Pattern, State]:
-    """The states of a strategy that calls one model."""
+    """The states of a strategy that calls only one model."""
     return {((), ()): State(ask={model: (1.0,)})}
 
 
 def _measured(evidence: Evidence, price: Array, settings: Settings) -> tuple[Array, Array]:
-    """(Quality, US dollars), each of shape (n prompts, L prices of money). A price of money: the quality that one
-    dollar must gain. A prompt's results come from a fit without it."""
+    """Measure the fitted strategies: quality and US dollars, each of shape (n prompts, L prices of money). A price of
+    money is the quality that one US dollar must gain. A prompt's results come from a fit without this prompt."""
     folds = _outer(len(evidence), settings.seed)
     quality, usd = np.zeros((len(evidence), len(price))), np.zeros((len(evidence), len(price)))
     for fold in range(OUTER):
@@ -183,8 +185,8 @@ def _measured(evidence: Evidence, price: Array, settings: Settings) -> tuple[Arr
 
 
 def written(models: Sequence[str], evidence: Evidence, learned: Learned, place: int) -> dict[Pattern, State]:
-    """The states of a strategy that prompts reach at the price of money with index `place`. Models have their names in
-    `models`."""
+    """The states of a strategy that prompts reach at the price of money with index `place`. The models have the names
+    in `models`."""
     states: dict[Pattern, State] = {}
     for asked, level, state, onward in walk(evidence, learned, place):
         ask = {models[model]: _short(level.worth[model][state, :, place]) for model in onward}
@@ -203,7 +205,7 @@ def _short(worth: Array) -> tuple[float, ...]:
 
 
 def describe(strategy: Strategy) -> Strategy:
-    """`strategy` with its `kind` and with a description of the calls that it usually makes."""
+    """Add to `strategy` its `kind`, and a description of the calls that it usually makes."""
     first = sorted(strategy.first)
     conditional = any(len(worth) > 1 for state in strategy.states.values() for worth in state.ask.values())
     if not strategy.several and len(first) == 1:

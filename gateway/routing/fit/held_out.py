@@ -1,5 +1,5 @@
-"""Evaluates a plan on outcomes that were not used to fit it, and compares the plan with the hull of single models (the
-best quality that one model, or a mix of two models, reaches at each cost)."""
+"""Evaluates a plan on outcomes that were not used to fit it, and compares it with single models. The comparison is with
+their hull: the best quality that one model, or a mix of two models, reaches at each cost."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ TARGETS = 7
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The result for one target quality. Costs are in US dollars per request. Intervals are 95 % bootstrap intervals
-    over the prompts."""
+    """The result of a plan for one target quality. Costs are in US dollars per request. Intervals are 95 % bootstrap
+    intervals over the prompts."""
 
     wanted: float
     reached: float

@@ -1,4 +1,5 @@
-"""Fits a scorer to part of a corpus: ridge regression of the strong model's gain over the weak one."""
+"""Fits a scorer to a part of a corpus. The scorer is a ridge regression of the strong model's gain in quality over the
+weak model."""
 
 from __future__ import annotations
 
@@ -39,15 +40,15 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A fitted scorer, and its scores of all prompts of the corpus. Prompts that were not used for training have scores
-    too."""
+    """A fitted scorer with its scores for all prompts of the corpus, including prompts that were not used for
+    training."""
 
     scorer: Scorer
     scores: Array
 
 
 def fit_model(corpus: Corpus, chosen: Mask) -> Model:
-    """Fit a shared scorer to the `chosen` prompts, and an expert to each larger set. `chosen`: shape (n,)."""
+    """Fit a shared scorer to the `chosen` prompts, and an expert to each of the larger sets. `chosen`: shape (n,)."""
     idf, design = _design(corpus, chosen)
     target, weights = gains(corpus, chosen)
     shared, shift = solve(design, target[:, None], weights[:, None], PENALTY)
@@ -80,8 +81,8 @@ def fit_model(corpus: Corpus, chosen: Mask) -> Model:
 
 
 def refine(prior: Scorer, corpus: Corpus, chosen: Mask) -> Model:
-    """Refine the scorer `prior` of an earlier classifier with the `chosen` prompts' outcomes. Few outcomes change it
-    little. `chosen`: shape (n,)."""
+    """Refine the scorer `prior` of an earlier classifier with the outcomes of the `chosen` prompts. If there are few
+    outcomes, it changes little. `chosen`: shape (n,)."""
     values = _values(corpus, prior.idf.astype(np.float64))
     before = np.array([prior.score(each) for each in corpus.features], dtype=np.float32)
     middle, width = float(before[chosen].mean()), float(before[chosen].std()) or 1.0
@@ -107,8 +108,9 @@ def refine(prior: Scorer, corpus: Corpus, chosen: Mask) -> Model:
 
 
 def gains(corpus: Corpus, chosen: Mask) -> tuple[Floats, Floats]:
-    """For each prompt: (adjusted gain, weight), both of shape (n,). The gain is the strong model's quality minus the
-    weak one's. A part of the set's mean gain is subtracted. Prompts not `chosen` have weight 0."""
+    """The adjusted gain and the weight of each prompt, both of shape (n,). The gain is the strong model's quality minus
+    the weak model's; a part of the mean gain of the prompt's set is subtracted. Prompts that are not `chosen` have
+    weight 0."""
     gain, weights, target = corpus.strong - corpus.weak, np.zeros(len(corpus)), np.zeros(len(corpus))
     for number in range(len(corpus.names)):
         members = chosen & (corpus.sets == number)
@@ -119,14 +121,14 @@ def gains(corpus: Corpus, chosen: Mask) -> tuple[Floats, Floats]:
 
 
 def _own(corpus: Corpus, chosen: Mask) -> list[int]:
-    """Indexes of the larger sets, for each of which an expert is fitted."""
+    """The indexes of the sets that are large enough for an expert of their own."""
     sizes = np.bincount(corpus.sets[chosen], minlength=len(corpus.names))
     return sorted(number for number in np.argsort(-sizes)[:MOST_EXPERTS].tolist() if sizes[number] >= LEAST)
 
 
 def _design(corpus: Corpus, chosen: Mask) -> tuple[Floats, Design]:
-    """(Inverse document frequencies of the n-gram bins, design matrix of all prompts). The frequencies are rounded as
-    in the file."""
+    """The inverse document frequencies of the n-gram bins, and the design matrix of all prompts. The frequencies are
+    rounded as in the weights file."""
     seen = np.bincount(corpus.bins[chosen[corpus.rows]], minlength=BINS)
     idf = 1 + np.log((int(chosen.sum()) + 1) / (seen + 1))
     idf = 1 + np.clip(np.round((idf - 1) * IDF_STEP), 0, 255) / IDF_STEP
@@ -137,7 +139,8 @@ def _design(corpus: Corpus, chosen: Mask) -> tuple[Floats, Design]:
 
 
 def _values(corpus: Corpus, idf: Array) -> Floats:
-    """Tf-idf values of the n-grams. A prompt's word bins form a vector of length 1, as do its other bins."""
+    """The tf-idf values of the n-grams. In each prompt, the values of word bins form a vector of length 1, and so do
+    the values of the other bins."""
     values = corpus.counts * idf[corpus.bins]
     block = corpus.rows * 2 + (corpus.bins >= 1 << WORD_BITS)
     length = np.sqrt(np.bincount(block, values**2, minlength=2 * len(corpus)))
@@ -145,8 +148,8 @@ def _values(corpus: Corpus, idf: Array) -> Floats:
 
 
 def _gates(corpus: Corpus, chosen: Mask, sets: list[int], dense: Floats) -> tuple[Floats, Floats]:
-    """Weights, shape (sets, features), and intercepts, shape (sets,), of the gates. Each gate is a linear regression of
-    membership in a set. A set's total weight is √size."""
+    """Fit the gates. Returns weights, shape (sets, features), and intercepts, shape (sets,). Each gate is a linear
+    regression of whether a prompt is in the set. The total weight of a set is √size."""
     sizes = np.bincount(corpus.sets[chosen], minlength=len(corpus.names))
     rows, kinds = dense[chosen].astype(np.float64), corpus.sets[chosen]
     weights = 1 / np.sqrt(sizes[kinds])

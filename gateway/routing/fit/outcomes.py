@@ -1,4 +1,4 @@
-"""Reads recorded outcomes of several models on the same prompts, for fits and replays."""
+"""Reads the recorded outcomes of several models on the same prompts, for fits and replays."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _CUT = "the file ends within this line; `outcomes build` with this file as --out
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """Outcomes of n prompts and m models."""
+    """The outcomes of n prompts and m models."""
 
     ids: tuple[str, ...]
     prompts: tuple[str, ...]
@@ -47,7 +47,7 @@ class Outcomes:
 
     @property
     def labels(self) -> NDArray[np.int64]:
-        """Numbers for the votes, n × m. In the row of a prompt, equal numbers mean equal votes; −1 means no vote."""
+        """The votes as numbers, n × m. In the row of a prompt, equal numbers mean equal votes, and −1 means no vote."""
         rows = []
         for row in self.votes:
             known: dict[str, int] = {}
@@ -55,7 +55,7 @@ class Outcomes:
         return np.array(rows, dtype=np.int64).reshape(len(self), len(self.models))
 
     def part(self, chosen: NDArray[np.bool_]) -> Outcomes:
-        """The outcomes of the prompts that the mask `chosen` selects."""
+        """The outcomes of only the prompts selected by the mask `chosen`."""
         places = np.flatnonzero(chosen).tolist()
         return Outcomes(
             tuple(self.ids[each] for each in places),
@@ -68,8 +68,8 @@ class Outcomes:
 
 
 def read_pool(path: Path) -> dict[str, tuple[float, float]]:
-    """Read a pool: one flat object `{"model": [input, output]}` in US dollars per 1M tokens. Raises DataError,
-    OSError."""
+    """Read a pool of models: one flat JSON object `{"model": [input, output]}` with prices in US dollars per 1M tokens.
+    Raises DataError, OSError."""
     form = f'{path}: give one flat object {{"model": [USD per 1M input tokens, USD per 1M output tokens]}}'
     try:
         pool = orjson.loads(path.read_bytes())
@@ -82,8 +82,9 @@ def read_pool(path: Path) -> dict[str, tuple[float, float]]:
 
 
 def read_outcomes(paths: Iterable[Path], prices: Prices) -> Outcomes:
-    """Read rows `{"prompt", "q": {model: quality}[, "id", "out_tok", "ans"]}`; for two models also `{"prompt", "w",
-    "s"}`. Files: JSON lines, plain or gzip. Rows without a known model are ignored. Raises DataError, OSError."""
+    """Read rows `{"prompt", "q": {model: quality}[, "id", "out_tok", "ans"]}`, or for two models `{"prompt", "w",
+    "s"}`. The files have JSON lines, plain or gzip. Rows without a known model are ignored. Raises DataError, OSError.
+    """
     rows: list[dict[str, Any]] = []
     for path in paths:
         opener = gzip.open if path.suffix == ".gz" else open
@@ -133,8 +134,8 @@ def _row(line: bytes, place: str, prices: Prices) -> dict[str, Any]:
 
 
 def _pair(tokens: Mapping[str, Any], prices: Prices) -> tuple[str, str]:
-    """The names of a row's weak and strong model. They are the first two models with lengths in the row. Otherwise the
-    pool has two; the cheaper one is weak."""
+    """The names of the weak and the strong model in a row with two models. They are the first two models with lengths
+    in the row. If the row has no lengths, they are the two models of the pool; the cheaper one is weak."""
     if len(tokens) == 2 and all(model in prices for model in tokens):
         weak, strong = tokens
     elif len(prices) == 2:
@@ -149,8 +150,8 @@ def _number(value: Any) -> float:
 
 
 def _usd(prompts: Sequence[str], tokens: Array, given: Array, prices: Sequence[tuple[float, float]]) -> Array:
-    """Costs of the calls in US dollars, shape (n prompts, m models). `tokens`: output lengths; NaN: unknown. `given`:
-    recorded costs, used if the length is unknown. Otherwise, the mean length is used."""
+    """The costs of the calls in US dollars, shape (n prompts, m models). `tokens`: output lengths; NaN means unknown.
+    `given`: recorded costs, which are used if the length is unknown. If both are unknown, the mean length is used."""
     price = np.array(prices)
     inputs = np.array([len(prompt) for prompt in prompts]) / TOKEN_CHARACTERS
     known = ~np.isnan(tokens)
@@ -160,7 +161,7 @@ def _usd(prompts: Sequence[str], tokens: Array, given: Array, prices: Sequence[t
 
 
 def normalise(answer: Any) -> str | None:
-    """The answer without differences in case, spaces and number formats; None if there is no vote."""
+    """The answer without differences in case, spaces and number formats; None if the answer is no vote."""
     if answer is None:
         return None
     if isinstance(answer, dict | list):

@@ -1,4 +1,4 @@
-"""Fits a plan to recorded outcomes: first the models' adequacies, then the strategies."""
+"""Fits a plan to recorded outcomes: first the probabilities that each model answers well, then the strategies."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ one question."""
 def fit_plan(
     paths: Sequence[Path], prices: Prices, progress: Progress, *, seed: int = 0
 ) -> tuple[Plan, Frontier, Outcomes]:
-    """Read outcomes and fit a plan. `progress(line)` reports progress. Raises DataError, OSError."""
+    """Read outcomes, and fit a plan to them. `progress(line)`: called with a line of text during the work. Raises
+    DataError, OSError."""
     outcomes = read_outcomes(paths, prices)
     if len(outcomes) < LEAST:
         raise DataError(f"{len(outcomes)} usable prompts are too few to fit on; collect at least {LEAST}")
@@ -67,6 +68,6 @@ def fit_outcomes(outcomes: Outcomes, progress: Progress, *, seed: int = 0) -> tu
 
 
 def _folds(prompts: Sequence[str]) -> NDArray[np.int64]:
-    """Five folds, as numbers 0..4. All variants of a question are in the same fold."""
+    """The fold (0..4) of each prompt. All variants of a question are in the same fold."""
     stems = [hashlib.blake2b(normalise(prompt)[:STEM].encode(), digest_size=4).digest() for prompt in prompts]
     return np.array([int.from_bytes(stem) % 5 for stem in stems], dtype=np.int64)

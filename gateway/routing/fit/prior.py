@@ -1,9 +1,9 @@
-"""Makes a plan for models without measurements, from a prior by model name and price.
+"""Makes a plan for models without measurements, from their names and prices.
 
-The prior was fitted to other pools. It has four parts: how quality rises with price, how much single models deviate
-from that, how much harder some prompts are for all models, and how often two wrong answers are equal. Outcomes are
-drawn at random from the prior. Plain cascades are chosen on these outcomes as on measured outcomes. The prior is a
-Rasch model (1960) with an error that is common to the models.
+This plan comes from a prior that was fitted to other pools of models. The prior has four parts: how quality rises with
+price, how much single models deviate from that, how much harder some prompts are for all models, and how often two
+wrong answers are equal. Outcomes are drawn at random from the prior, and plain cascades are chosen on these outcomes as
+on measured ones. The prior is a Rasch model (1960) with an error that is common to the models.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ INPUT_TOKENS, OUTPUT_TOKENS = 100.0, 200.0
 
 
 class Prior(NamedTuple):
-    """The prior formula: log odds of a good answer = level + slope · ln(price) + model's value + spread · ease of the
-    prompt."""
+    """The formula of the prior: log odds of a good answer = level + slope · ln(price) + model's value + spread · ease
+    of the prompt."""
 
     level: float
     slope: float
@@ -52,7 +52,7 @@ class Prior(NamedTuple):
 
 
 def prior(prices: Prices) -> Plan:
-    """A plan for a pool of models without measured outcomes. `prices`: prices of the models in the pool."""
+    """Make a plan for a pool of models without measured outcomes. `prices`: the prices of the models in the pool."""
     known = orjson.loads((files("gateway.routing") / PACKAGED).read_bytes())
     fields = {name: known[name] for name in Prior._fields}
     models = tuple(prices)
@@ -75,7 +75,7 @@ def _imagined(believed: Prior, prices: Prices) -> Evidence:
 
 
 def learn_prior(pools: Sequence[tuple[Outcomes, Prices]]) -> Prior:
-    """Fit the prior to measured pools, each with the same weight."""
+    """Fit the prior to measured pools. Each pool has the same weight."""
     odds = [_log_odds(outcomes) for outcomes, _ in pools]
     logs = [np.array([_log_price(prices[model]) for model in outcomes.models]) for outcomes, prices in pools]
     rise = sum(float(((x - x.mean()) * (y - y.mean())).sum()) for x, y in zip(logs, odds, strict=True))
@@ -104,8 +104,8 @@ def _log_odds(outcomes: Outcomes) -> Array:
 
 
 def _spread(outcomes: Outcomes, odds: Array) -> float:
-    """The spread with which simulated outcomes have the measured mean correlation of models. `odds`: log odds of each
-    model's mean quality, shape (m,)."""
+    """The spread with which simulated outcomes of the models correlate as much, on average, as the measured ones.
+    `odds`: log odds of each model's mean quality, shape (m,)."""
     rows = outcomes.quality[~np.isnan(outcomes.quality).any(1)]
     wanted = _correlation(rows)
     chance = np.random.default_rng(0)

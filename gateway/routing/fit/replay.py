@@ -1,5 +1,5 @@
-"""Replays recorded outcomes through the decisions of serving. The recorded answer of a model is used only if the
-replayed decisions call that model."""
+"""Replays recorded outcomes through the code that decides in serving. A model's recorded answer is used only if the
+replayed decisions call this model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gateway.routing.strategy.plan import Plan
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """The result for one prompt."""
+    """The result of the replay for one prompt."""
 
     id: str
     called: tuple[str, ...]
@@ -27,8 +27,8 @@ class Replayed:
 
 
 def replay(outcomes: Outcomes, plan: Plan, quality: float) -> Iterator[Replayed]:
-    """Yield the results in the order of `outcomes`. `quality`: the target quality. If the plan has no model with an
-    outcome for a prompt, the cheapest such model answers."""
+    """Yield the result for each prompt, in the order of `outcomes`. `quality`: the target quality. If the plan has no
+    model with an outcome for a prompt, the cheapest model with an outcome answers."""
     for place, prompt in enumerate(outcomes.prompts):
         row = Row(outcomes, place)
         able = {model: model for model in row.columns}
@@ -66,7 +66,7 @@ class Row:
 
 
 def ask(asking: RunningStrategy, row: Row) -> list[StrategyAnswer]:
-    """Run a strategy to its end on recorded answers. Returns the answers that it used."""
+    """Run a strategy to its end on recorded answers. Returns the answers that the strategy used."""
     answers: list[StrategyAnswer] = []
     while wanted := asking.next(answers):
         answers += [row.answer(model) for model in wanted]

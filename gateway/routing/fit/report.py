@@ -1,4 +1,5 @@
-"""Compares a frontier with the hull of single models, a random choice and an oracle."""
+"""Compares a frontier (the best strategies at each cost) with three alternatives: single models or mixes of two of
+them, a random choice, and an oracle that knows all outcomes."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ ROUNDS = 400
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The costs of reaching a target mean quality, in US dollars per request."""
+    """The costs with which a target mean quality is reached, in US dollars per request."""
 
     quality: float
     usd: float
@@ -44,7 +45,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The output of `thriftgate router fit`."""
+    """The report that `thriftgate router fit` prints."""
 
     targets: tuple[Target, ...]
     frontier: tuple[tuple[float, float, str, str], ...]
@@ -56,7 +57,7 @@ class Report:
     """Mean quality and US dollars if a random model is called for each prompt."""
 
     def values(self) -> dict[str, Any]:
-        """JSON values."""
+        """The report as JSON values."""
         names = ("quality", "usd", "kind", "description")
         return {
             "targets": [{name: getattr(each, name) for name in each.__dataclass_fields__} for each in self.targets],
@@ -68,7 +69,7 @@ class Report:
 
 
 def report(frontier: Frontier, outcomes: Outcomes, *, seed: int = 0) -> Report:
-    """The report about `frontier`. `outcomes`: the outcomes from which the frontier was built."""
+    """Make the report about `frontier`. `outcomes`: the outcomes from which the frontier was built."""
     points, singles = frontier.points, frontier.singles
     hull = [singles[place] for place in _corners(singles)]
     oracle = _oracle(outcomes)
@@ -136,8 +137,8 @@ def _target(
 
 
 def _oracle(outcomes: Outcomes) -> list[tuple[float, float]]:
-    """Points (quality, US dollars) of an oracle that knows all outcomes, for many prices of money. A price: the quality
-    that one dollar must gain."""
+    """The points (quality, US dollars) of an oracle that knows all outcomes, for many prices of money. A price of money
+    is the quality that one US dollar must gain."""
     known = ~np.isnan(outcomes.quality)
     quality = np.where(known, outcomes.quality, -np.inf)
     rows = np.arange(len(outcomes))
@@ -150,7 +151,7 @@ def _oracle(outcomes: Outcomes) -> list[tuple[float, float]]:
 
 
 def plot(shown: Report, path: str) -> None:
-    """Draw the report as a PNG or SVG file; the suffix of `path` decides. Raises ImportError without matplotlib,
+    """Draw the report as a PNG or SVG file, according to the suffix of `path`. Raises ImportError without matplotlib,
     ValueError for another suffix."""
     import matplotlib as mpl
 
@@ -178,7 +179,8 @@ def plot(shown: Report, path: str) -> None:
 
 
 def _drawn(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """The points, with intermediate points between neighbours: mixes are curves on a logarithmic cost scale."""
+    """The points with intermediate points between neighbours, because a mix of two points is a curve on a logarithmic
+    cost scale."""
     steps: list[tuple[float, float]] = []
     for (quality, usd), (more, dearer) in itertools.pairwise(points):
         shares = np.linspace(0, 1, 20).tolist()

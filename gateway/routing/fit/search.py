@@ -1,12 +1,14 @@
-"""Searches strategies by backward induction over the called models and their agreement, for many prices of money at
+"""Searches for strategies by backward induction over the called models and their agreement, for many prices of money at
 once. A price of money is the quality that one US dollar must gain.
 
-A state is a set of called models and the way in which their answers agree. For each state, from the largest sets to the
-empty one, two things are fitted: the model whose answer to serve, and the gain of calling each further model. The gain
-is the quality of the best continuation, minus the quality of stopping, minus the price of money times the cost. All
-orders of calls are covered, because a state does not depend on the order. Within a state, gains are regressed on the
-prompt's features, so that they may depend on the prompt (fitted value iteration, Gordon 1995). The value of a
-continuation comes from decisions that were fitted without the prompt (cross-fitting); otherwise it would be too high.
+A state is a set of called models and the way in which their answers agree. States are fitted from the largest sets to
+the empty one. For each state, two things are fitted: the model whose answer is served, and the gain of calling each
+further model. The gain is the quality of the best continuation, minus the quality of stopping, minus the price of money
+times the cost. All orders of calls are covered, because a state does not depend on the order.
+
+Within a state, the gains are regressed on the prompt's features, so that they may depend on the prompt (fitted value
+iteration, Gordon 1995). The value of a continuation comes from decisions that were fitted without the prompt
+(cross-fitting); otherwise the value would be too high.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ Asked = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Outcomes of n prompts and m models, for the search."""
+    """The outcomes of n prompts and m models from which the search fits."""
 
     labels: Whole
     """Labels of answers, n × m. Equal labels agree; −1: no vote."""
@@ -51,7 +53,7 @@ class Evidence:
         return Evidence(self.labels[rows], self.quality[rows], self.usd[rows], self.able[rows], self.features[rows])
 
     def only(self, features: int) -> Evidence:
-        """The evidence restricted to the first `features` columns of its features."""
+        """The same evidence with only the first `features` columns of its features."""
         return Evidence(self.labels, self.quality, self.usd, self.able, self.features[:, :features])
 
     def __len__(self) -> int:
@@ -59,7 +61,7 @@ class Evidence:
 
 
 class Settings(NamedTuple):
-    """Depth of the search, and regularisation of states with few rows."""
+    """Settings of the search: its depth, and its regularisation of states with few rows."""
 
     depth: int = 4
     """Maximum number of models that are called for one prompt."""
@@ -83,8 +85,8 @@ SUPPORT = 5
 
 
 class Level(NamedTuple):
-    """The fitted decisions for one set of called models, for c states and L prices of money. A price of money: the
-    quality that one dollar must gain. Prompts have d features."""
+    """The fitted decisions for one set of called models, for c states and L prices of money. A price of money is the
+    quality that one US dollar must gain. Prompts have d features."""
 
     codes: Whole
     """The numbers of the c states, ascending. `encode` makes these numbers."""
@@ -101,8 +103,8 @@ Learned = dict[Asked, Level]
 
 
 class _Value(NamedTuple):
-    """Results of the best further calls from one state on. Arrays have shape (n prompts, L prices of money).
-    `realised`, `estimated`: quality of the served answer. `usd`: US dollars of the further calls."""
+    """The results of the best further calls from one state on. Arrays have shape (n prompts, L prices of money).
+    `realised`, `estimated`: quality of the answer that is served. `usd`: US dollars of the further calls."""
 
     realised: NDArray[np.floating]
     estimated: NDArray[np.floating]
@@ -110,14 +112,14 @@ class _Value(NamedTuple):
 
 
 def prices(usd: Array, able: NDArray[np.bool_], count: int = 20) -> Array:
-    """`count` prices of money (quality per US dollar), ascending, shape (count,). At the lowest, money hardly matters.
-    At the highest, only the cheapest model is called."""
+    """`count` prices of money (quality per US dollar), ascending, shape (count,). At the lowest price, cost hardly
+    matters; at the highest, only the cheapest model is called."""
     mean = np.where(able, usd, 0).sum(0) / able.sum(0)
     return np.asarray(np.geomspace(0.01 / mean.max(), 0.1 / max(mean.min(), mean.max() * 1e-6), count))
 
 
 def affordable(models: int, prompts: int, votes: bool) -> int:
-    """The largest search depth (models per prompt) with an acceptable running time; 1 without votes."""
+    """The largest search depth (models per prompt) that does not take too long; 1 if there are no votes."""
     if not votes:
         return 1
     for depth in (4, 3, 2):
@@ -128,7 +130,7 @@ def affordable(models: int, prompts: int, votes: bool) -> int:
 
 
 def encode(labels: Whole, asked: Asked) -> Whole:
-    """One number per prompt. The number encodes which of the answers of the models `asked` agree."""
+    """Encode for each prompt which answers of the models `asked` agree, as one number per prompt."""
     count = len(asked)
     canonical = np.zeros((len(labels), count), dtype=np.int64)
     code = np.zeros(len(labels), dtype=np.int64)
@@ -146,7 +148,7 @@ def encode(labels: Whole, asked: Asked) -> Whole:
 
 
 def decode(code: int, count: int) -> tuple[int, ...]:
-    """The labels (see `Pattern`) for the result `code` of `encode`. `count`: number of models."""
+    """The labels (see `Pattern`) that `encode` turned into `code`. `count`: number of models."""
     labels: list[int] = []
     for _ in range(count):
         code, label = divmod(code, count + 1)
@@ -155,7 +157,7 @@ def decode(code: int, count: int) -> tuple[int, ...]:
 
 
 def learn(evidence: Evidence, price: Array, settings: Settings) -> Learned:
-    """Fit the decisions of all states, for each price of money in `price`. A price of money: the quality that one
+    """Fit the decisions of all states for each price of money in `price`. A price of money is the quality that one US
     dollar must gain."""
     models = evidence.quality.shape[1]
     folds = np.random.default_rng(settings.seed).permutation(len(evidence)) % settings.folds
@@ -172,7 +174,7 @@ def learn(evidence: Evidence, price: Array, settings: Settings) -> Learned:
 
 
 class _Cells:
-    """Computes sums over the rows of each state: outside of each fold, and over all rows."""
+    """Sums values over the rows of each state: over all rows, and over the rows outside of each fold."""
 
     def __init__(self, codes: Whole, folds: Whole, count: int) -> None:
         self.codes, self.cell = np.unique(codes, return_inverse=True)
@@ -184,8 +186,8 @@ class _Cells:
         self._keys = ordered[self._starts]
 
     def sums(self, values: Array) -> Array:
-        """Sums of `values`, shape (c states, folds + 1, …). Index k of the second axis: all rows outside of fold k.
-        Last index: all rows."""
+        """Sums of `values`, shape (c states, folds + 1, …). Index k of the second axis: sum over all rows outside of
+        fold k. Last index: sum over all rows."""
         found = np.zeros((self._shape[0] * self._shape[1], *values.shape[1:]))
         found[self._keys] = np.add.reduceat(values[self._order], self._starts, axis=0)
         inside = found.reshape(*self._shape, *values.shape[1:])
@@ -233,9 +235,9 @@ def _ask(
     cells: _Cells,
     stop: _Value,
 ) -> tuple[_Value, dict[int, Array]]:
-    """(Value of the state, model → weights of the prompt's features in its gain). The value includes the best further
-    call if it is worth its cost. `above`: values of states with one more called model. `stop`: value without a further
-    call."""
+    """The value of the state, and for each model the weights of the prompt's features in the gain of calling it. The
+    value includes the best further call, if this call is worth its cost. `above`: values of states with one more called
+    model. `stop`: the value without a further call."""
     features = evidence.features
     width = features.shape[1]
     gram = cells.sums((features[:, :, None] * features[:, None, :]).reshape(len(features), -1))
@@ -277,8 +279,8 @@ def _ask(
 
 
 def walk(evidence: Evidence, learned: Learned, place: int) -> Iterator[tuple[Asked, Level, int, list[int]]]:
-    """Yield each state that prompts reach at the price of money with index `place`. Items: (called models, their level,
-    index of the state, models called next for some prompt)."""
+    """Yield each state that prompts reach at the price of money with index `place`, as (called models, their `Level`,
+    index of the state, models that are called next for some prompt)."""
     codes: dict[Asked, Whole] = {(): encode(evidence.labels, ())}
     front: list[tuple[Asked, int]] = [((), 0)]
     seen = set(front)
@@ -302,7 +304,8 @@ def walk(evidence: Evidence, learned: Learned, place: int) -> Iterator[tuple[Ask
 
 
 def choose(evidence: Evidence, level: Level, state: int, place: int, *, stops: bool) -> Whole:
-    """For each of n prompts in one state, the next model; −1: none. `stops`: whether the cascade may end here."""
+    """The next model for each of n prompts in one state; −1: no further call. `stops`: whether the cascade may end in
+    this state."""
     best = np.full(len(evidence), 0.0 if stops else -np.inf)
     chosen = np.full(len(evidence), -1)
     for model, worth in level.worth.items():
@@ -313,7 +316,7 @@ def choose(evidence: Evidence, level: Level, state: int, place: int, *, stops: b
 
 
 def play(evidence: Evidence, learned: Learned, place: int) -> tuple[Array, Array]:
-    """(Quality, US dollars) of each of n prompts under the decisions for the price of money `place`."""
+    """Apply the decisions for the price of money `place` to each of n prompts. Returns quality and US dollars."""
     quality, usd = np.zeros(len(evidence)), np.zeros(len(evidence))
     front: dict[Asked, Whole] = {(): np.arange(len(evidence))}
     while front:
@@ -345,14 +348,14 @@ def _found(level: Level, codes: Whole) -> tuple[Whole, NDArray[np.bool_]]:
 
 
 def _voted(labels: Whole, asked: Asked) -> Whole:
-    """Like `encode`, but each answer without a vote counts as a vote that no other answer has."""
+    """Like `encode`, but an answer without a vote counts as a vote that no other answer has."""
     own = -2 - np.arange(labels.shape[1])
     return encode(np.where(labels < 0, labels.max() + 1 - own, labels), asked)
 
 
 def _plural(evidence: Evidence, rows: Whole, asked: Asked) -> Whole:
-    """Index in `asked` of the answer that agrees with the most answers. Among equals, the answer of the model with the
-    best mean quality."""
+    """The index in `asked` of the answer with which most answers agree. If several are equal, that of the model with
+    the best mean quality."""
     votes = evidence.labels[rows][:, asked]
     agree = ((votes[:, :, None] == votes[:, None, :]) & (votes >= 0)[:, :, None]).sum(2)
     level = evidence.quality[:, asked].mean(0)

@@ -1,11 +1,11 @@
-"""Selects strategies for the frontier of quality and cost, and corrects their expected quality.
+"""Selects the strategies of the frontier, and corrects their expected quality.
 
-A strategy is kept only if, at its own cost, it beats simpler strategies and mixes of two simpler strategies, with some
-confidence. The frontier is the hull of the kept strategies.
+A strategy is kept only if it is better, with some confidence, than simpler strategies of the same cost and than mixes
+of two simpler strategies. The frontier is the hull of the kept strategies.
 
 The corners of the frontier were selected because of their measured quality, so this quality is too high on average
-(optimism, Efron 1983). To estimate the optimism, a frontier is selected on some of the prompts. The optimism is the
-quality of that frontier on the prompts on which it was selected, minus its quality on the other prompts.
+(optimism, Efron 1983). To estimate the optimism, a frontier is selected on a part of the prompts. Its optimism is its
+quality on these prompts minus its quality on the other prompts.
 """
 
 from __future__ import annotations
@@ -32,20 +32,21 @@ PARTS = 5
 
 
 class Point(NamedTuple):
-    """A strategy with its quality and cost on n prompts that were not used to fit it."""
+    """A strategy with its quality and its cost on n prompts that were not used to fit it."""
 
     strategy: Strategy
     quality: Array
     usd: Array
 
     def on(self, rows: Mask) -> Point:
-        """The point with only the prompts that the mask `rows` selects."""
+        """The point measured only on the prompts selected by the mask `rows`."""
         quality, usd = self.quality[rows], self.usd[rows]
         return Point(replace(self.strategy, quality=float(quality.mean()), usd=float(usd.mean())), quality, usd)
 
 
 class Family(NamedTuple):
-    """Points measured in the same way. `confidence`: standard errors by which they must beat simpler strategies."""
+    """Points that were measured in the same way. `confidence`: number of standard errors by which they must be better
+    than simpler strategies."""
 
     points: tuple[Point, ...]
     confidence: float
@@ -55,15 +56,15 @@ class Family(NamedTuple):
 
 
 def select(singles: Sequence[Point], families: Sequence[Family]) -> tuple[Point, ...]:
-    """The best strategies by quality and cost, cheapest first. `families`: simpler strategies first. A single model
-    must beat every cheaper strategy by `CONFIDENCE` standard errors."""
+    """Select the best strategies by quality and cost. Returns them cheapest first. `families`: simpler strategies
+    first. A single model must be better than every cheaper strategy by `CONFIDENCE` standard errors."""
     everybody = _everybody(singles, families)
     return tuple(everybody[place] for place in _places(singles, families))
 
 
 def promised(singles: Sequence[Point], families: Sequence[Family], *, seed: int = 0) -> tuple[Point, ...]:
-    """Like `select`, but with corrected qualities. Measured qualities of selected strategies are too high on
-    average."""
+    """Like `select`, but with corrected qualities, because the measured qualities of selected strategies are too high
+    on average."""
     frontier = select(singles, families)
     if len(frontier) == 1:
         return frontier
@@ -74,8 +75,8 @@ def promised(singles: Sequence[Point], families: Sequence[Family], *, seed: int 
 
 
 def _optimism(singles: Sequence[Point], families: Sequence[Family], wanted: Sequence[float], seed: int) -> Array:
-    """For each quality in `wanted`: by how much a selected set of strategies promises more than it reaches on other
-    prompts."""
+    """The optimism for each quality in `wanted`: the amount by which the measured quality of selected strategies
+    exceeds their quality on other prompts."""
     everybody = _everybody(singles, families)
     count = len(everybody[0].quality)
     missed = np.zeros(len(wanted))
@@ -97,7 +98,7 @@ def _everybody(singles: Sequence[Point], families: Sequence[Family]) -> list[Poi
 
 
 def _places(singles: Sequence[Point], families: Sequence[Family]) -> list[int]:
-    """Indexes of the frontier's points in the result of `_everybody`."""
+    """The indexes of the frontier's points in the result of `_everybody`."""
     everybody = _everybody(singles, families)
     learnt: list[int] = []
     place = len(singles)
@@ -132,8 +133,8 @@ def _equals(dear: Point, cheap: Point) -> bool:
 
 
 def _beats(point: Point, rivals: Sequence[Point], confidence: float) -> bool:
-    """Whether the point has a higher quality than each of `rivals`, and than their mixes of equal cost. Required: at
-    least `confidence` standard errors."""
+    """Return whether the point is better than each of `rivals`, and than their mixes of equal cost, by at least
+    `confidence` standard errors."""
     quality, usd = point.quality, point.usd
     cost = np.array([each.strategy.usd for each in rivals])
     level = np.array([each.strategy.quality for each in rivals])

@@ -1,5 +1,5 @@
-"""Corrects the measured quality of the best of many orders of the same models, which is too high because the best order
-was chosen by this measurement.
+"""Corrects the measured quality of the best order of models. The best order was chosen by this measurement, so its
+measured quality is too high.
 
 The orders of one set of models have nearly the same quality. The variance of their measured mean qualities has a real
 part, and a part that comes from the random choice of prompts. The estimate for an order is a weighted mean of two
@@ -18,8 +18,8 @@ Whole = NDArray[np.int64]
 
 
 def real_share(quality: Rows, sets: Whole) -> float:
-    """The part (0..1) of the variance between orders that is not chance; 1 without two orders. `quality`: shape (k
-    orders, n prompts). `sets`: shape (k,), equal for orders of one set."""
+    """The share (0..1) of the variance between orders that is not due to chance; 1 if no set has two orders. `quality`:
+    shape (k orders, n prompts). `sets`: shape (k,), equal for orders of the same set."""
     count = quality.shape[1]
     seen = chance = 0.0
     order = np.argsort(sets, kind="stable")
@@ -32,7 +32,7 @@ def real_share(quality: Rows, sets: Whole) -> float:
 
 
 def shrunken(level: NDArray[np.floating], sets: Whole, share: float) -> Array:
-    """The means in `level`, each moved towards its set's mean. `level` and result: shape (k orders, f). `share`: weight
+    """Move each mean in `level` towards the mean of its set. `level` and result: shape (k orders, f). `share`: weight
     of an order's own mean, 0..1."""
     sizes = np.bincount(sets)
     common = np.stack([np.bincount(sets, column) / np.maximum(sizes, 1) for column in level.T], axis=1)

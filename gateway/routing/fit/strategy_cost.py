@@ -1,4 +1,4 @@
-"""Measures how often a strategy calls each model, and divides the strategy's cost among the models."""
+"""Measures how often a strategy calls each model, and how much of the strategy's cost each model causes."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ MOST = 1000
 
 
 def with_spending(strategy: Strategy, outcomes: Outcomes, features: NDArray[np.float64]) -> Strategy:
-    """`strategy` with its `asks`: each model's calls and costs, measured on at most `MOST` prompts. `features`: shape
-    (n prompts, d)."""
+    """Add to `strategy` its `asks`: the calls and costs of each model, measured on at most `MOST` prompts. `features`:
+    shape (n prompts, d)."""
     calls: dict[str, int] = {}
     usd: dict[str, float] = {}
     places = np.unique(np.linspace(0, len(outcomes) - 1, min(MOST, len(outcomes))).astype(np.int64)).tolist()

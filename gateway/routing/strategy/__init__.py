@@ -1,1 +1,1 @@
-"""Fitted plans and strategies, in the form in which serving uses them."""
+"""Fitted plans and strategies, in the form that serving uses."""

@@ -1,5 +1,5 @@
-"""The hull: the best quality that one backend, or a random mix of two backends, reaches at a given cost. Strategies are
-compared with the hull."""
+"""Computes the hull: the best quality that one backend, or a random mix of two backends, reaches at a given cost.
+Strategies are compared with it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ Array = NDArray[np.float64]
 
 
 def corners(usd: Sequence[float] | Array, quality: Sequence[float] | Array) -> list[int]:
-    """Indexes of the points (`usd`, `quality`) that no other point or mix beats at equal cost. Cheapest first; the last
-    is the best. Both arguments have shape (n,). Method: monotone chain, Andrew 1979."""
+    """The indexes of the corners: the points (`usd`, `quality`) that no other point or mix beats at equal cost.
+    Cheapest first; the last one is the best. Both arguments have shape (n,). Method: monotone chain, Andrew 1979."""
     cost, value = np.asarray(usd, dtype=np.float64), np.asarray(quality, dtype=np.float64)
     kept: list[int] = []
     for point in np.lexsort((-value, cost)).tolist():
@@ -31,8 +31,8 @@ def _below(first: int, middle: int, last: int, cost: Array, value: Array) -> boo
 
 
 def between(qualities: Sequence[float], target: float) -> tuple[int, int, float]:
-    """The two neighbours in `qualities` (ascending) whose mix has the quality `target`. Returns (index, index, weight
-    of the better one)."""
+    """Find the two neighbours in `qualities` (ascending) whose mix has the quality `target`. Returns (index, index,
+    weight of the better one)."""
     if target <= qualities[0]:
         return 0, 0, 0.0
     for upper in range(1, len(qualities)):
@@ -43,13 +43,13 @@ def between(qualities: Sequence[float], target: float) -> tuple[int, int, float]
 
 
 def cost_of(target: float | Array, usd: Array, quality: Array) -> Array:
-    """US dollars for the quality `target`, reached by a corner or a mix of two. Outside of the range: the nearest
-    corner's cost. `usd`, `quality`: shape (corners,)."""
+    """The US dollars for which a corner, or a mix of two corners, reaches the quality `target`. Outside of the range of
+    qualities, the cost of the nearest corner. `usd`, `quality`: shape (corners,)."""
     return np.asarray(np.interp(target, quality, usd), dtype=np.float64)
 
 
 def savings(quality: Array, usd: Array, single_quality: Array, single_usd: Array, weights: Array) -> Array:
-    """For each bootstrap sample, the saved part of the single models' cost at equal quality, shape (samples,).
+    """The share of the single models' cost that is saved at equal quality, for each bootstrap sample, shape (samples,).
     `quality`, `usd`: shape (n,). `single_quality`, `single_usd`: shape (n, m models). `weights`: shape (samples, n);
     rows add up to 1."""
     level, cost = weights @ single_quality, weights @ single_usd

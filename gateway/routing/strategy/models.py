@@ -1,4 +1,5 @@
-"""Estimates, for each model, the probability that its answer to a prompt is good. Fitted offline, used per request."""
+"""Estimates for each model the probability that it answers a prompt well. The estimators are fitted offline and used
+for each request."""
 
 from __future__ import annotations
 
@@ -27,8 +28,8 @@ BEND_SHRINKAGE = 8.0
 
 @dataclass(frozen=True, slots=True)
 class ModelAdequacies:
-    """Estimates P(quality ≥ 0.5) of each of m models, from r scores of the prompt. Scores: reduced-rank regression
-    (Izenman 1975). Probability: logistic in scores and their squares."""
+    """Estimates P(quality ≥ 0.5) of each of m models, from r scores of the prompt. The scores come from a reduced-rank
+    regression (Izenman 1975). The probability is logistic in the scores and their squares."""
 
     models: tuple[str, ...]
     places: NDArray[np.int64]
@@ -47,16 +48,16 @@ class ModelAdequacies:
     """For each of m models, the intercept, the slopes of the r scores and the slopes of their squares: m × (1 + 2r)."""
 
     def of(self, text: str) -> dict[str, float]:
-        """Model → P(quality ≥ 0.5) for the prompt `text`."""
+        """The probability of a good answer to the prompt `text`, as model → P(quality ≥ 0.5)."""
         return self.of_features(extract(text))
 
     def of_features(self, features: Features) -> dict[str, float]:
-        """Model → P(quality ≥ 0.5) for a prompt with these features."""
+        """The probability of a good answer to a prompt with these features, as model → P(quality ≥ 0.5)."""
         chances = _chance(self.curves, self.scores(features)[None])[0]
         return dict(zip(self.models, chances.tolist(), strict=True))
 
     def scores(self, features: Features) -> Array:
-        """The r scores of a prompt. The calibration turns the scores into probabilities."""
+        """The r scores of a prompt, which the calibration converts to probabilities."""
         found = np.minimum(np.searchsorted(self.places, features.bins), len(self.places) - 1)
         known = self.places[found] == features.bins
         weighted = np.where(known, features.counts * self.idf[found], 0)
@@ -69,7 +70,8 @@ class ModelAdequacies:
         return np.asarray(total, dtype=np.float64)
 
     def arrays(self) -> dict[str, NDArray[np.generic]]:
-        """All arrays for storage. Weights are rounded to one byte. The names of the models are not included."""
+        """All arrays that must be stored, with weights rounded to one byte. The names of the models are not
+        included."""
         step = np.maximum(np.abs(self.weights).max(0), 1e-12) / 127
         return {
             "places": np.diff(self.places, prepend=0).astype(np.uint32),
@@ -83,8 +85,8 @@ class ModelAdequacies:
 
     @classmethod
     def read(cls, models: Sequence[str], arrays: Mapping[str, NDArray[np.generic]]) -> Self:
-        """Make an instance from the arrays that the method `arrays` has returned. Raises KeyError if an array is
-        missing, ValueError if the shapes do not fit together."""
+        """Make an instance from the arrays that the method `arrays` returned. Raises KeyError if an array is missing,
+        ValueError if the shapes do not fit together."""
         weights = arrays["weights"].astype(np.float32) * arrays["step"].astype(np.float32)
         curves = arrays["curves"].astype(np.float64)
         if curves.shape != (len(models), 2 * weights.shape[1] + 1) or len(weights) != len(arrays["places"]):
@@ -103,8 +105,9 @@ class ModelAdequacies:
 def fit_adequacies(
     features: Sequence[Features], qualities: Mapping[str, Array], folds: NDArray[np.int64]
 ) -> tuple[ModelAdequacies, Array]:
-    """Fit on n measured prompts. `qualities`: model → shape (n,), 0..1, NaN: not called. `folds`: shape (n,), equal for
-    variants of one question. Returns the fit, and probabilities from other folds, shape (n, m)."""
+    """Fit on n measured prompts. `qualities`: model → quality 0..1, shape (n,); NaN means not called. `folds`: shape
+    (n,), equal for variants of one question. Returns the fit, and for each prompt the probabilities from a fit without
+    its fold, shape (n, m)."""
     if not qualities or not features:
         raise ValueError("adequacies need at least one model and one prompt")
     outcomes = np.column_stack([np.asarray(each, dtype=np.float64) for each in qualities.values()])
@@ -136,8 +139,9 @@ def fit_adequacies(
 
 
 def _directions(good: Array) -> tuple[Array, Array]:
-    """(Coordinates of each prompt, shape (n, r); weight of each prompt, shape (n,)). Coordinates: directions in which
-    outcomes differ most, of unit variance. Weight: part of models measured. `good`: shape (n, m)."""
+    """The coordinates of each prompt, shape (n, r), and its weight, shape (n,). The coordinates are those directions,
+    scaled to variance 1, in which the outcomes differ most. The weight is the share of models that were measured.
+    `good`: shape (n, m)."""
     known = ~np.isnan(good)
     mean = np.where(known, good, 0).sum(0) / np.maximum(known.sum(0), 1)
     filled = np.where(known, good - mean, 0.0)
@@ -152,8 +156,8 @@ def _directions(good: Array) -> tuple[Array, Array]:
 
 
 def _design(features: Sequence[Features]) -> tuple[Design, NDArray[np.int64], Floats, Floats]:
-    """(Design matrix, n-gram bins of its columns, their inverse document frequencies, means and standard deviations of
-    lexical counts)."""
+    """The design matrix of the regression. Also the n-gram bins of its columns, their inverse document frequencies, and
+    the means and standard deviations of the lexical counts."""
     bins = np.concatenate([each.bins for each in features])
     rows = np.repeat(np.arange(len(features)), [len(each.bins) for each in features])
     seen = np.bincount(bins, minlength=BINS)
@@ -174,8 +178,9 @@ def _design(features: Sequence[Features]) -> tuple[Design, NDArray[np.int64], Fl
 
 
 def _calibrate(scores: Array, good: Array, folds: NDArray[np.int64]) -> tuple[Array, Array]:
-    """Calibration curves of m models, and probabilities from other folds, shape (n, m). `scores`: shape (n, r), from
-    other folds. `good`: shape (n, m), NaN: not measured. `folds`: shape (n,)."""
+    """Fit the calibration curves of m models. Returns them, and the probabilities from fits without each prompt's fold,
+    shape (n, m). `scores`: shape (n, r), also from fits without the prompt's fold. `good`: shape (n, m); NaN means not
+    measured. `folds`: shape (n,)."""
     flat = np.zeros(1 + 2 * scores.shape[1])
     curves = np.zeros((good.shape[1], len(flat)))
     chances = np.zeros_like(good)
@@ -190,8 +195,8 @@ def _calibrate(scores: Array, good: Array, folds: NDArray[np.int64]) -> tuple[Ar
 
 
 def _curve(scores: Array, good: NDArray[np.generic], before: Array) -> Array:
-    """A calibration curve, fitted by logistic regression and pulled towards `before`. `scores`: shape (n, r); `good`:
-    shape (n,)."""
+    """A calibration curve, fitted by logistic regression and pulled towards the curve `before`. `scores`: shape (n, r);
+    `good`: shape (n,)."""
     columns, outcomes = _columns(scores), good.astype(np.float64)
     strength = np.full(len(before), SHRINKAGE)
     strength[0] = LEVEL_SHRINKAGE
@@ -209,12 +214,12 @@ def _curve(scores: Array, good: NDArray[np.generic], before: Array) -> Array:
 
 
 def _columns(scores: Array) -> Array:
-    """The columns of the regression: 1, the scores, and the squares of the scores. With squares, a model can be best at
-    medium scores."""
+    """The columns of the regression: 1, the scores, and the squares of the scores. Because of the squares, a model can
+    be best at medium scores."""
     return np.column_stack([np.ones(len(scores)), scores, scores**2])
 
 
 def _chance(curves: Array, scores: Array) -> Array:
-    """Probabilities of good answers, n prompts × m models."""
+    """The probabilities of good answers, n prompts × m models."""
     chances: Array = 1 / (1 + np.exp(-(_columns(scores) @ curves.T).clip(-30, 30)))
     return chances

@@ -1,4 +1,4 @@
-"""A fitted plan: its strategies, and the choice among them. Used by serving and by replay."""
+"""A fitted plan: its strategies, and the choice among them. Serving and replay use the same code."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MOST_FRONTIERS = 1024
 
 
 class Start(NamedTuple):
-    """The strategy that was chosen for a request, and what is expected of it."""
+    """The strategy that was chosen for a request, with its expected cost and quality."""
 
     asking: RunState
     strategy: Strategy
@@ -51,17 +51,17 @@ class Plan:
     _frontiers: dict[tuple[frozenset[str], Tariff], tuple[Strategy, ...]] = field(default_factory=dict, compare=False)
 
     def quality_of(self, model: str) -> float:
-        """Expected mean quality of one model alone. Raises KeyError for an unknown model."""
+        """The expected mean quality of one model alone. Raises KeyError for an unknown model."""
         return self._levels()[model]
 
     def begin(
         self, prompt: str, quality: float, subject: str, able: Mapping[str, str], tariff: Tariff = ()
     ) -> Start | None:
-        """Choose the cheapest strategy, or a random mix of two, whose expected mean quality is `quality`. If none
-        reaches it, the best. None if every strategy needs a model that cannot be called.
+        """Choose the cheapest strategy, or a random mix of two, with an expected mean quality of `quality`. If no
+        strategy reaches it, choose the best one. None if every strategy needs a model that cannot be called.
 
-        `able`: callable models → their backends. `subject`: the conversation or request, which always gets the same
-        choice. `tariff`: present prices.
+        `able`: models that can be called → their backends. `subject`: the conversation or request; the same subject
+        always gets the same choice. `tariff`: present prices.
         """
         frontier = self._frontier(frozenset(able), tariff)
         if not frontier:
@@ -81,8 +81,8 @@ class Plan:
         return {model: single.quality for single in self.singles for model in single.first}
 
     def _frontier(self, able: frozenset[str], tariff: Tariff) -> tuple[Strategy, ...]:
-        """The best strategies by quality and cost whose models can all be called. Reserves and single models join if
-        models are missing or prices changed."""
+        """The best strategies by quality and cost among those whose models can all be called. If models are missing or
+        prices have changed, reserves and single models are considered, too."""
         known = self._frontiers.get((able, tariff))
         if known is None:
             known = self._at(able, tariff)
@@ -109,8 +109,9 @@ def _frontier(strategies: Sequence[Strategy], able: frozenset[str]) -> tuple[Str
 
 
 def _repriced(frontier: Sequence[Strategy], others: Sequence[Strategy], tariff: Tariff) -> tuple[Strategy, ...]:
-    """The best strategies by quality and cost at the prices of `tariff`. `frontier`: the best at the fitted prices.
-    `others`: strategies measured less exactly. Their quality counts at most as the frontier's at equal cost."""
+    """The best strategies by quality and cost at the prices of `tariff`. `frontier`: the best strategies at the fitted
+    prices. `others`: strategies whose quality is known less exactly; it counts at most as much as the frontier's
+    quality at equal cost."""
     usd, quality = [each.usd for each in frontier], [each.quality for each in frontier]
     ceiling = np.interp([each.usd for each in others], usd, quality).tolist()
     every = [*frontier, *others]

@@ -1,4 +1,4 @@
-"""Reads and writes a plan. It is a JSON file; only the classifier's weights in it are compressed arrays."""
+"""Reads and writes a plan as a JSON file. Only the weights of its classifier are stored as compressed arrays."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LARGEST = 64 << 20
 
 
 def save_plan(plan: Plan, path: Path) -> None:
-    """Write the file. An older file is replaced atomically. Raises OSError."""
+    """Write the plan to a file. An older file is replaced atomically. Raises OSError."""
     content = {
         "format": FORMAT,
         "models": plan.models,
@@ -42,12 +42,12 @@ def save_plan(plan: Plan, path: Path) -> None:
 
 
 def load_plan(path: Path) -> Plan:
-    """Read a plan. Raises ArtefactError, OSError."""
+    """Read a plan from a file. Raises ArtefactError, OSError."""
     return read_plan(path.read_bytes(), str(path))
 
 
 def read_plan(data: bytes, name: str) -> Plan:
-    """Parse a plan. `name`: the file's name, for errors. Raises ArtefactError."""
+    """Parse a plan. `name`: the file's name, for error messages. Raises ArtefactError."""
     try:
         content = orjson.loads(data)
         if content["format"] != FORMAT:
@@ -71,7 +71,7 @@ def read_plan(data: bytes, name: str) -> Plan:
     if not plan.strategies or not all(
         each.models <= set(models) for each in (*plan.strategies, *plan.singles, *plan.reserves)
     ):
-        raise ArtefactError(f"{name}: its strategies ask models that it does not list; fit it anew")
+        raise ArtefactError(f"{name}: its strategies call models that it does not list; fit it anew")
     return plan
 
 

@@ -1,5 +1,5 @@
-"""Grades difficulty with a plan. The difficulty of a prompt is the expected gain of the plan's best model over the
-plan's cheapest model."""
+"""Grades difficulty with a plan. The difficulty of a prompt is the expected gain in quality of the plan's best model
+over its cheapest model."""
 
 from __future__ import annotations
 
@@ -18,37 +18,38 @@ SPAN = 4.0
 
 
 class PlanGrader(Grader):
-    """Scores prompts by the plan's probabilities that models answer well. The packaged classifier decides whether a
+    """Scores prompts with the plan's probabilities that models answer well. The packaged classifier decides whether a
     prompt can be graded."""
 
     def __init__(self, plan: Plan, name: str) -> None:
-        """`name`: the file's name, for errors. Raises ArtefactError if the plan has no classifier of adequacies, or
-        only one model."""
+        """`name`: the file's name, for error messages. Raises ArtefactError if the plan has only one model, or cannot
+        estimate how well models answer."""
         super().__init__(load())
         singles = sorted(plan.singles, key=lambda single: (single.quality, -single.usd))
         if plan.adequacies is None or len(singles) < 2:
-            raise ArtefactError(f"{name}: this plan tells no prompts apart, so it cannot grade them")
+            raise ArtefactError(f"{name}: this plan does not distinguish prompts, so it cannot grade them")
         self._adequacies: ModelAdequacies = plan.adequacies
         (self._strong,) = singles[-1].first
         (self._weak,) = min(singles[:-1], key=lambda single: single.usd).first
 
     @classmethod
     def load(cls, path: Path | None = None) -> Self:
-        """The plan at `path`. Raises ArtefactError, OSError."""
+        """Load the grader of the plan at `path`. Raises ArtefactError, OSError."""
         if path is None:
             raise ArtefactError("there is no packaged plan")
         return cls(load_plan(path), str(path))
 
     def score(self, features: Features) -> float:
-        """P(the best model answers well) − P(the cheapest model does), scaled like the packaged classifier's scores."""
+        """The raw score of difficulty: P(the best model answers well) − P(the cheapest model answers well), scaled like
+        the packaged classifier's scores."""
         chances = self._adequacies.of_features(features)
         gain = chances[self._strong] - chances[self._weak]
         return self.artefact.centre + self.artefact.spread * SPAN * gain
 
 
 def grader_of(path: Path | None) -> Grader:
-    """The grader in the file `path`, which is a classifier or a plan. If `path` is None, returns the grader of the
-    packaged classifier. Raises ArtefactError, OSError."""
+    """Load the grader in the file `path`, which is a classifier or a plan. If `path` is None, load the packaged
+    classifier. Raises ArtefactError, OSError."""
     if path is None:
         return Grader.load()
     with path.open("rb") as file:

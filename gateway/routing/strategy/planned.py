@@ -1,4 +1,4 @@
-"""Applies a plan to a request: chooses a strategy for the available backends and the quality in the policy."""
+"""Applies a plan to a request: chooses a strategy for the available backends and for the quality in the policy."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from gateway.routing.candidates import Candidate
 from gateway.routing.decision import Choice, by_cost
 from gateway.routing.strategy.tariff import Tariff, repriced_usd, steps
 
-if TYPE_CHECKING:  # it brings NumPy
+if TYPE_CHECKING:  # it imports NumPy
     from gateway.routing.strategy.plan import Plan
     from gateway.routing.strategy.strategy import Strategy
 
 
 class Planned(NamedTuple):
-    """The choice of a plan. `choice`: the decision, the strategy's backends first. `asking`: the running strategy;
-    None: a single backend. `strategy`: its description."""
+    """The result of a plan for one request. `choice`: the decision, with the strategy's backends first. `asking`: the
+    running strategy; None if a single backend is called. `strategy`: description of the strategy."""
 
     choice: Choice
     asking: RunningStrategy | None
@@ -43,11 +43,11 @@ def planned(
     learnt: Mapping[str, Learned] = MappingProxyType({}),
     tokens: tuple[int, int] = (0, 0),
 ) -> Planned | None:
-    """Choose by the plan. None if it does not apply or costs more than the ceiling; use `choice` then. `quality`: part
-    of the reference's mean quality to reach. `subject`: see `Plan.begin`.
+    """Choose by the plan. None if the plan does not apply or costs more than the ceiling; then use `choice`. `quality`:
+    share of the reference's mean quality that must be reached. `subject`: see `Plan.begin`.
 
     `learnt`: backend → evidence. Backends that answered worse than expected are not called, except the reference.
-    `tokens`: (input, output) of the candidates' costs; (0, 0): the plan's prices.
+    `tokens`: (input, output) for which the candidates' costs were computed; (0, 0): use the prices in the plan.
     """
     trusted = choice.reference.backend.name
     dearer = {each.backend.name for each in candidates if choice.ceiling.exceeded_by(each)}
@@ -98,7 +98,7 @@ def first_planned(
     learnt: Mapping[str, Learned] = MappingProxyType({}),
     tokens: tuple[int, int] = (0, 0),
 ) -> Planned | None:
-    """The choice of the first of `plans` that applies to the request; None if no plan applies. See `planned`."""
+    """The choice of the first of `plans` that applies to the request; None if none applies. See `planned`."""
     for plan in plans:
         found = planned(plan, choice, candidates, request, quality, subject, learnt, tokens)
         if found is not None:
@@ -126,7 +126,7 @@ def _tariff(plan: Plan, able: Mapping[str, Candidate], input_tokens: int, output
 def _calls(
     plan: Plan, strategy: Strategy, first: Sequence[str], able: Mapping[str, str], tariff: Mapping[str, int]
 ) -> float:
-    """Expected cost of all calls of `strategy`, divided by the cost of one call of its first model."""
+    """The expected cost of all calls of `strategy`, as a multiple of the cost of one call of its first model."""
     for single in plan.singles:
         if any(able.get(model) in first for model in single.first):
             usd = repriced_usd(single, tariff)
@@ -135,14 +135,14 @@ def _calls(
 
 
 def is_plain_question(request: CompletionRequest) -> bool:
-    """Whether the request is a single question with a single answer, without tools, images or files."""
+    """Return whether the request is one question for one answer, without tools, images or files."""
     plain = not any(turn.calls or turn.results or turn.images or turn.files for turn in request.turns)
     return plain and request.parallel == 1 and not request.needs & {"tools", "vision"} and bool(request.last_user)
 
 
 def backends_for(plan: Plan, candidates: Sequence[Candidate]) -> dict[str, str]:
-    """Model of the plan → the backend to call for it. That is the backend with the model's name, or else the cheapest
-    backend with that model."""
+    """Choose a backend for each model of the plan: model → backend. It is the backend with the model's name; if there
+    is none, the cheapest backend with that model."""
     able = sorted((each for each in candidates if not each.excluded), key=by_cost)
     found: dict[str, str] = {}
     for model in plan.models:
@@ -154,6 +154,6 @@ def backends_for(plan: Plan, candidates: Sequence[Candidate]) -> dict[str, str]:
 
 
 def in_domain(grade: Grade | None) -> bool:
-    """Whether a plan may decide about a request with this grade. A plan may not decide about a prompt that is outside
-    the grader's domain."""
+    """Return whether a plan may decide about a request with this grade. It may not if the grader abstained because the
+    prompt differs too much from the training prompts."""
     return grade is not None and not grade.abstained

@@ -1,5 +1,5 @@
-"""Computes a prompt's features for strategies, from each model's probability of a good answer and the prompt's
-length."""
+"""Computes the features of a prompt that strategies use, from each model's probability of a good answer and from the
+prompt's length."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ DIRECTIONS = 4
 
 @dataclass(frozen=True, slots=True)
 class PromptFeatures:
-    """Computes a prompt's features for a plan's strategy, in standard deviations. They are principal components of the
-    models' adequacies, and the log of the length. Adequacy: probability of a good answer."""
+    """Computes the features of a prompt for the strategies of a plan, in standard deviations. They are the log of the
+    length, and principal components of the models' adequacies (probabilities of a good answer)."""
 
     mean: tuple[float, ...]
     """Mean adequacy of each of m models."""
@@ -30,7 +30,7 @@ class PromptFeatures:
 
     def of(self, adequacies: Sequence[float], characters: int) -> tuple[float, ...]:
         """The features of a prompt: 1, the length, then r components. `adequacies`: the m models' probabilities of a
-        good answer, in the order of the fit."""
+        good answer, in the same order as in the fit."""
         mean, deviation = self.length
         off = [one - usual for one, usual in zip(adequacies, self.mean, strict=True)]
         parts = [sum(a * b for a, b in zip(direction, off, strict=True)) for direction in self.directions]

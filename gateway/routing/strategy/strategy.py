@@ -1,12 +1,14 @@
-"""A strategy decides which model to call first, which models to call next depending on agreement, and which answer to
+"""A strategy decides which model to call first, which models to call next if answers do not agree, and which answer to
 serve.
 
-A strategy is a table of states. A state is the set of models that were called and which of their answers agree. Each
+A strategy is a table of states. A state is the set of models that were called, and which of their answers agree. Each
 state names the model whose answer is served if no further model is called. For each further model, the state has one
-weight per prompt feature. The sum of weights times features is the value of the call: the expected gain in quality
-minus the cost, converted to quality. The model with the largest sum above zero is called. If no sum is above zero, the
-run ends. One backend is a strategy with one state. A prompt-conditional choice has several possible first models. A
-cascade has further states.
+weight per prompt feature. The sum of weights times features is the value of calling this model: the expected gain in
+quality minus the cost, converted to quality. The model with the largest sum above zero is called. If no sum is above
+zero, the strategy ends.
+
+A strategy with one state calls a single backend. A strategy with several possible first models chooses by the prompt. A
+strategy with further states is a cascade.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ Features = tuple[float, ...]
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """One row of a strategy's table: the model that answers without further calls, and each further call's value."""
+    """One state of a strategy: the model whose answer is served without further calls, and the value of each further
+    call."""
 
     serve: str = ""
     """The model whose answer is served. Empty in the state without answers."""
@@ -32,7 +35,7 @@ class State:
     """Model → the value of calling it, as one weight per feature of the prompt."""
 
     def worth(self, model: str, features: Features) -> float:
-        """Expected gain in quality from calling `model`, minus the weighted cost of the call."""
+        """The value of calling `model`: the expected gain in quality minus the weighted cost."""
         return sum(a * b for a, b in zip(self.ask[model], features, strict=False))
 
 
@@ -42,14 +45,14 @@ from 1; the label 0 means no vote."""
 
 
 def pattern(answers: Sequence[StrategyAnswer]) -> Pattern:
-    """The state after `answers`. A backend that failed counts as not called."""
+    """The state that is reached after `answers`. A backend that failed counts as not called."""
     given = [each for each in answers if each.weak != FAILED]
     votes = [0 if each.vote is None or each.weak else each.vote for each in given]
     return ordered([each.backend for each in given], votes)
 
 
 def ordered(names: Sequence[str], votes: Sequence[int | str]) -> Pattern:
-    """The state after the models `names` have given the votes `votes`. A vote of 0 means no vote."""
+    """The state that is reached after the models `names` have given the votes `votes`. 0 means no vote."""
     order = sorted(range(len(names)), key=lambda place: names[place])
     labels: dict[int | str, int] = {}
     return (
@@ -59,7 +62,7 @@ def ordered(names: Sequence[str], votes: Sequence[int | str]) -> Pattern:
 
 
 def voted(reached: Pattern) -> Pattern:
-    """The state `reached`, with a different vote for each answer without one."""
+    """The state `reached`, in which each answer without a vote gets a vote of its own."""
     names, labels = reached
     fresh: dict[int, int] = {}
     return names, tuple(
@@ -68,7 +71,7 @@ def voted(reached: Pattern) -> Pattern:
 
 
 class Step(NamedTuple):
-    """One model's part in a strategy: mean values per request."""
+    """The part of one model in a strategy: mean values per request."""
 
     calls: float
     usd: float
@@ -77,7 +80,7 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """A fitted strategy. Expected values are per request, for traffic like that of the fit."""
+    """A fitted strategy. Its expected values are per request, for traffic like that from which it was fitted."""
 
     kind: str
     """Kind of the strategy: one backend, a choice that depends on the prompt, a cascade, or a cascade that depends on
@@ -115,7 +118,7 @@ class RunState:
     __slots__ = ("_able", "_backends", "_features", "_models", "strategy")
 
     def __init__(self, strategy: Strategy, features: Features, able: Mapping[str, str]) -> None:
-        """`able`: model that can be called → name of a backend with this model."""
+        """`able`: models that can be called → the name of a backend with the model."""
         self.strategy = strategy
         self._features = features
         self._able = frozenset(able)
@@ -129,12 +132,12 @@ class RunState:
         return self._serves(self._named(answers))
 
     def _named(self, answers: Sequence[StrategyAnswer]) -> Sequence[StrategyAnswer]:
-        """The answers, with the name of the model in place of the name of its backend."""
+        """The answers with the models' names instead of the backends' names."""
         return [replace(each, backend=self._models.get(each.backend, each.backend)) for each in answers]
 
     def _next(self, answers: Sequence[StrategyAnswer]) -> tuple[str, ...]:
-        """The model to call next, as a tuple with at most one model. It is the one with the highest value above 0. If
-        no answer so far may be shown, the value may be lower."""
+        """The model to call next, as a tuple with at most one element: the model with the highest value above 0. If no
+        answer so far may be shown to the client, the value may also be lower."""
         asked = {each.backend for each in answers}
         open_ = self._able - asked
         state = self._state(answers)
@@ -149,13 +152,14 @@ class RunState:
         return next(((model,) for model in self.strategy.ranking if model in open_), ())
 
     def _state(self, answers: Sequence[StrategyAnswer]) -> State | None:
-        """The state after `answers`. If the table lacks it, answers without a vote get different votes."""
+        """The state that is reached after `answers`. If the table does not have it, answers without a vote get votes of
+        their own."""
         reached = pattern(answers)
         return self.strategy.states.get(reached) or self.strategy.states.get(voted(reached))
 
     def _serves(self, answers: Sequence[StrategyAnswer]) -> int:
-        """Index of the answer to serve. It is the state's answer if it may be shown. Otherwise it is the best model's
-        answer in the largest group that agrees."""
+        """The index of the answer to serve. It is the answer that the state names, if it may be shown to the client.
+        Otherwise it is that of the best model in the largest group of agreeing answers."""
         state = self._state(answers)
         for place, each in enumerate(answers):
             if state is not None and each.backend == state.serve and not each.weak:
@@ -171,6 +175,6 @@ class RunState:
 
 
 def share_of(subject: str, purpose: bytes = b"") -> float:
-    """A number in 0..1 that depends only on `subject` (a session or request) and `purpose`. Purposes are
-    independent."""
+    """A pseudo-random number in 0..1 that depends only on `subject` (a session or request) and `purpose`. The numbers
+    for different purposes are independent."""
     return int.from_bytes(blake2b(subject.encode(), digest_size=7, person=purpose).digest()) / 2**56

@@ -1,9 +1,9 @@
-"""Computes the cost of a strategy at present prices. They depend on the load of machines, on cached prefixes and on
+"""Computes the cost of a strategy at present prices, which depend on the load of machines, on cached prompts and on
 changes of price lists.
 
-A plan contains, for each strategy, the cost of each model's calls at the fitted prices (the prices at the time of the
-fit). Present prices are expressed as ratios to the fitted prices. The ratios are rounded to steps, so that the frontier
-is computed again only when a price changes noticeably.
+For each strategy, a plan has the cost of each model's calls at the prices at the time of the fit (the fitted prices).
+Present prices are expressed as ratios to the fitted prices. The ratios are rounded to steps, so that the frontier is
+computed again only when a price changes noticeably.
 """
 
 from __future__ import annotations
@@ -24,15 +24,16 @@ LEAST_USD = 1e-12
 
 
 def steps(live_usd: float, fitted_usd: float) -> int | None:
-    """Number of steps from the fitted price of a call to its present price; None if 0. `live_usd`, `fitted_usd`: the
-    call in US dollars, now and at the fit."""
+    """The number of steps from the fitted price of a call to its present price; None if the price has hardly
+    changed. A fitted price of 0 counts as 1 USD. `live_usd`, `fitted_usd`: the price of the call in US dollars, now and
+    at the fit."""
     if fitted_usd > 0:
         return round(math.log(max(live_usd, LEAST_USD) / fitted_usd) / STEP) or None
     return round(math.log(live_usd) / STEP) if live_usd > 0 else None
 
 
 def repriced_usd(strategy: Strategy, tariff: Mapping[str, int]) -> float:
-    """US dollars per request for `strategy` at the prices of `tariff`."""
+    """The US dollars per request that `strategy` costs at the prices of `tariff`."""
     usd = strategy.usd
     for model, asks in strategy.asks.items():
         change = tariff.get(model)
