@@ -221,7 +221,7 @@ class Wiring:
         try:
             await asyncio.to_thread(self.database.upgrade)
         except SQLAlchemyError as error:
-            log.error("the ledger database cannot be brought up to date: %s", error)
+            log.error("the tables of the ledger database cannot be migrated: %s", error)
 
     async def _open_path(self) -> None:
         """Open the parts through which a request passes, each after those that it needs; last, the pipeline."""

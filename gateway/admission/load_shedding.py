@@ -2,8 +2,8 @@
 share.
 
 A refusal costs a fraction of an answer, so it is made early, before the body is read. While the event loop is not
-late, only `requests.concurrent` limits the worker. While the loop stays late, the limit falls by a tenth at each
-measurement. At each other measurement, it rises by a twentieth.
+late, only `requests.concurrent` limits the worker. At each measurement at which the loop is late, the limit falls
+by a tenth. At all other measurements, it rises by a twentieth.
 
 As in the algorithm CoDel, the loop counts as late only if it was late at each of the last measurements. A queue
 that never empties means overload. A queue that empties means a burst, a garbage collection, or another program on

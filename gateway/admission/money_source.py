@@ -12,7 +12,7 @@ from gateway.errors import BudgetExhausted
 
 
 class MoneySource(Protocol):
-    """Gives units of `meter` to a hold."""
+    """Gives units of `meter` (nano-dollars or tokens) to a hold."""
 
     meter: Meter
     truncates: bool

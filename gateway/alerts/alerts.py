@@ -70,8 +70,8 @@ class Alerts:
         return self._watch.used()
 
     def undrained(self) -> dict[str, int]:
-        """The number of dead workers of each host for which budgets still held money at the last check: host →
-        number."""
+        """The dead workers for which budgets still held money at the last check, as host → number of its dead
+        workers."""
         return self._watch.undrained()
 
     def objectives(self) -> tuple[Objective, ...]:
@@ -147,7 +147,7 @@ class Alerts:
         escalated = await self._database.run(partial(deliveries.escalate, policy_of=policy_of, now=self._clock.time()))
         self._counts["escalated"] += len(escalated)
         for id in escalated:
-            log.error("alert %s: nobody acknowledged it in time, it is escalated", id)
+            log.error("alert %s: nobody acknowledged it in time, so it is sent to the escalation receivers", id)
         return len(escalated)
 
     async def sent(self, team: str | None = None, limit: int = 100) -> list[DeliveryResult]:

@@ -99,13 +99,14 @@ class Attempts:
         unsure: Backend | None = None,
         last_resort: bool = True,
     ) -> Relayed | Whole:
-        """Call the backends in order and return the first answer that begins. `unsure`: the backend that is asked for
-        log-probabilities; None: no backend. `last_resort`: whether backends with open circuit breakers are called if
-        all breakers are open.
+        """Call the backends in order and return the first answer that begins.
+
+        `unsure`: the backend that is asked for log-probabilities; None: no backend. `last_resort`: whether backends
+        with open circuit breakers are called if all breakers are open.
 
         Raises BackendRefused if the request itself is refused, because other backends would refuse it too. Raises
-        BadRequest, ContextTooLong or BudgetExhausted if no backend could be called, Overloaded if all were busy. Also
-        raises DeadlineExceeded, LedgerUnavailable and AllBackendsFailed.
+        BadRequest, ContextTooLong or BudgetExhausted if no backend could be called, Overloaded if all were busy.
+        Also raises DeadlineExceeded, LedgerUnavailable and AllBackendsFailed.
         """
         errors = Failures()
         for backend in backends:
@@ -173,8 +174,9 @@ class Attempts:
         return None
 
     def _limited(self, backend_call: BackendCall, failure: BackendRateLimited, errors: Failures, alone: bool) -> None:
-        """Remember that the backend may be called again after its pause. If it asked for none and the request has
-        another backend, pause it for a short time."""
+        """Record that the backend may be called again after its pause. If the backend asked for no pause and the
+        request has another backend, the pause is short.
+        """
         if failure.retry_after_s is None:
             if alone or (failure.no_quota and backend_call.backend.facts.tells_cost):
                 return
@@ -285,9 +287,11 @@ class Attempts:
         now: float,
         written: Written | None,
     ) -> tuple[Call, Attempt]:
-        """Build the call to send at loop time `now`, and open its attempt in the journal. The caller must have reserved
-        the cost of the attempt. Raises BadRequest if the backend's dialect cannot express the request, and
-        LedgerUnavailable."""
+        """Build the call to send at loop time `now`, and open its attempt in the journal. The caller must have held
+        money for the attempt.
+
+        Raises BadRequest if the backend's dialect cannot express the request, and LedgerUnavailable.
+        """
         record = call_context.record
         call = backend_call.call(
             call_context.request,
@@ -324,8 +328,10 @@ class Attempts:
         return call, attempt
 
     def _unanswered(self, call_context: CallContext, call: Call, attempt: Attempt, end: BaseException) -> None:
-        """Close the attempt in the journal. The attempt ended with `end` and without an answer. Raises DeadlineExceeded
-        if the deadline of the request itself has passed."""
+        """Close an attempt that has no answer in the journal. `end`: the way in which it ended.
+
+        Raises DeadlineExceeded if the deadline of the request itself has passed.
+        """
         if not isinstance(end, GatewayError):
             attempt.error = call_context.kind or type(end).__name__
             self._interrupted(call_context, attempt)

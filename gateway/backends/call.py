@@ -85,7 +85,7 @@ Written = tuple[Translator, bytes]
 
 
 def operator_error(backend: Backend, status: int) -> str:
-    """The text about a status code that the operator must correct, with the settings to check."""
+    """The text for a status code whose cause the operator must correct, with the settings to check."""
     text = OPERATOR_ERRORS.get(status, "answers with a redirect; check its `base_url`")
     return text.format(addressed_by=backend.facts.addressed_by, authenticated_by=backend.authenticated_by)
 
@@ -129,9 +129,11 @@ class BackendCall:
         paid_output: int | None = None,
         written: Written | None = None,
     ) -> Call:
-        """Build the call to send at `now`, to end before `deadline` (loop times). `paid_output`: maximum tokens to
-        generate. `written`: result of `write` for the same arguments. Raises BadRequest if the backend cannot express
-        the request or would download its URLs."""
+        """Build the call to send at `now`, to end before `deadline` (loop times).
+
+        `paid_output`: maximum tokens to generate. `written`: result of `write` for the same arguments. Raises
+        BadRequest if the backend cannot express the request or would download its URLs.
+        """
         backend = self.backend
         if written is None:
             written = self.write(request, plan, now=now, logprobs=logprobs, paid_output=paid_output)
@@ -224,8 +226,9 @@ class BackendCall:
         return error is None or (error.code != UnknownModel.code and error.param in (None, "model"))
 
     def _has_other(self, wire: Translator) -> bool:
-        """Whether the request can still be sent through another translator than `wire`, in another dialect of the
-        backend."""
+        """Whether the backend has another dialect, besides that of the translator `wire`, in which the request can
+        still be sent.
+        """
         return any(
             each.backend != wire.backend and each.backend not in self._unspoken
             for each in self._translators(wire.client)
@@ -393,7 +396,9 @@ class BackendCall:
         return call.wire.refusal(status, body, name)
 
     def _unpaid(self, error: UpstreamError | None) -> bool:
-        """Whether the error says, in the way of this kind of backend, that the gateway's account has no money left."""
+        """Whether the error says that the gateway's account at this provider has no money left. Each kind of
+        backend says this in its own way.
+        """
         return error is not None and error.kind != "" and error.kind == self.backend.facts.no_quota
 
     def _no_quota(self, wait_s: float | None) -> BackendRateLimited:

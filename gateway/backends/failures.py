@@ -10,8 +10,11 @@ from gateway.errors import AllBackendsFailed, BackendError, BackendFailed, Gatew
 
 
 class Failures:
-    """The errors of one request so far. `failures`: of backends that failed. `misfits`: of backends that cannot take
-    this request. `busy`: of backends without an available slot. `asked`: whether a failed backend was called."""
+    """The errors of one request so far.
+
+    `failures`: errors of backends that failed. `misfits`: errors of backends that cannot process this request.
+    `busy`: errors of backends without a free slot. `asked`: whether a backend that failed was really called.
+    """
 
     failures: tuple[GatewayError, ...] = ()
     misfits: tuple[GatewayError, ...] = ()
@@ -23,18 +26,19 @@ class Failures:
     """Backends that were not called, because their circuit breakers are open."""
 
     def verdict(self) -> GatewayError:
-        """The error to raise. Failures of backends have priority over errors that the client can fix, and these over
-        overload."""
+        """The error to raise. Failures of backends come first, then errors that the client can fix, then overload."""
         if any(not isinstance(failure, NotSpoken) for failure in self.failures):
             return AllBackendsFailed(self.failures, others_may_recover=self._may_recover())
         return next(iter((*self.misfits, *self.busy)), AllBackendsFailed(self.failures or self._known()))
 
     def _may_recover(self) -> bool:
-        """Whether a backend that was not called may answer later without the operator."""
+        """Whether a backend that was not called may answer later without help from the operator."""
         return bool(self.misfits or self.busy) or not all(health.needs_operator for health in self.skipped)
 
     def _known(self) -> list[BackendError]:
-        """The earlier failures of the skipped backends, if each of them needs the operator; otherwise empty."""
+        """The stored failures of the skipped backends, if the operator must help with each of them. Otherwise
+        empty.
+        """
         if not all(health.needs_operator for health in self.skipped):
             return []
         return [BackendFailed(health.trouble, backend=health.name).of_operator() for health in self.skipped]

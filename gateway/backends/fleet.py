@@ -1,4 +1,4 @@
-"""All configured backends with their health. Calls them to get an answer."""
+"""All configured backends with their health. Calls backends to get an answer."""
 
 from __future__ import annotations
 
@@ -126,9 +126,12 @@ class Fleet:
         books: AttemptJournal,
         deadline: float,
     ) -> Answer:
-        """Call the backends of `route` and return an answer that has begun (stream) or is complete. Its attempt is
-        still open in the journal; all other attempts are closed. `deadline`: loop time in seconds. Raises the errors of
-        `Attempts.first_of`."""
+        """Call the backends of `route` and return an answer that has begun (stream) or is complete. `deadline`:
+        loop time in seconds.
+
+        The attempt of this answer is still open in the journal; all other attempts are closed. Raises the errors of
+        `Attempts.first_of`.
+        """
         call_context = CallContext(request, record, plan_for, hold, books, deadline)
         if self._loads.looks:
             self._loads.used(route.backends)

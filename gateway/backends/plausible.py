@@ -36,9 +36,12 @@ class Delivered(Protocol):
 
 
 def checked_usage(reported: Usage | None, attempt: Attempt, answer: Delivered, *, echoed: bool = False) -> Usage | None:
-    """The usage `reported` by the backend, with counts that are clearly too small replaced by estimates. `Usage.doubt`
-    names such a count. `echoed`: the model did not generate the answer's text, so the text is not checked. None if
-    `reported` is None."""
+    """Return the usage `reported` by the backend, with counts that are clearly too small replaced by estimates.
+    None if `reported` is None.
+
+    `Usage.doubt` names such a count. `echoed`: the model did not generate the answer's text, so the text is not
+    checked.
+    """
     if reported is None or reported.estimated:
         return reported
     found = reported

@@ -153,8 +153,9 @@ class Relayed:
         self._slot.succeeded()
 
     def _broken(self, error: BackendError) -> None:
-        """Store the failure in the attempt and raise it. No other backend can be called, because the client already has
-        a part of this answer."""
+        """Store the failure in the attempt and raise it. No other backend is called, because the client already has
+        a part of this answer.
+        """
         reader, attempt = self._reader, self.attempt
         self.finish = reader.finish
         attempt.ended_at = self._time()
@@ -234,7 +235,9 @@ class Relayed:
         return not self._reader.ended
 
     async def aclose(self) -> None:
-        """Close the connection. After a complete answer, first wait up to `_GRACE_S` seconds for the backend's end."""
+        """Close the connection. After a complete answer, first wait up to `_GRACE_S` seconds for the backend to
+        close it.
+        """
         if self.attempt.ended_at is None:
             self.attempt.ended_at = self._time()
         self._slot.left()

@@ -94,7 +94,7 @@ class Upload:
         self._file.close()
 
     def discard(self) -> None:
-        """Delete the uploaded bytes. After `Files.keep`, this does nothing."""
+        """Delete the uploaded bytes. Does nothing if `Files.keep` has already turned the upload into a file."""
         self.close()
         self.path.unlink(missing_ok=True)
 

@@ -68,10 +68,13 @@ class Cache:
         off_loop: OffLoop | None = None,
         unsent: Bounds | None = None,
     ) -> None:
-        """`revision`: part of every key; change it when backend names begin to mean other models. `peers`: folder
-        through which this host's workers find each other; None: one worker. `checks`: part of the semantic hits (0 to
-        1) that are compared with fresh answers. `keep`: snapshot of the index; None: none. `unsent`: limit for answers
-        that wait for the state server."""
+        """Create the cache of one worker.
+
+        `revision`: part of every key; change it when backend names begin to mean other models. `peers`: folder
+        through which this host's workers find each other; None: there is only one worker. `checks`: share of the
+        semantic hits (0 to 1) that are compared with fresh answers. `keep`: snapshot of the index; None: there is
+        no snapshot. `unsent`: limit for answers that wait to be written to the state server.
+        """
         self._state, self._log, self._off_loop = state, log, off_loop or OffLoop()
         self._keys = Keys(revision)
         self._bodies = Bodies(state)
@@ -93,12 +96,13 @@ class Cache:
         self._tasks.spawn(self._tidy(), "cache-tidy")
 
     def begin_by_meaning(self) -> None:
-        """Load the embedder and the verifier in the background. Without this call, the first semantic look-up starts
-        the loading, and this look-up is a miss."""
+        """Load the embedder and the verifier in the background. Without this call, the first semantic look-up
+        starts the loading, and is itself a miss.
+        """
         self._semantic.begin()
 
     def check_with(self, shadow: FreshAnswerSource) -> None:
-        """Set the source of fresh answers. A share of the hits is compared with fresh answers."""
+        """Set the source of fresh answers, with which a share of the semantic hits is compared."""
         self._hit_checker.shadow = shadow
 
     def measure_in(self, database: Database) -> None:
@@ -106,7 +110,7 @@ class Cache:
         self._hit_checker.measures = HitCounters(database)
 
     def errors(self) -> list[dict[str, Any]]:
-        """For each scope: the wrong hits that all workers have measured, and the present threshold."""
+        """The measured wrong hits (of all workers) and the present threshold of each scope."""
         return self._hit_checker.report()
 
     def team_errors(self) -> dict[str, dict[str, Any]]:
@@ -139,9 +143,12 @@ class Cache:
     async def lookup(
         self, request: CompletionRequest, tenant: Tenant, record: Record, deadline: float = float("inf")
     ) -> Hit | Join | Miss:
-        """Look up the answer to a request. Sets `record.cache` and, on a hit, the saved cost. A Join is returned once
-        its first bytes have arrived. `deadline`: loop time. Raises CacheOnlyMiss if the client accepts only stored
-        answers."""
+        """Look up the answer to a request. Sets `record.cache` and, on a hit, the saved cost. `deadline`: loop
+        time.
+
+        A Join is returned once its first bytes have arrived. Raises CacheOnlyMiss if the client accepts only stored
+        answers.
+        """
         control = request.controls.cache
         if not tenant.policy.cache.enabled or request.parallel != 1:
             return self._miss(record, "off", None, control)
@@ -178,9 +185,12 @@ class Cache:
         purchase: Purchase,
         buy: Callable[[], Awaitable[None]],
     ) -> Awaitable[None]:
-        """Call `buy` once for all requests that are identical during the call. Returns when the first bytes have
-        arrived. `purchase`: the answer that `buy` fetches. `deadline`: loop time. Raises what `buy` raises. Call this
-        method right after `lookup`."""
+        """Call `buy` once for all requests that are identical during the call. Call this method right after
+        `lookup`.
+
+        Returns when the first bytes have arrived. `purchase`: the answer that `buy` fetches. `deadline`: loop time.
+        Raises what `buy` raises.
+        """
         if not miss.shared:
             return buy()
         assert miss.ticket is not None
@@ -206,7 +216,7 @@ class Cache:
         )
 
     def _exactly(self, ticket: Ticket, record: Record) -> bool:
-        """Whether an answer to an identical request is stored and may be read."""
+        """Whether the answer to an identical request is stored, and this request may read it."""
         if not self._state.healthy:
             record.degraded.add("state")
             return False
@@ -234,8 +244,7 @@ class Cache:
     async def _recall(
         self, digest: bytes, result: CacheResult, request: CompletionRequest, record: Record
     ) -> Hit | None:
-        """The stored answer with this digest. If the state server has evicted it, removes its entry and returns
-        None."""
+        """The stored answer with this digest. None if the state server has evicted it; its entry is then removed."""
         try:
             stored = await self._find(digest)
         except StateUnavailable:
@@ -317,8 +326,9 @@ class Cache:
         return Entry(*known, question, vector, place, attempt.cost_pico or 0, ticket.asker)
 
     async def _mean(self, ticket: Ticket, entry: Entry, question: Question, *, again: bool = True) -> None:
-        """Compute the vector of the question to a stored answer. Then add the vector to the semantic index. `again`: if
-        there is no vector now, try once more later."""
+        """Compute the vector of the question to a stored answer, and add it to the semantic index. `again`: whether
+        to try once more later if the vector cannot be computed now.
+        """
         ticket.vector = await self._semantic.vector(question, ticket.sharers, urgent=False)
         if ticket.vector is not None and self._exact.get(entry.digest, time.time()) is entry:
             meant = entry._replace(question=question, vector=pack(ticket.vector))
@@ -329,8 +339,10 @@ class Cache:
             self._pending.add(ticket, entry, question)
 
     def _learn(self, entry: Entry, policy: CachePolicy) -> bool:
-        """Add an entry to the index, and delete the answers evicted for it. Returns False if a flush covers the entry,
-        or its answer is too large."""
+        """Add an entry to the index, and delete the answers that are evicted in its favour.
+
+        Returns False if a flush covers the entry, or its answer is too large.
+        """
         gone = self._exact.put(entry, time.time(), Quota(policy.quota_answers, policy.quota_bytes))
         if gone is None:
             return False

@@ -16,7 +16,7 @@ _CLEAN = frozenset({"stop", "length"})
 
 
 def doubtful(record: Record, attempt: Attempt) -> bool:
-    """Whether the backend was less confident of its answer than the policy requires. Such an answer is not stored."""
+    """Whether the backend's confidence in its answer is below the policy's minimum. Such an answer is not stored."""
     below = record.route.escalate_below if record.route else 0.0
     return record.weak or (attempt.confidence is not None and attempt.confidence < below)
 

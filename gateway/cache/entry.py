@@ -1,4 +1,4 @@
-"""The metadata of a stored answer, which every worker keeps, and the encoding of the metadata in the index log."""
+"""The metadata of a stored answer, which every worker keeps, and their encoding in the index log."""
 
 from __future__ import annotations
 
@@ -83,7 +83,8 @@ class Flush:
 @dataclass(frozen=True, slots=True)
 class Gone:
     """Reports that a worker has deleted answers that it had stored. Each answer is named by its digest and its
-    place."""
+    bundle on the state server.
+    """
 
     entries: Sequence[tuple[bytes, str]]
 
@@ -167,8 +168,9 @@ def name_of(fields: Mapping[bytes, bytes]) -> bytes:
 
 
 def decode(fields: Mapping[bytes, bytes]) -> Batch | Flush | Gone | Wrong | Judged:
-    """The change that a log entry describes. Raises KeyError, TypeError or ValueError for an entry that no worker has
-    written."""
+    """The change that a log entry describes. Raises KeyError, TypeError or ValueError if no worker can have written
+    the entry.
+    """
     meta: Any = orjson.loads(fields[b"meta"])
     if fields[b"op"] == b"flush":
         return Flush(meta["team"], meta["before"], meta["tag"], meta.get("prefix"))

@@ -48,8 +48,11 @@ class Evaluator:
         self._verifier = Verifier(words if lists else words.without_lists(), Scorer.load())
 
     def evaluate(self, rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-        """Read rows `{"id", "stored", "asked"}` and yield `{"id", "hit", "score"}` for each row. `stored`, `asked`: a
-        text or a list of messages. `score`: the verifier's score (0 to 1), 0 if a rule refuses."""
+        """Read rows `{"id", "stored", "asked"}` and yield `{"id", "hit", "score"}` for each row.
+
+        `stored`, `asked`: a text or a list of messages. `score`: the verifier's score (0 to 1); 0 if a rule
+        refuses.
+        """
         for row in rows:
             semantic_index = self._empty()
             known: dict[bytes, str] = {}
@@ -58,8 +61,11 @@ class Evaluator:
             yield {"id": row["id"], "hit": match is not None, "score": score}
 
     def replay(self, rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-        """Read rows `{"id", "asked"}` in order, and yield `{"id", "hit", "match", "score"}` for each. `match`: id of
-        the earlier row whose answer would be served; None for a miss. Questions of misses are stored."""
+        """Read rows `{"id", "asked"}` in order, and yield `{"id", "hit", "match", "score"}` for each. Questions of
+        misses are stored.
+
+        `match`: id of the earlier row whose answer would be served; None for a miss.
+        """
         semantic_index = self._empty()
         known: dict[bytes, str] = {}
         for row in rows:
@@ -72,8 +78,11 @@ class Evaluator:
     def _ask(
         self, semantic_index: SemanticIndex, known: dict[bytes, str], name: str, asked: str | list[dict[str, Any]]
     ) -> tuple[str | None, float]:
-        """Look up the question `asked`, and store it under `name` if it is a miss. Returns (name of the stored
-        question, score); (None, best candidate's score) for a miss. `known`: digest → name of stored questions."""
+        """Look up the question `asked`, and store it under `name` if it is a miss. `known`: digest → name of stored
+        questions.
+
+        Returns (name of the stored question, score). For a miss: (None, score of the best candidate).
+        """
         request = _request(asked)
         digest = self._keys.digest(request, _TENANT)
         if digest in known:

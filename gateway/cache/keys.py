@@ -1,5 +1,6 @@
-"""The exact key of a request. Also the question for semantic look-ups, with a hash of everything else that must be
-equal."""
+"""Computes the exact key of a request, and the question for semantic look-ups. The question includes a hash of
+everything else that must be equal.
+"""
 
 from __future__ import annotations
 
@@ -59,15 +60,19 @@ def scope(tenant: Tenant) -> str:
 
 
 def asker(request: CompletionRequest, tenant: Tenant) -> str:
-    """A hash of the API key and the request's end user, or else its session. Empty if the request names neither. A
-    sender who asks the same again must get another answer."""
+    """A hash of the API key and the request's end user, or of its session if there is no end user. Empty if the
+    request names neither.
+
+    The hash identifies the sender, because a sender who asks the same again must get another answer.
+    """
     who = named(request.body, request.controls.end_user) or request.controls.session
     return blake2b(f"{tenant.key.lineage}/{who}".encode(errors="replace"), digest_size=8).hexdigest() if who else ""
 
 
 def epoch(tenant: Tenant) -> str:
-    """A value that changes with the tenant's policy. If teams share answers, only sections that influence answers
-    count."""
+    """A value that changes when the tenant's policy changes. If teams share answers, only the sections that
+    influence answers count.
+    """
     if tenant.policy.cache.scope in ("key", "team"):
         return tenant.epoch
     without = {"context": {"prompt_cache", "old_outputs", "holdout", "keep_alive"}, "data": {"store_samples"}}
@@ -114,7 +119,7 @@ class Keys:
         return hashed.digest()[:_DIGEST_BYTES]
 
     def _seed(self, request: CompletionRequest, tenant: Tenant, what: str) -> _Hash:
-        """The hash of everything that belongs to the key, except the body. `what`: the kind of key."""
+        """Begin a hash with everything that belongs to the key except the body. `what`: the kind of key."""
         controls = request.controls
         betas = []
         if request.headers:
@@ -141,8 +146,11 @@ class Keys:
 
 
 def _hash_continued(hashed: _Hash, request: CompletionRequest, body: dict[str, Any], notes: Notes) -> bytes:
-    """As `Keys._hash`, but the known items of the conversation are not hashed again. `hashed`: the seed, hashed. The
-    hashes of this conversation's last items are added to `notes`."""
+    """Like `Keys._hash`, but the known items of the conversation are not hashed again. `hashed`: the hash object
+    after the seed.
+
+    The hashes of this conversation's last items are added to `notes`.
+    """
     name = request.input_field
     items: list[Any] = body[name]
     before = {each: value for each, value in body.items() if each < name}

@@ -1,4 +1,4 @@
-"""Output to standard output and error. Control characters in stored text are escaped."""
+"""Prints on standard output and standard error. Control characters in stored text are escaped."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from gateway.domain.text.visible import visible, visible_json
 
 
 def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
-    """Print lines for people, or CSV."""
+    """Print lines for people, or lines of CSV."""
     click.echo(visible(text, lines=True), err=err, nl=nl)
 
 
@@ -18,10 +18,10 @@ def echo_json(text: bytes, *, nl: bool = True) -> None:
 
 
 def counted(number: int, noun: str) -> str:
-    """Number and noun, such as `1 row` or `2,000 rows`."""
+    """A number with its noun, such as `1 row` or `2,000 rows`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def echo_raw(data: bytes) -> None:
-    """Print bytes unchanged, such as a file's content or the rendered output of `tables.console`."""
+    """Print bytes without escaping them, such as a file's content or the output of `tables.console`."""
     click.echo(data, nl=False)

@@ -1,4 +1,4 @@
-"""`thriftgate`: the commands. The module of a command is loaded only when the command is called."""
+"""`thriftgate`: the table of commands. The module of a command is loaded only when the command is called."""
 
 from __future__ import annotations
 
@@ -81,7 +81,8 @@ INTERRUPTED = 130
 
 
 class Lazy(click.Group):
-    """Loads a command's module when it is used, so that `--help` and `keys` start fast."""
+    """A group of commands that loads the module of a command only when it is used, so that `--help` and `keys` start
+    fast."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -139,7 +140,7 @@ def cli() -> None:
 
 
 def main() -> None:
-    """Entry point. Mistakes in files are printed one per line, without a traceback."""
+    """Run the command line. Mistakes in files are printed one per line, without a traceback."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         cli()

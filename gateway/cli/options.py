@@ -1,4 +1,4 @@
-"""Options of every command: location of files and output format."""
+"""The options of all commands: places of files, and the output format."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CONFIG, POLICIES = Path("gateway.yaml"), Path("policies")
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The values of the common options."""
+    """The values of the options that all commands have."""
 
     config: Path | None
     data_dir: Path | None
@@ -30,14 +30,14 @@ class Context:
     as_json: bool
 
     def settings(self, *, keys: bool = False) -> Settings:
-        """Load the settings. `keys`: also load the backends' keys, for commands that call backends. Raises
+        """Load the settings. `keys`: whether to load the backends' keys, too, for commands that call backends. Raises
         ConfigError."""
         return load_settings(self.config, self.data_dir, self.policies, keys=keys)
 
     def of_running(self, *, keys: bool = False, writes: bool = False) -> Settings:
-        """Like `settings`, for commands about a running gateway: its files are used, whatever the working directory is.
-        Without a data directory, this user's only running gateway is used. `writes`: warn if other gateways run. Raises
-        ConfigError."""
+        """Like `settings`, for commands about a running gateway: the gateway's files are used, whatever the working
+        directory is. If no data directory is given, and this user runs only one gateway, that gateway is used.
+        `writes`: whether to warn if other gateways run. Raises ConfigError."""
         if (gateway := self.gateway()) is not None:
             return self._files_of(gateway, keys)
         directory = self.data_dir or default_data_dir()
@@ -50,7 +50,7 @@ class Context:
         return self.settings(keys=keys)
 
     def gateway(self) -> RunningGateway | None:
-        """The running gateway that the command is about, if there is one."""
+        """The running gateway that the command is about; None if there is none."""
         directory = self.data_dir or default_data_dir()
         if (found := running_on(directory.absolute())) is not None:
             return found
@@ -59,8 +59,8 @@ class Context:
         return gateways[0] if alone else None
 
     def files(self) -> tuple[Path | None, tuple[Path, ...]]:
-        """gateway.yaml and the folders of policies to check, write or add to: those on the command line, or else those
-        of the working directory, or else those of the running gateway."""
+        """The gateway.yaml and the folders of policies to check, to write or to add to: those on the command line; else
+        those in the working directory; else those of the running gateway."""
         config = self.config or (CONFIG if CONFIG.is_file() else None)
         policies = self.policies or ((POLICIES,) if POLICIES.is_dir() else ())
         if config is None and not policies and (gateway := self.gateway()) is not None:
@@ -68,8 +68,8 @@ class Context:
         return config, policies
 
     def policy_folders(self, settings: Settings) -> Sequence[Path]:
-        """The folders of the policies in force: those on the command line, or else those of the gateway that runs on
-        the data directory, or else those of the settings."""
+        """The folders of the policies that apply: those on the command line; else those of the gateway that runs on the
+        data directory; else those of the settings."""
         gateway = running_on(settings.paths.data)
         return settings.policies if self.policies or gateway is None else gateway.policies
 
@@ -92,7 +92,7 @@ class Context:
 
 
 class Renamed(click.Option):
-    """An option with former spellings, which work but are not shown."""
+    """An option that also accepts its former spellings, without showing them in the help."""
 
     def __init__(self, names: Sequence[str], *, former: str, **options: Any) -> None:
         super().__init__([*names, former], **options)
@@ -105,15 +105,15 @@ class Renamed(click.Option):
 
 
 def old_name(command: click.Command, name: str) -> click.Command:
-    """`command` under a former name, which works but is not listed."""
+    """A copy of `command` under a former name, which works but is not listed in the help."""
     found = copy(command)
     found.name, found.hidden = name, True
     return found
 
 
 def common(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add --config, --data-dir, --policies and --json. The command gets their values as a Context, in its first
-    argument."""
+    """Add --config, --data-dir, --policies and --json to a command. The command gets their values as a Context, as its
+    first argument."""
 
     path = click.Path(path_type=Path)
 

@@ -1,4 +1,4 @@
-"""Tables for the terminal. They are as wide as the terminal, or WIDE columns in a file or pipe."""
+"""Prints tables for the terminal. They are as wide as the terminal; in a file or pipe, they have WIDE columns."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _INDENT = 2
 
 
 class Output(Console):
-    """Prints strings unchanged, except that control characters are escaped. There is no markup unless `markup=True` is
-    given, and no emoji codes."""
+    """Prints strings unchanged, except that control characters are escaped. Markup is interpreted only with
+    `markup=True`; emoji codes never are."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(markup=False, emoji=False, **options)
@@ -43,7 +43,7 @@ class Output(Console):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table. Its cells are never broken, unless it has prose."""
+    """A column of a table. Its cells are never broken into lines, unless they contain prose."""
 
     title: str
     right: bool = False
@@ -51,12 +51,12 @@ class Column:
 
 
 def numbers(*titles: str) -> tuple[Column, ...]:
-    """Columns that are aligned to the right."""
+    """Make columns that are aligned to the right."""
     return tuple(Column(title, right=True) for title in titles)
 
 
 def prose(*titles: str) -> tuple[Column, ...]:
-    """Columns of sentences or lists. They may be wrapped between words. Only very long words are broken."""
+    """Make columns with sentences or lists, which may be wrapped between words. Only very long words are broken."""
     return tuple(Column(title, prose=True) for title in titles)
 
 
@@ -73,7 +73,7 @@ class Table:
         self._rows: list[tuple[list[str], str]] = []
 
     def add_row(self, *cells: str, style: str = "") -> None:
-        """Add one cell for each column. Line breaks and control characters in cells are escaped."""
+        """Add a row with one cell for each column. Line breaks and control characters in cells are escaped."""
         assert len(cells) == len(self._columns), (cells, self._columns)
         self._rows.append(([visible(cell) for cell in cells], style))
 
@@ -93,7 +93,7 @@ class Table:
         yield from self._records(console, options.max_width)
 
     def _widths(self, shown: list[int], room: int) -> list[int] | None:
-        """The width of each column shown. None if they do not fit into `room`."""
+        """The width of each visible column; None if the columns do not fit into `room`."""
         ranges = [self._range(at) for at in shown]
         widths = [natural for _, natural in ranges]
         while sum(widths) > room:
@@ -108,7 +108,7 @@ class Table:
         return widths
 
     def _range(self, at: int) -> tuple[int, int]:
-        """The least and the natural width of a column."""
+        """The minimum width of a column, and its width without wrapping."""
         column, cells = self._columns[at], [row[at] for row, _ in self._rows]
         natural = max(map(cell_len, (column.title, *cells)))
         if column.prose:
@@ -137,7 +137,7 @@ class Table:
 
 
 def _packed(console: Console, items: list[str], width: int) -> list[str]:
-    """Lines of items. An item stands on one line if it fits into one; lines after the first are indented."""
+    """Put the items on lines. An item that fits into one line is not broken; lines after the first are indented."""
     lines: list[str] = []
     for item in items:
         if lines and cell_len(f"{lines[-1]} · {item}") <= width:
@@ -149,7 +149,7 @@ def _packed(console: Console, items: list[str], width: int) -> list[str]:
 
 
 def console(*, highlight: bool = True, stderr: bool = False) -> Console:
-    """A console. If the environment variable COLUMNS is set, it determines the width."""
+    """Make a console. If the environment variable COLUMNS is set, it is the width."""
     paper = Output(highlight=highlight, stderr=stderr)
     if not paper.is_terminal and not variable("COLUMNS"):
         paper.width = WIDE
@@ -157,12 +157,12 @@ def console(*, highlight: bool = True, stderr: bool = False) -> Console:
 
 
 def percent(share: float | Decimal) -> str:
-    """A share with one decimal. A share above 0 is never shown as 0."""
+    """Format a share as a percentage with one decimal. A share above 0 is never shown as 0."""
     return "below 0.1%" if 0 < float(share) < 0.0005 else f"{share:.1%}"
 
 
 def sentences(*texts: str) -> None:
-    """Print texts for people, wrapped between words. A path or address is never broken."""
+    """Print sentences for people, wrapped between words. A path or an address is never broken."""
     paper = console(highlight=False)
     for text in texts:
         lines = wrap(visible(text), paper.width, break_long_words=False, break_on_hyphens=False)
@@ -170,5 +170,5 @@ def sentences(*texts: str) -> None:
 
 
 def working(text: str) -> Status:
-    """A context manager that shows `text` with a spinner on standard error, if that is a terminal."""
+    """Show `text` with a spinner on standard error while the context is open, if standard error is a terminal."""
     return console(stderr=True).status(text)

@@ -1,4 +1,4 @@
-"""Times for people, in the time zone of the team that they belong to, and durations."""
+"""Formats times for people, in the time zone of the team to which they belong, and durations."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ ZoneOf = Callable[[str], tzinfo]
 
 
 def zones(settings: Settings) -> ZoneOf:
-    """The time zones of the policies' `timezone`; for a team without a policy (or the empty name), that of the default
-    policy. UTC while the policies have a mistake."""
+    """The time zones in the policies (`timezone`). A team without a policy, and the empty name, have that of the
+    default policy. All are UTC while the policies have a mistake."""
     try:
         policies = load_policies(settings.policies, settings.config.ceilings)
     except ConfigError:
@@ -29,18 +29,18 @@ def zones(settings: Settings) -> ZoneOf:
 
 
 def moment(at: float, zone: tzinfo, form: str = "%Y-%m-%d %H:%M") -> str:
-    """A time, followed by the zone's short name unless it is UTC."""
+    """Format a time. The zone's short name is added unless it is UTC."""
     shown = datetime.fromtimestamp(at, zone)
     return shown.strftime(form if zone is UTC else f"{form} %Z")
 
 
 def named_moment(at: float, zone: tzinfo) -> str:
-    """Like `moment`, but UTC is named too."""
+    """Format a time like `moment`, but add the zone's name also if it is UTC."""
     return moment(at, zone) + (" UTC" if zone is UTC else "")
 
 
 def begin_of(since: str) -> float:
-    """Unix seconds of the option `--since`: a date, or an age such as 7d. Raises UsageError."""
+    """Convert the value of `--since` to Unix seconds. It is a date, or an age such as 7d. Raises UsageError."""
     try:
         return parse_when(since, time.time())
     except ValueError as error:
@@ -48,7 +48,7 @@ def begin_of(since: str) -> float:
 
 
 def span(seconds: float) -> str:
-    """A duration in its largest unit: `16 min`."""
+    """Format a duration in its largest unit: `16 min`."""
     for unit, name in ((86_400, "d"), (3_600, "h"), (60, "min")):
         if seconds >= unit:
             return f"{seconds / unit:.0f} {name}"

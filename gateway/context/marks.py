@@ -2,11 +2,12 @@
 
 Prices are relative to plain input. Reading from the cache costs 0.1, writing for five minutes 1.25, and writing for an
 hour 2. Tokens that are read need not be written again. Therefore a mark with a lifetime of an hour costs 2 only for the
-tokens that were added since the last request, and then the whole prompt is kept for an hour.
+tokens between the end of the last request and the mark, and then the whole prompt up to the mark is kept for an hour.
+So such a mark is set at the first block after the last request, which is the beginning of the model's answer.
 
-The first request of a session gets a mark of five minutes. A later request gets a mark of an hour if its additional
-cost is lower than the expected loss without it. This loss is the cost of a pause of more than five minutes, times the
-probability of such a pause.
+The newest block gets a mark of five minutes. A mark of an hour is added if its additional cost is lower than the
+expected loss without it. This loss is the cost of a pause of more than five minutes, times the probability of such a
+pause. The first requests of a session get no such mark, because most sessions without a pause are short.
 
 Each worker has its own memory. If another worker served a session before, the session begins without history in this
 worker. This only reduces the savings.
@@ -20,7 +21,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
-from gateway.context.measure import declared
+from gateway.context.measure import declared, estimated_turn
 from gateway.domain.backend import Backend
 from gateway.domain.money.usage import Usage
 from gateway.domain.prompt_cache import LONG_S, SHORT_S, CacheMarks, Lifetime, rules_of
@@ -45,9 +46,13 @@ _PAUSES, _PAUSES_WEIGHT = 0.02, 500
 """`_PAUSES` is assumed, before any observation, as the share of a coding agent's requests that come more than five
 minutes, but at most an hour, after the request before. In 25 recorded sessions, the share was 3 %; the cost there was
 lowest with marks chosen for 2 %. `_PAUSES_WEIGHT` is the number of observations that the assumption counts as."""
-_MOST_INSURED = 0.004
+_MOST_INSURED = 0.006
 """Maximum cost of marks with a lifetime of an hour, as a share of the cost of the session's input. The maximum applies
 until such a mark has kept the cache during a pause of more than five minutes."""
+_UNINSURED = 9
+"""Number of requests at the beginning of a session that get no mark with a lifetime of an hour. So a session of fewer
+than ten requests never pays for such marks. In 37 recorded sessions, a pause of five minutes to an hour followed 1.0 %
+of these requests and 2.2 % of the later ones."""
 _RETURNS_AGENT, _RETURNS_ALONE, _RETURNS_WEIGHT = 0.9, 0.1, 10
 """Assumed before any observation: the share of sessions whose second request comes within five minutes.
 `_RETURNS_AGENT` is used if the first request offers tools, `_RETURNS_ALONE` if it does not. `_RETURNS_WEIGHT` is the
@@ -137,7 +142,6 @@ class CacheMarking:
             return CacheMarks(remove=True) if request.asks_for_cache else None
         if prefix is None or not backend.takes_marks or plan.tokens_after < rules_of(backend.model).least_tokens:
             return None
-        tokens = plan.expected_tokens
         now, cut = self._monotonic(), plan.drop.union(plan.replace, plan.no_thinking)
         if plan.instead is not None:
             cut |= {_TOOLS}
@@ -149,11 +153,11 @@ class CacheMarking:
         elif changed := [place for place in warm.cut ^ cut if place < warm.messages]:
             marks = CacheMarks("5m", _around(warm, min(changed), plan.anchor), fixed=True)
         else:
-            marks = self._next(warm, tenant, now, tokens)
+            marks = self._next(warm, tenant, now, request)
             anchor = warm.ends.get(plan.anchor, warm.anchor)
-            if anchor and marks.earlier:  # the next cut then finds the text before it in the cache
-                marks.earlier = (*marks.earlier, (anchor, marks.earlier[-1][1]))
-        marks.at, marks.tokens, marks.agent, marks.cut = now, tokens, "tools" in request.needs, cut
+            if anchor:  # the next cut then finds the text before it in the cache, also after the cache has expired
+                marks.earlier = (*marks.earlier, (anchor, marks.earlier[-1][1] if marks.earlier else "5m"))
+        marks.at, marks.agent, marks.cut = now, "tools" in request.needs, cut
         marks.anchor, marks.messages = plan.anchor, request.turns[-1].index + 1
         return marks
 
@@ -168,21 +172,34 @@ class CacheMarking:
             return CacheMarks("5m", fixed=True)
         return CacheMarks(fixed=self._seen_lately(request, tenant, backend))
 
-    def _next(self, warm: _Warm, tenant: Tenant, now: float, tokens: int) -> CacheMarks:
+    def _next(self, warm: _Warm, tenant: Tenant, now: float, request: CompletionRequest) -> CacheMarks:
+        """The marks for a request that continues a session."""
         pause_s = now - max(warm.at, warm.renewed)
         if pause_s > LONG_S or (pause_s > SHORT_S and not warm.long_blocks):
             return CacheMarks("5m", fixed=True)
-        blocks, kept = warm.blocks, warm.tokens
         if pause_s > SHORT_S:
-            blocks, kept = warm.long_blocks, warm.long_tokens
-        costs = (_WRITE_LONG - _WRITE_SHORT) * max(0, tokens - kept)
-        saves = (_WRITE_SHORT - _READ) * max(0, tokens - warm.long_tokens)
-        affordable = warm.insured + costs <= _MOST_INSURED * warm.spent
-        if affordable and costs < self._share_of_pauses(tenant.team).value * saves:
-            return CacheMarks("1h", ((blocks, "1h"),), fixed=True)
+            return CacheMarks("5m", ((warm.long_blocks, "1h"), (warm.long_blocks, "5m")), fixed=True)
+        if self._insures(warm, tenant.team, request):
+            return CacheMarks("5m", ((warm.blocks + 1, "1h"),), fixed=True)
         if not warm.long_blocks:
-            return CacheMarks("5m", ((blocks, "5m"),), fixed=True)
-        return CacheMarks("5m", ((warm.long_blocks, "1h"), (blocks, "5m")), fixed=True)
+            return CacheMarks("5m", ((warm.blocks, "5m"),), fixed=True)
+        return CacheMarks("5m", ((warm.long_blocks, "1h"), (warm.blocks, "5m")), fixed=True)
+
+    def _insures(self, warm: _Warm, team: str, request: CompletionRequest) -> bool:
+        """Whether a mark with a lifetime of an hour is set at the first block after the last request. The cost of the
+        whole first message is an upper limit for the cost of its first block."""
+        if max(warm.requests, _answers(request)) < _UNINSURED:
+            return False
+        added = 0
+        for turn in reversed(request.turns):
+            if turn.index < warm.messages:
+                break
+            if turn.index == warm.messages:
+                added += estimated_turn(request, turn)
+        costs = (_WRITE_LONG - _WRITE_SHORT) * added
+        saves = (_WRITE_SHORT - _READ) * max(0, warm.tokens - warm.long_tokens)
+        affordable = warm.insured + costs <= _MOST_INSURED * warm.spent
+        return affordable and costs < self._share_of_pauses(team).value * saves
 
     def _seen_lately(self, request: CompletionRequest, tenant: Tenant, backend: Backend) -> bool:
         """Whether another session of this API key sent equal tools and an equal system prompt to `backend` within five
@@ -214,14 +231,17 @@ class CacheMarking:
         now.requests = 1 if before is None else before.requests + 1
         if marks.lives_long and now.blocks:
             now.long_blocks, now.long_tokens = now.blocks, now.tokens
-        elif before is not None and any(lifetime == "1h" for _, lifetime in marks.earlier):
+        elif before is not None and marks.earlier and marks.earlier[0][1] == "1h":
             now.long_blocks, now.long_tokens = before.long_blocks, before.long_tokens
+            if usage.cache_write_1h_tokens:
+                now.long_blocks = marks.earlier[0][0]
+                now.long_tokens = usage.cached_tokens + usage.cache_write_1h_tokens
         if marks.anchor:
             now.ends = {} if before is None else before.ends
             _note_end(now.ends, marks)
             now.anchor = now.ends.get(marks.anchor, 0)
         self._counts["marked"] += now.blocks > 0
-        self._counts["marked_1h"] += marks.lives_long
+        self._counts["marked_1h"] += usage.cache_write_1h_tokens > 0
         self._warm[key] = now
         if len(self._warm) > self._most:
             self._warm.popitem(last=False)
@@ -261,6 +281,11 @@ class CacheMarking:
         found = self._returns.get((team, agent))
         prior = _RETURNS_AGENT if agent else _RETURNS_ALONE
         return found or self._returns.setdefault((team, agent), _Share(prior, _RETURNS_WEIGHT))
+
+
+def _answers(request: CompletionRequest) -> int:
+    """Number of the model's answers in the history of a request."""
+    return sum([turn.role == "assistant" for turn in request.turns])
 
 
 def _around(warm: _Warm, changed: int, anchor: int) -> tuple[tuple[int, Lifetime], ...]:

@@ -51,8 +51,10 @@ class ReportedSizes:
         return len(self._known)
 
     def learn(self, record: Record) -> None:
-        """Store the size of an answered request, if the gateway counted it exactly. Requests that were not counted
-        exactly are far below every limit."""
+        """Store the size of an answered request, if the gateway counted it exactly.
+
+        Other requests are far below every limit, so their sizes are not needed.
+        """
         attempt = record.served_by
         if attempt is None or not attempt.counted_tokens or attempt.outcome != "ok":
             return

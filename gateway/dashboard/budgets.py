@@ -1,4 +1,4 @@
-"""Data for the page's budget charts: spend over time, limit, forecast."""
+"""Data for the budget charts of the page: spend over time, limit, forecast."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ EARLY_SHARE, EARLY_CALLS = 0.05, 20
 
 
 def of(connection: Connection, team: str, policy: Policy, now: float) -> list[dict[str, Any]]:
-    """All budgets of `policy` with their charts. The field `standings` has the same form as in the usage report: if a
-    budget applies to each key, end user or session, the field has one entry for each key, end user or session that
-    spent something. Budgets of the organisation are omitted, because a team must not see the spend of other teams."""
+    """All budgets of `policy` with the data of their charts. `standings` has the same form as in the usage report: a
+    budget that applies to each key, end user or session has one entry for each of them that spent something. Budgets of
+    the organisation are omitted, because a team must not see the spend of other teams."""
     return [_budget(connection, team, policy, budget, now) for budget in policy.budget]
 
 
@@ -59,7 +59,8 @@ def _budget(connection: Connection, team: str, policy: Policy, budget: Budget, n
 
 
 def judged(connection: Connection, found: Sequence[dict[str, Any]], now: float) -> list[dict[str, Any]]:
-    """The standings `found`, each with `early`: whether it is too early to say if the budget will hold."""
+    """Add the field `early` to each of the standings `found`: whether it is too early to say if the budget will
+    last."""
     return [{**one, "early": _early(connection, one, now)} for one in found]
 
 
@@ -77,7 +78,7 @@ def _early(connection: Connection, one: dict[str, Any], now: float) -> bool:
 
 
 def cumulated(points: list[Point], window: tuple[float, float]) -> list[Point]:
-    """The cumulative spend over time in `window`, in at most about `MOST_POINTS` points. The last point has the whole
+    """Add up the spend over time in `window`. Returns about `MOST_POINTS` points at most; the last one has the whole
     spend."""
     start, end = window
     total, sums = 0, list[Point]()

@@ -1,7 +1,7 @@
-"""Spend by day, backend, model and key, from one query of the ledger's rows and one of its sums.
+"""Reads spend by day, backend, model and key with one query of the ledger's rows and one query of its sums.
 
-The usage report reads the ledger once for each grouping. The page shows several groupings at once, so it reads the
-ledger once and adds up the groups itself. A test compares the results with the usage report.
+The usage report reads the ledger once for each grouping. The page shows several groupings at once. So this module reads
+the ledger only once and adds up the groups itself. A test compares the results with the usage report.
 """
 
 from __future__ import annotations
@@ -47,9 +47,11 @@ _ZEROS = (0,) * (len(_FIELDS) - 1)
 
 
 class Group(NamedTuple):
-    """The figures of all ledger entries with the same values of these columns. `step`: hours or days since 1970, as
+    """The figures of all ledger entries with the same values in these columns. `step`: hours or days since 1970, as
     clocks in the period's zone show them.
-    `counts`: one number for each of `_FIELDS`. A tuple, because there may be tens of thousands of groups."""
+
+    `counts`: one number for each of `_FIELDS`. It is a tuple, because there may be tens of thousands of groups.
+    """
 
     step: int
     team: str
@@ -71,9 +73,9 @@ def read(
     by_team: bool = False,
     computed: list[Day] | None = None,
 ) -> list[Group]:
-    """All groups of `period`. `by_team`: the groups only distinguish teams and days. Simulated entries are excluded.
-    Several groups may have the same columns; their counts add up. Whole days that were not stored are appended to
-    `computed`."""
+    """Read all groups of `period`. `by_team`: whether groups are made only by team and day. Simulated entries are
+    excluded. Several groups may have the same columns; their counts add up. Days that were computed and could be stored
+    are appended to `computed`."""
     tables = apart(connection)
     if _seconds(period, by_team=by_team) == HOUR_S:
         return [group for table in tables for group in _groups(connection, table, period, team, hourly=True)]
@@ -97,7 +99,7 @@ def read(
 
 
 def _as_values(group: Group) -> list[str]:
-    """JSON values for a group without its step. The numbers are one text, because some may exceed 64 bits."""
+    """A group without its step as JSON values. Its numbers are one text, because some may exceed 64 bits."""
     return [*group[1:5], " ".join(map(str, group.counts))]
 
 
@@ -108,7 +110,7 @@ def _of_values(step: int, team: str, backend: str, model: str, key: str, counts:
 def _groups(
     connection: Connection, table: Any, period: Period, team: str | None, *, by_team: bool = False, hourly: bool = False
 ) -> list[Group]:
-    """The groups of `period`, by hour if `hourly`; otherwise their step is 0."""
+    """Query the groups of `period`, by hour if `hourly` is true; otherwise the step of all groups is 0."""
     c = table.c
     step = [_whole(connection, _shown(c, period) / HOUR_S)] if hourly else []
     group = [*step, c.team] if by_team else [*step, c.backend, c.model, c.key_id]
@@ -123,7 +125,8 @@ def _groups(
 
 
 def _shown(c: Any, period: Period) -> ColumnElement[Any]:
-    """The time that clocks in the period's zone show at `c.at`, in seconds since 1970."""
+    """The SQL expression for the local time at which an entry began, in seconds since 1970. The time zone is that of
+    the period."""
     (_, offset), *changes = offsets(period.zone, period.since, period.until)
     later = [(c.at >= begin, changed) for begin, changed in reversed(changes)]
     shown: ColumnElement[Any] = c.at + (case(*later, else_=offset) if later else offset)
@@ -140,7 +143,7 @@ def _called(c: Any) -> ColumnElement[Any]:
 
 
 def _sums(c: Any, *, tokens: bool) -> list[ColumnElement[Any]]:
-    """The sums of a group. Without `tokens`, the sums of tokens are 0."""
+    """The SQL sums of a group. Unless `tokens` is true, the sums of tokens are 0."""
     written = c.cache_write_5m_tokens + c.cache_write_1h_tokens
     inputs = c.input_tokens + c.audio_input_tokens + c.image_input_tokens
     outputs = c.output_tokens + c.audio_tokens + c.image_tokens
@@ -182,8 +185,8 @@ def _group(row: tuple[Any, ...], width: int, *, by_team: bool) -> Group:
 
 
 def _alike(connection: Connection, step: list[Any], real: ColumnElement[bool], *, by_team: bool) -> list[Group]:
-    """Groups that only count the requests of rolled-up entries. One `request_id` of these stands for as many requests
-    as its column `alike` says."""
+    """Groups that only contain the number of requests in rolled-up entries. One `request_id` there represents several
+    requests; the column `alike` has their number."""
     c = sums_alone.c
     wanted = and_(real, c.alike > 0, c.kind.not_in(_NO_REQUESTS))
     which = c.team if by_team else c.key_id
@@ -198,7 +201,7 @@ def _alike(connection: Connection, step: list[Any], real: ColumnElement[bool], *
 
 
 def total(found: Iterable[Line]) -> Line:
-    """The sum of lines that have no request in common."""
+    """The sum of lines. No request may be in two of them."""
     summed = Line()
     for line in found:
         summed = summed.plus(line)
@@ -206,8 +209,8 @@ def total(found: Iterable[Line]) -> Line:
 
 
 def lines(groups: Iterable[Group], name: Callable[[Group], str]) -> dict[str, Line]:
-    """Name → sum of the groups that have this name, sorted by name. A group without a name only counts requests, and
-    is left out."""
+    """Add up the groups by name: name → sum, sorted by name. A group without a name only counts requests, and is left
+    out."""
     sums: dict[str, list[int]] = {}
     for group in groups:
         if called := name(group):
@@ -222,7 +225,7 @@ def _line(counts: Iterable[int]) -> Line:
 
 
 def as_values(line: Line) -> dict[str, Any]:
-    """JSON values with the names of the usage report. Money is exact decimal text."""
+    """The figures as JSON values with the names of the usage report. Money is exact decimal text."""
     return {name: value for name, value in zip(NAMES, figures(line), strict=True) if name not in _OMITTED}
 
 
@@ -231,7 +234,7 @@ def rows(by: str, found: dict[str, Line]) -> list[dict[str, Any]]:
 
 
 def days_of(period: Period, groups: Iterable[Group], *, by_team: bool = False) -> Callable[[Group], str]:
-    """Returns a function that names the day of a group, such as `2026-01-31`."""
+    """Make a function that returns the day of a group, such as `2026-01-31`."""
     seconds = _seconds(period, by_team=by_team)
     names = {step: iso(step * seconds)[:10] for step in {group.step for group in groups}}
     return lambda group: names[group.step]
@@ -247,7 +250,7 @@ def _seconds(period: Period, *, by_team: bool) -> int:
 
 def stack(groups: list[Group], step: Callable[[Group], str], name: Callable[[Group], str]) -> dict[str, Any]:
     """Spend by step and name, for a stacked chart: `{"names", "steps": {step: [USD by name]}}`. The names with the
-    highest spend come first; the last name, `""`, stands for all others if there are more than `STACKED`."""
+    highest spend come first. If there are more than `STACKED`, the last name is `""` and stands for all others."""
     sums: dict[str, int] = {}
     cells: dict[tuple[str, str], int] = {}
     for group in groups:
@@ -266,8 +269,8 @@ def stack(groups: list[Group], step: Callable[[Group], str], name: Callable[[Gro
 
 
 def pace(groups: list[Group], period: Period, *, by_team: bool = False) -> dict[str, Any] | None:
-    """Spend at the end of this calendar month if each further day costs as much as the mean of the last days. None for
-    another period than this month."""
+    """Estimate the spend at the end of this calendar month: each remaining day costs the mean of the last days. None if
+    the period is not this month."""
     if not period.current_month:
         return None
     seconds = _seconds(period, by_team=by_team)

@@ -1,4 +1,4 @@
-"""Data for the page: the figures of one team or of all teams at one moment, as JSON. Amounts are exact decimal text."""
+"""Data for the page: the figures of one team or of all teams, as JSON. Amounts are exact decimal text."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ class _Made:
 
 
 class Figures:
-    """Computes the parts of teams' figures and keeps each for a while. Only one team's figures are computed at a time,
-    so that the page does not delay the ledger's writers."""
+    """Computes the parts of teams' figures, and keeps each part for a while. The figures of only one team are computed
+    at a time, so that the page does not delay the ledger's writers."""
 
     def __init__(
         self,
@@ -83,8 +83,8 @@ class Figures:
         await self._tasks.aclose()
 
     async def of(self, team: str, period: str = USUAL, parts: Sequence[str] = EVERYTHING) -> dict[str, Any]:
-        """The figures of `team` (`ALL`: of all teams) for `period` (see `parse_period`), limited to `parts`. Raises
-        ValueError for an unknown period or part, LedgerUnavailable, Overloaded."""
+        """The figures of `team` (`ALL`: of all teams) in `period` (see `parse_period`). `parts`: names of the parts to
+        return. Raises ValueError for an unknown period or part, LedgerUnavailable, Overloaded."""
         self.period(team, period)
         known = ALL_TEAMS if team == ALL else dict.fromkeys(EVERYTHING)
         wanted = tuple(dict.fromkeys(parts))
@@ -100,21 +100,22 @@ class Figures:
         task = self._making.get(asked)
         if task is None:
             if sum(each[0] == team for each in self._making) >= MOST_WAITING:
-                raise Overloaded("Too many figures of this team are being added up; try again.", retry_after_s=1.0)
+                raise Overloaded("Too many requests for this team's figures wait; try again.", retry_after_s=1.0)
             task = self._making[asked] = self._tasks.spawn(self._make(*asked), "dashboard figures")
         try:
             async with asyncio.timeout(WAIT_S):
                 done = await asyncio.shield(task)
         except TimeoutError:
             raise Overloaded(
-                "The figures are still being added up; ask again or for fewer days.", retry_after_s=WAIT_S
+                "Computing the figures takes too long; try again, or choose fewer days.",
+                retry_after_s=WAIT_S,
             ) from None
         if not done:
             raise LedgerUnavailable("The ledger cannot be read; check that its database is up.", retry_after_s=5.0)
         return [self._made[team, period, part] for part in wanted]
 
     def _kept(self, team: str, period: str, wanted: Sequence[str]) -> list[_Made] | None:
-        """The parts if all of them are still good, otherwise None."""
+        """The parts, if all of them were kept and are still valid; otherwise None."""
         found = [self._made.get((team, period, part)) for part in wanted]
         good = [one for one in found if one is not None and self._clock.monotonic() < one.good_until]
         return good if len(good) == len(wanted) else None
@@ -140,7 +141,7 @@ class Figures:
         return figures | {"key_names": names}
 
     def forget(self, team: str, part: str) -> None:
-        """Compute a part anew when it is asked for the next time: of this team, and of all teams."""
+        """Drop a kept part of this team and of all teams, so that the next request computes it again."""
         for asked in [one for one in self._made if (one[0] == team and one[2] == part) or one[0] == ALL]:
             del self._made[asked]
 
@@ -148,22 +149,22 @@ class Figures:
         return self._policies.current.find(team)[0]
 
     def period(self, team: str, text: str) -> Period:
-        """The period that `text` names, in the time zone of the team's policy; for all teams, of the default policy.
+        """Parse the period `text`, in the time zone of the team's policy; for all teams, in that of the default policy.
         Raises ValueError."""
         return parse_period(text, self._clock.time(), zone_named(self._policy(team).timezone))
 
     def zones(self, teams: Sequence[str]) -> dict[str, str]:
-        """Team → time zone of its policy, for teams that are not in UTC."""
+        """The time zone of each team's policy: team → zone. Teams in UTC are left out."""
         zones = {team: self._policy(team).timezone for team in teams}
         return {team: zone for team, zone in zones.items() if zone != "UTC"}
 
     def invented(self, teams: Sequence[str]) -> list[str]:
-        """Those of `teams` whose requests are invented, as `thriftgate dev history` makes them."""
+        """The subset of `teams` whose requests are invented (made by `thriftgate dev history`)."""
         return [team for team in teams if invented(self._policies.current, team)]
 
     async def teams(self) -> list[str]:
-        """All teams that have a key or a separate policy, sorted. An admin can choose one of them on the page. Raises
-        LedgerUnavailable."""
+        """All teams that have a key or a policy of their own, sorted. An admin can choose one of them on the page.
+        Raises LedgerUnavailable."""
         try:
             known = await self._database.run(queries.teams, writes=False)
         except SQLAlchemyError as error:
@@ -171,8 +172,8 @@ class Figures:
         return sorted(known | (self._policies.current.policies.keys() - {DEFAULT}))
 
     async def _make(self, team: str, period: str, wanted: tuple[str, ...]) -> bool:
-        """Compute the parts that are not good any more, all from the same rows, and keep them for a while. Parts that
-        took longer to compute are kept longer. Returns False if the database is unavailable."""
+        """Compute the parts that are no longer valid, all from the same rows, and keep them for a while. A part that
+        takes longer to compute is kept longer. Returns False if the database is unavailable."""
         try:
             async with self._turns.of(team):
                 missing = [part for part in wanted if self._kept(team, period, [part]) is None]
@@ -220,7 +221,7 @@ class Figures:
 
 
 def _keys(values: Mapping[str, Any]) -> set[str]:
-    """The ids of all keys in a part."""
+    """The ids of all API keys that occur in a part of the figures."""
     subjects = {
         one["subject"] for budget in values.get("budgets", ()) for one in budget["standings"] if budget["per"] == "key"
     }

@@ -1,7 +1,8 @@
-"""Stores the figures of whole days, and finds them again while the ledger has the same number of entries for the day.
+"""Stores the figures of whole days, and finds them again as long as the ledger has the same number of entries for the
+day.
 
-Ledger rows are never changed. A late row or a correction adds a row, a retention run adds sums (and deletes the stored
-days), so equal numbers mean equal figures.
+Ledger rows are never changed. A late row or a correction adds a row; the roll-up of old rows adds sums and deletes the
+stored days. So equal numbers of entries mean equal figures.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ KEPT_S = 400 * 86400
 
 
 class Day(NamedTuple):
-    """The figures of one team between two moments (Unix seconds). `team` empty: all teams. `entries`: the ledger's
-    rows and sums in that time. `figures`: JSON values."""
+    """The figures of one team between two moments (Unix seconds). `team`: empty for the figures of all teams.
+    `entries`: number of the ledger's rows and sums in this time. `figures`: JSON values."""
 
     team: str
     since: float
@@ -39,7 +40,7 @@ class Day(NamedTuple):
 def counter(
     connection: Connection, tables: Sequence[Any], team: str | None
 ) -> Callable[[float, float], tuple[int, int]]:
-    """Returns a function that counts the ledger's rows and sums between two moments. `tables`: see `entries.apart`."""
+    """Make a function that counts the ledger's rows and sums between two moments. `tables`: see `entries.apart`."""
     since, until = bindparam("since", type_=Float), bindparam("until", type_=Float)
     known = (ledger, ledger_sums) if sums_alone in tables else (ledger,)
     counts = [
@@ -59,7 +60,7 @@ def counter(
 
 
 def stored(connection: Connection, team: str, since: float, until: float) -> Mapping[tuple[float, float], Day]:
-    """Begin and end → the day, for the stored days in `[since, until)`."""
+    """Read the stored days in `[since, until)`: (begin, end) → day."""
     c = ledger_days.c
     which = (c.team == team, c.since >= since, c.until <= until)
     found = [
@@ -70,8 +71,8 @@ def stored(connection: Connection, team: str, since: float, until: float) -> Map
 
 
 def store(database: Database, days: Iterable[Day], now: float) -> None:
-    """Store `days` in the place of older figures. Call it in a thread. A failure is only logged: the days are computed
-    again."""
+    """Store `days`, replacing older figures. Call this in a thread. A failure is only logged, because the days can be
+    computed again."""
     c = ledger_days.c
     lines = [
         {"team": one.team, "since": one.since, "until": one.until, "rows": one.entries[0], "sums": one.entries[1]}

@@ -1,4 +1,4 @@
-"""The numbers of requests by tier, difficulty and result of the cache, from one query of the ledger."""
+"""Counts requests by tier, by difficulty and by the result of the cache, with one query of the ledger."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ STEPS = 10
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A group of ledger entries: attempts with equal attributes, or answers from the cache (then `tier` is `CACHE`)."""
+    """A group of ledger entries: either attempts with equal attributes, or answers from the cache (then `tier` is
+    `CACHE`)."""
 
     tier: str
     cache: str
@@ -41,7 +42,7 @@ class Cell:
 
     @property
     def answered(self) -> bool:
-        """Whether these attempts' answers went to clients."""
+        """Whether clients got the answers of these attempts."""
         return self.outcome in _ANSWERS and self.kind == ""
 
 
@@ -86,8 +87,8 @@ def _sum(c: Any, condition: ColumnElement[bool]) -> ColumnElement[Any]:
 
 
 def tiers(found: list[Cell]) -> list[dict[str, Any]]:
-    """For each tier, weakest first: number of answers, number of answers that a stronger tier replaced, attempts
-    without a price, and cost of all attempts."""
+    """The figures of each tier, weakest tier first: number of answers, number of answers that a stronger tier replaced,
+    attempts without a price, and cost of all attempts."""
     names = {cell.tier for cell in found} - {CACHE}
     return [_tier(name, [cell for cell in found if cell.tier == name]) for name in sorted(names, key=_rank)]
 
@@ -107,13 +108,13 @@ def _rank(tier: str) -> tuple[int, str]:
 
 
 def cache(found: list[Cell]) -> list[dict[str, Any]]:
-    """For each kind of cache hit: the number of answers, the sum of their savings, and the number of answers with
-    unknown savings."""
+    """The figures of each kind of cache hit: number of answers, sum of their savings, and number of answers whose
+    savings are unknown."""
     return _hits_by(found, lambda cell: cell.cache)
 
 
 def cache_classes(found: list[Cell]) -> list[dict[str, Any]]:
-    """The same figures as in `cache`, for each kind of question (traffic class)."""
+    """The figures of `cache` for each traffic class."""
     return _hits_by(found, lambda cell: cell.traffic_class)
 
 
@@ -135,7 +136,7 @@ def _hits(kind: str, found: list[Cell]) -> dict[str, Any]:
 
 
 def difficulty(found: list[Cell]) -> list[dict[str, Any]]:
-    """For each tenth of difficulty, easiest first: the number of answers by tier. Empty if no request was graded."""
+    """The number of answers by tier, for each tenth of difficulty, easiest first. Empty if no request has a grade."""
     graded = [cell for cell in found if cell.answered and cell.tenths is not None and cell.tier != CACHE]
     if not graded:
         return []

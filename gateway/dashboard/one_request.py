@@ -1,4 +1,4 @@
-"""One request as the page shows it: what happened when, why, and what it cost."""
+"""The data of the page about one request: its course in time, the reasons for its route, and its cost."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ MOST_ID = 48
 
 
 def sees_team(tenant: Tenant) -> bool:
-    """Whether the key may see the requests of all keys of its team: a key with the scope `usage` or `admin`, or any key
-    of a team whose policy says `data.share: team`."""
+    """Return whether the key may see the requests of all keys of its team. It may if it has the scope `usage` or
+    `admin`, or if the team's policy has `data.share: team`."""
     return bool(tenant.key.scopes & {"usage", "admin"}) or tenant.policy.data.share == "team"
 
 
@@ -33,8 +33,8 @@ def team_of(connection: Connection, id: str) -> str | None:
 
 
 def rows_of(connection: Connection, id: str, team: str) -> tuple[list[Row], dict[str, Any] | None, dict[str, str]]:
-    """The ledger's rows of a request of `team`, the same as in the log, and names of keys. No rows for another team's
-    request."""
+    """The ledger's rows of a request of `team`, as in the log, and the names of keys. There are no rows if the request
+    belongs to another team."""
     rows = [row for row in of_request(connection, id) if row.team == team]
     found = queries.requests(connection, team, [id])
     names = queries.key_names(connection, {row.key_id for row in rows})
@@ -44,7 +44,7 @@ def rows_of(connection: Connection, id: str, team: str) -> tuple[list[Row], dict
 def as_object(
     rows: Sequence[Row], request: Mapping[str, Any] | None, flight: Mapping[str, Any] | None
 ) -> dict[str, Any] | None:
-    """JSON values of a request; None if it is unknown. `flight`: its flight record, if it is still stored."""
+    """One request as JSON values; None if it is unknown. `flight`: its flight record, if that is still stored."""
     told = flight or (retold(rows) if rows else None)
     if told is None:
         return None
@@ -58,7 +58,7 @@ def as_object(
 
 
 def _phases(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """When each call of a backend began, sent its first byte, and ended, in milliseconds since the request's start."""
+    """The begin, the first byte and the end of each call of a backend, in milliseconds since the request's start."""
     found = list[dict[str, Any]]()
     before = 0.0
     for row in rows:

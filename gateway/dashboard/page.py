@@ -1,5 +1,5 @@
-"""`/dashboard`: the static files and the data of the page. The files are public, because they contain no figures. The
-data need a key."""
+"""Serves `/dashboard`: the static files of the page, and its data. The files are public, because they contain no
+figures. The data need a key."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class Dashboard:
         return self._send(request, request.path_params["path"])
 
     def _send(self, request: Request, path: str) -> Response:
-        """Send one of the page's static files. Only names of known files are accepted, so no path leads out of the
+        """Send a static file of the page. Only the names of known files are accepted, so no path can lead out of the
         folder."""
         file = self._files.get(path)
         if file is None:
@@ -114,7 +114,7 @@ class Dashboard:
 
 
 def _read(folder: Path) -> dict[str, _File]:
-    """Path → file, for all files of the page below `folder`."""
+    """Read all files of the page below `folder`: path → file."""
     files = {}
     for path in sorted(folder.rglob("*")):
         if path.is_file() and path.suffix in TYPES:

@@ -1,4 +1,4 @@
-"""The parts of the page's figures. Each view of the page asks for the parts that it shows."""
+"""Computes the parts of the page's figures. Each view of the page requests the parts that it shows."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ MARK, INVENTED_ORGANISATION = "demo-", "demo"
 
 
 class Prices(SimulatedCall, PriceList, Protocol):
-    """The price list, and the prices that calls of simulated backends would have if these backends were real."""
+    """The price list. For simulated backends, it also has the prices that they would have if they were real."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What is read: the entries of `team` in `period`. `team` empty: all teams."""
+    """Selects the ledger entries to read: those of `team` in `period`. `team`: empty for the entries of all teams."""
 
     team: str
     period: Period
@@ -57,12 +57,12 @@ Read = Callable[[Connection, Scope], dict[str, Any]]
 
 
 def invented(policies: PolicySet, team: str) -> bool:
-    """Whether the requests of `team` are the demo history of `thriftgate dev history`."""
+    """Return whether the requests of `team` were invented by `thriftgate dev history`."""
     return team.startswith(MARK) and policies.find(team)[0].organisation == INVENTED_ORGANISATION
 
 
 def spend(connection: Connection, scope: Scope) -> dict[str, Any]:
-    """Totals, spend by day, backend, model and key, and the spend of each day by model."""
+    """The totals; spend by day, backend, model and key; and the spend of each day by model."""
     period = scope.period
     groups = cube.read(connection, period, scope.team, computed=scope.computed)
     step = cube.days_of(period, groups)
@@ -93,7 +93,7 @@ def tags(connection: Connection, scope: Scope) -> dict[str, Any]:
 
 
 def simulated(connection: Connection, scope: Scope) -> dict[str, Any]:
-    """The traffic of simulated backends, which no total includes."""
+    """The traffic of simulated backends, which is not included in any total."""
     period = scope.period
     found = simulated_usage(connection, team=scope.team, since=period.since, until=period.until, prices=scope.prices)
     return {"simulated": [simulated_values(line) for line in found]}
@@ -104,7 +104,7 @@ def budget(connection: Connection, scope: Scope) -> dict[str, Any]:
 
 
 def saved(connection: Connection, scope: Scope) -> dict[str, Any]:
-    """The savings of a team, with the same figures as in `thriftgate savings`."""
+    """The savings of a team. The figures are those of `thriftgate savings`."""
     return {"savings": _savings(connection, scope, [scope.team])}
 
 
@@ -139,13 +139,13 @@ def answers(connection: Connection, scope: Scope) -> dict[str, Any]:
 
 
 def quality(connection: Connection, scope: Scope) -> dict[str, Any]:
-    """The objectives for quality of the team's policy (`slo`), now, whatever the period."""
+    """The quality objectives of the team's policy (`slo`), as of now; the period does not matter."""
     found = objectives.read(connection, scope.policy, scope.period.now)
     return {"objectives": [one.as_object() for one in found]}
 
 
 def wrong_hits(connection: Connection, scope: Scope) -> dict[str, Any]:
-    """The rate of wrong semantic cache hits, measured on the team's own look-ups, and the limit of its policy. The rate
+    """The rate of wrong semantic cache hits, measured on the team's own look-ups, and the limit in its policy. The rate
     is None if the team had no semantic look-up."""
     period = scope.period
     counts = counters.read(connection, team=scope.team, since=period.since, until=period.until).get(scope.team)
@@ -174,7 +174,8 @@ def alerts(connection: Connection, scope: Scope) -> dict[str, Any]:
 
 
 def all_teams(connection: Connection, scope: Scope) -> dict[str, Any]:
-    """One row for each team: spend, pace, errors and open alerts. And the spend of each day by team."""
+    """The table of all teams: a row for each team with spend, expected spend, errors and open alerts. Also the spend of
+    each day by team."""
     period = scope.period
     groups = cube.read(connection, period, None, by_team=True, computed=scope.computed)
     waiting = queries.open_alerts(connection, period.now)
@@ -207,8 +208,8 @@ def team_savings(connection: Connection, scope: Scope) -> dict[str, Any]:
 
 
 def team_budgets(connection: Connection, scope: Scope) -> dict[str, Any]:
-    """For each team with a budget: the standing of each budget. Of a budget per key, end user or session, only the
-    standing with the highest spend."""
+    """The standings of the budgets of each team that has budgets. If a budget applies to each key, end user or session,
+    only the standing with the highest spend is included."""
     policies: Mapping[str, Policy] = {team: policy for team, policy in scope.policies.policies.items() if policy.budget}
     first: dict[tuple[str, str, str, str], dict[str, Any]] = {}
     for one in standings(connection, policies, {}, scope.period.now):

@@ -19,7 +19,8 @@ _EARLIEST = 1970
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """`[since, until)` in Unix seconds: whole days in `zone`. If the period contains `now`, it ends at `now`."""
+    """The period `[since, until)` in Unix seconds. It has whole days in `zone`, except that a period that contains
+    `now` ends at `now`."""
 
     text: str
     since: float
@@ -33,7 +34,7 @@ class Period:
 
     @property
     def end(self) -> datetime:
-        """The time that clocks in `zone` show at `until`."""
+        """The local time in `zone` at `until`."""
         return datetime.fromtimestamp(self.until, self.zone).replace(tzinfo=None)
 
     @property
@@ -42,12 +43,12 @@ class Period:
 
     @property
     def days(self) -> int:
-        """The number of days, including a last day that has only begun."""
+        """The number of days. A last day that has only begun counts, too."""
         end = self.end
         return (end.date() - self.first).days + (end.time() > time.min)
 
     def spans(self) -> Iterator[tuple[date, float, float]]:
-        """Each day with its begin and its end in Unix seconds. The last day may end early, at `until`."""
+        """The days, each with its begin and end in Unix seconds. The last day may end early, at `until`."""
         day = self.first
         while (since := begin_of(day, self.zone)) < self.until:
             next_day = day + _DAY
@@ -72,9 +73,8 @@ class Period:
 
 
 def parse_period(text: str, now: float, zone: tzinfo = UTC) -> Period:
-    """The period that `text` names: a number of days that end now (`30`), `month`, `last-month`, a calendar month
-    (`2026-01`), or a first and a last day (`2026-01-05..2026-01-20`). The days are those of `zone`. Raises
-    ValueError."""
+    """Parse a period: a number of days that end now (`30`), `month`, `last-month`, a calendar month (`2026-01`), or a
+    first and a last day (`2026-01-05..2026-01-20`). The days are those of `zone`. Raises ValueError."""
     first, end = _bounds(text, datetime.fromtimestamp(now, zone).date())
     if (end - first).days > MOST_DAYS:
         raise ValueError(f"a period has at most {MOST_DAYS} days")
@@ -85,7 +85,7 @@ def parse_period(text: str, now: float, zone: tzinfo = UTC) -> Period:
 
 
 def _bounds(text: str, today: date) -> tuple[date, date]:
-    """The first day (included) and the last one (excluded)."""
+    """The first day (included) and the last day (excluded) of a period."""
     month = today.replace(day=1)
     if text == "month":
         return month, _next_month(month)

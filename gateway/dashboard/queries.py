@@ -1,4 +1,4 @@
-"""SQL queries that only the page needs. All read from the connection of a snapshot."""
+"""SQL queries that only the page needs. Each reads from the connection of a snapshot."""
 
 from __future__ import annotations
 
@@ -29,17 +29,16 @@ _superseded = select(ledger.c.supersedes).where(ledger.c.supersedes != "")
 
 
 def raw(team: str, since: float, until: float) -> ColumnElement[bool]:
-    """The condition for the single ledger rows of a team whose requests began in `[since, until)` (Unix seconds). Rows
-    of simulated backends, and rows that a newer row has replaced, are excluded. Sums of old rows are in another table.
-    """
+    """The SQL condition for the ledger rows of a team whose requests began in `[since, until)` (Unix seconds). Excluded
+    are rows of simulated backends, and rows that a newer row has replaced. Rolled-up rows are in another table."""
     c = ledger.c
     period = and_(c.team == team, c.at >= since, c.at < until)
     return and_(period, c.simulated.is_(False), c.id.not_in(_superseded))
 
 
 def latency(connection: Connection, which: ColumnElement[bool]) -> list[dict[str, Any]]:
-    """For each backend: percentiles of the duration (nearest rank) and the median time to the first byte. The values
-    are whole milliseconds, over complete answers only."""
+    """The latency of each backend: percentiles of the duration (nearest rank) and the median time to the first byte.
+    The values are whole milliseconds, over complete answers only."""
     ends = _milliseconds(connection, which, ledger.c.duration_ms)
     begins = _milliseconds(connection, which, ledger.c.first_byte_ms)
     return [
@@ -57,8 +56,8 @@ def latency(connection: Connection, which: ColumnElement[bool]) -> list[dict[str
 def _milliseconds(
     connection: Connection, which: ColumnElement[bool], column: ColumnElement[Any]
 ) -> dict[str, Counter[int]]:
-    """Backend → milliseconds in `column` → number of answers with this value. Percentiles are computed from these
-    numbers and not from the single answers. This is faster, because there are fewer different values than answers."""
+    """Count the answers by backend and by milliseconds in `column`: backend → milliseconds → number of answers.
+    Percentiles are computed from these numbers, because there are fewer different values than answers."""
     c = ledger.c
     rounded = column + 0.5
     # SQLite may lack FLOOR, PostgreSQL's CAST rounds.
@@ -82,7 +81,7 @@ def _percentile(times: Counter[int], percent: int) -> int | None:
 
 
 def dearest(connection: Connection, which: ColumnElement[bool], count: int) -> list[dict[str, Any]]:
-    """The `count` most expensive requests. The cost of a request is the sum over all its attempts."""
+    """The `count` most expensive requests. The cost of a request is the sum of the costs of its attempts."""
     c = ledger.c
     # The float only decides the order; a sum of integers could overflow.
     cost = func.sum(cast(c.cost_pico, Float))
@@ -98,8 +97,8 @@ def dearest(connection: Connection, which: ColumnElement[bool], count: int) -> l
 
 
 def beside_savings(connection: Connection, since: float, until: float, team: str | None) -> dict[str, tuple[int, int]]:
-    """Team → (pico-dollars that answers from the cache saved, idle cost of machines), for entries that began in
-    `[since, until)` (Unix seconds)."""
+    """Two sums for each team: the pico-dollars that answers from the cache saved, and the cost of unused machine time.
+    They include entries that began in `[since, until)` (Unix seconds)."""
     table = of(connection)
     c = table.c
     which = and_(c.simulated.is_(False), *within(since, until, team, table), or_(c.attempt == 0, c.kind == IDLE))
@@ -111,7 +110,7 @@ def beside_savings(connection: Connection, since: float, until: float, team: str
 def requests(connection: Connection, team: str, ids: Sequence[str]) -> list[dict[str, Any]]:
     """The requests of `team` with these ids, in the order of `ids`. Ids of other teams are left out."""
     c = ledger.c
-    # Without the team in SQL, the index on request_id is used, and not the larger part of the index on teams.
+    # The team is compared below and not in SQL, so that SQL uses the index on request_id. The one on teams is slower.
     which = and_(c.request_id.in_(ids), c.id.not_in(_superseded))
     found: dict[str, list[Row[Any]]] = {}
     for row in connection.execute(select(ledger).where(which).order_by(c.attempt)):
@@ -182,8 +181,9 @@ def _output(row: Row[Any]) -> int:
 
 
 def latest_alerts(connection: Connection, team: str, count: int, now: float) -> list[dict[str, Any]]:
-    """The `count` latest alerts, open ones first, then the newest, each with the result of its delivery to each
-    receiver. Of the alerts about one budget in one window, only the most severe."""
+    """The `count` latest alerts, first the open ones, then the others, each newest first. Each alert has the result of
+    its delivery to each receiver. Of several alerts about one budget in one window, only the most severe is included.
+    """
     found: dict[str, dict[str, Any]] = {}
     for sent in deliveries.latest(connection, team, _LETTERS):
         id = sent.payload["id"]
@@ -199,7 +199,7 @@ def latest_alerts(connection: Connection, team: str, count: int, now: float) -> 
 
 
 def _name_keys(connection: Connection, budgets: Sequence[dict[str, Any]]) -> None:
-    """Replace the key ids in alerts about budgets per key by the keys' names."""
+    """Replace the ids of keys by their names, in alerts about budgets that apply to each key."""
     names = key_names(connection, {one["who"] for one in budgets if one["per"] == "key"})
     for one in budgets:
         one["who"] = names.get(one["who"], one["who"])
@@ -209,7 +209,8 @@ _T = TypeVar("_T")
 
 
 def _most_severe(found: Iterable[tuple[dict[str, Any], _T]]) -> list[tuple[dict[str, Any], _T]]:
-    """Of all alerts (payload, anything) about one budget, window and subject: the most severe."""
+    """Select the most severe alert for each budget, window and subject. `found`: (payload, any further value) of each
+    alert."""
     kept: dict[tuple[str, ...], tuple[dict[str, Any], _T]] = {}
     for payload, one in found:
         fact = tuple(str(payload.get(name)) for name in ("budget", "window_start", "key", "end_users", "sessions"))
@@ -225,7 +226,7 @@ def _rank(payload: dict[str, Any]) -> tuple[int, str]:
 
 
 def _ended(payload: dict[str, Any], now: float) -> bool:
-    """Whether the budget's window of an alert is over, so that nobody needs to act."""
+    """Return whether the window of an alert's budget is over, so that nobody needs to act."""
     end = payload.get("window_end")
     return end is not None and end <= iso(now)
 
@@ -249,7 +250,8 @@ def _alert(sent: deliveries.DeliveryResult) -> dict[str, Any]:
 
 
 def _budget(payload: dict[str, Any]) -> dict[str, Any] | None:
-    """The figures of an alert about a budget, for the page's other languages. None for other alerts."""
+    """The figures of an alert about a budget, from which the page makes its text in other languages. None for other
+    alerts."""
     unit = next((unit for unit in ("usd", "tokens") if f"limit_{unit}" in payload), None)
     if unit is None:
         return None
@@ -270,8 +272,8 @@ def _receiver(sent: deliveries.DeliveryResult) -> dict[str, Any]:
 
 
 def open_alerts(connection: Connection, now: float) -> dict[str, int]:
-    """Team → number of open alerts of the last `OPEN_DAYS` days: not acknowledged, in a window that is not over. The
-    alerts about one budget in one window count once."""
+    """Count the open alerts of the last `OPEN_DAYS` days: team → number. An alert is open if it was not acknowledged
+    and its window is not over. All alerts about one budget in one window count once."""
     c = alerts.c
     which = and_(c.target == "", c.created_at >= now - OPEN_DAYS * _DAY_S)
     rows = connection.execute(select(c.team, c.payload, c.acknowledged_at).where(which)).all()
@@ -286,11 +288,11 @@ def open_alerts(connection: Connection, now: float) -> dict[str, int]:
 
 
 def key_names(connection: Connection, ids: Iterable[str]) -> dict[str, str]:
-    """Id of a key → name of the key, for keys that have a name."""
+    """The names of the keys that have a name: key id → name."""
     found = connection.execute(select(keys.c.id, keys.c.name).where(keys.c.id.in_(list(ids)), keys.c.name != ""))
     return {row.id: row.name for row in found}
 
 
 def teams(connection: Connection) -> set[str]:
-    """The teams that have a key or had a key before."""
+    """The teams that have a key, or had one before."""
     return set(connection.scalars(select(keys.c.team).distinct()))

@@ -1,4 +1,4 @@
-"""The page's log of requests: filtered, newest or most expensive request first, in pages."""
+"""The page's log of requests. It can be filtered, is sorted by time or cost, and is read in pages."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ _READ = 200
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which requests are wanted: those of `team` in `period` for which all `filters` hold. `own`: only those of the key
-    with this lineage; empty: of all keys."""
+    """Selects requests: those of `team` in `period` that fulfil all `filters`. `own`: the lineage of a key, whose
+    requests alone are selected; empty: the requests of all keys."""
 
     team: str
     period: Period
@@ -53,7 +53,7 @@ class Wanted:
 
 
 def check(filters: Mapping[str, str]) -> dict[str, str]:
-    """The filters that have a value. Raises ValueError that names the wrong one."""
+    """Check the filters. Returns those that have a value. Raises ValueError, which names the invalid filter."""
     found = {name: filters[name] for name in FILTERS if filters.get(name)}
     for name, known in (("status", STATUS), ("cache", CACHE)):
         if name in found and found[name] not in known:
@@ -85,8 +85,8 @@ def _conditions(wanted: Wanted, table: Any) -> list[ColumnElement[bool]]:
 
 
 def page(connection: Connection, *, wanted: Wanted, sort: str, after: str) -> dict[str, Any]:
-    """One page of the log: `{"requests", "next"}`. `after`: the value `next` of the page before; empty for the first
-    page. `next` is empty after the last page. Raises ValueError for an invalid `after`."""
+    """One page of the log: `{"requests", "next"}`. `after`: the value `next` of the previous page; empty for the first
+    page. On the last page, `next` is empty. Raises ValueError for an invalid `after`."""
     if sort == "cost":
         ids, following = _dearest(connection, wanted, after)
     else:
@@ -100,7 +100,8 @@ def page(connection: Connection, *, wanted: Wanted, sort: str, after: str) -> di
 
 
 def _newest(connection: Connection, wanted: Wanted, after: str, size: int) -> tuple[list[str], str]:
-    """Ids of requests, newest first. All rows of a request have the same time, so they are next to each other."""
+    """The ids of the newest requests, newest first. All rows of a request have the same time, so they are next to each
+    other."""
     c, ids = ledger.c, dict[str, float]()
     while True:
         which = [newest, *_conditions(wanted, ledger), *([_older(after)] if after else [])]
@@ -121,7 +122,7 @@ def _older(after: str) -> ColumnElement[bool]:
     try:
         moment = float(at)
     except ValueError:
-        raise ValueError("after must be the value of next of the page before") from None
+        raise ValueError("after must be the value of next in the previous page") from None
     if not id:
         return false()
     c = ledger.c
@@ -130,7 +131,7 @@ def _older(after: str) -> ColumnElement[bool]:
 
 def _dearest(connection: Connection, wanted: Wanted, after: str) -> tuple[list[str], str]:
     if after and not (after.isascii() and after.isdigit() and len(after) < 7):
-        raise ValueError("after must be the value of next of the page before")
+        raise ValueError("after must be the value of next in the previous page")
     offset, c = int(after or 0), ledger.c
     # The float only decides the order; a sum of integers could overflow.
     cost = func.sum(cast(func.coalesce(c.cost_pico, 0), Float))
@@ -173,7 +174,7 @@ def _cells(row: Mapping[str, Any]) -> list[Any]:
 
 
 def groups(connection: Connection, wanted: Wanted, by: str) -> dict[str, Any]:
-    """Spend by one column for the wanted requests. Simulated entries are excluded."""
+    """The spend of the selected requests, grouped by one column. Simulated entries are excluded."""
     table = of(connection)
     c = table.c
     name = c[GROUPS[by]]

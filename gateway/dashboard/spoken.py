@@ -1,7 +1,7 @@
-"""Translates the server's English sentences for the page: alerts, reasons of routes, explanations of requests.
+"""Translates English sentences of the server for the page: alerts, reasons of routes, explanations of requests.
 
-These sentences have fixed forms. `spoken.json` has each form with its Spanish and its Portuguese translation: `{0}`
-stands for any text, `{#0}` for a number. A sentence without a form stays English.
+These sentences have fixed forms. `spoken.json` has each form with its Spanish and Portuguese translations: `{0}` stands
+for any text, `{#0}` for a number. A sentence with another form stays English.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ def language_of(accepted: str) -> str:
 
 
 def said(values: Mapping[str, Any], language: str) -> dict[str, str]:
-    """English sentence → translation, for all sentences in `values` that have one."""
+    """Translate the sentences in `values`: English sentence → translation. Sentences without a translation are left
+    out."""
     found = {text: translated(text, language) for text in dict.fromkeys(_sentences(values, named=False))}
     return {text: translation for text, translation in found.items() if translation is not None}
 
@@ -58,7 +59,7 @@ def _filled(translation: str, match: re.Match[str], language: str, depth: int) -
 
 @cache
 def _forms() -> tuple[tuple[str, re.Pattern[str], tuple[str, ...]], ...]:
-    """(Text before the first place, pattern, translations) of each form."""
+    """The known forms, each as (text before the first variable part, pattern, translations)."""
     return tuple(
         (form.split("{")[0], _pattern(form), tuple(others)) for form, *others in orjson.loads(FORMS.read_bytes())
     )
@@ -72,7 +73,7 @@ def _pattern(form: str) -> re.Pattern[str]:
 
 
 def _sentences(value: Any, *, named: bool) -> Iterator[str]:
-    """All sentences in JSON values. `named`: whether `value` is that of one of `_FIELDS`."""
+    """Find all sentences in JSON values. `named`: whether `value` belongs to one of `_FIELDS`."""
     if isinstance(value, str):
         if named and value:
             yield value.strip()

@@ -1,5 +1,5 @@
-"""The page's data over HTTP: figures, log of requests, single requests, backends, exports. Each answer contains only
-what the key may see."""
+"""Serves the page's data over HTTP: figures, log of requests, single requests, backends, exports. Each answer contains
+only what the key may see."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Views:
         ]
 
     async def viewer(self, request: Request, tenant: Tenant) -> Response:
-        """What the key may see on the page."""
+        """Answer with the rights of the key: which teams and figures it may see on the page."""
         return _json(await self._viewer(tenant))
 
     async def _viewer(self, tenant: Tenant) -> dict[str, Any]:
@@ -83,8 +83,8 @@ class Views:
         return {**own, "zones": zones, "invented": self._figures.invented(teams)}
 
     async def data(self, request: Request, tenant: Tenant) -> Response:
-        """The figures of one team. Query parameters: `period` (see `parse_period`; `days=1..366` means the same),
-        `parts` (names separated by commas; all without it), and `team` with an admin's key."""
+        """Answer with the figures of one team. Query parameters: `period` (see `parse_period`; `days=1..366` means the
+        same), `parts` (names separated by commas; without it, all), and, with an admin's key, `team`."""
         query = request.query_params
         team = _team(query, tenant)
         parts = query["parts"].split(",") if "parts" in query else EVERYTHING
@@ -93,7 +93,7 @@ class Views:
         return _json({**figures, "viewer": await self._viewer(tenant)}, request)
 
     async def teams(self, request: Request, tenant: Tenant) -> Response:
-        """The figures of all teams. Query parameters: `period`, and `parts` as in `data`."""
+        """Answer with the figures of all teams. Query parameters: `period`, and `parts` as in `data`."""
         query = request.query_params
         parts = query["parts"].split(",") if "parts" in query else tuple(ALL_TEAMS)
         figures = await self._of(ALL, _period(query), parts)
@@ -123,8 +123,8 @@ class Views:
         return request_log.Wanted(team, period, filters, own)
 
     async def requests(self, request: Request, tenant: Tenant) -> Response:
-        """The log of requests. Query parameters: `team`, `period`, filters, `sort=newest|cost`, `after` (the value
-        `next` of the page before), `format=json|csv`."""
+        """Answer with a page of the log of requests. Query parameters: `team`, `period`, filters, `sort=newest|cost`,
+        `after` (the value `next` of the previous page), `format=json|csv`."""
         query = request.query_params
         wanted = self._wanted(query, tenant)
         sort = query.get("sort", "newest")
@@ -144,7 +144,8 @@ class Views:
         return _json({"team": wanted.team, "own": bool(wanted.own), **found}, request)
 
     async def request(self, request: Request, tenant: Tenant) -> Response:
-        """One request: what the ledger and its flight record say. 404 for a request that the key may not see."""
+        """Answer with one request, from the ledger and its flight record. The status is 404 if the key may not see the
+        request."""
         id = request.path_params["id"][: one_request.MOST_ID]
         team = tenant.team
         if _admin(tenant):
@@ -153,11 +154,12 @@ class Views:
         rows, facts, names = await self._read(tenant, partial(one_request.rows_of, id=id, team=team))
         found = one_request.as_object(rows, facts, await self._flight(id, team))
         if found is None or not (found["flight"]["key"] == tenant.key.lineage or sees_team(tenant)):
-            raise NotFound("No such request of this key; what has ended is known everywhere about a second later.")
+            raise NotFound("There is no such request of this key. A request can be found about a second after its end.")
         return _json({**found, "key_names": names}, request)
 
     async def groups(self, request: Request, tenant: Tenant) -> Response:
-        """Spend by `by` (key, end_user, session, model or backend), for the requests that the filters select."""
+        """Answer with the spend by `by` (key, end_user, session, model or backend), for the requests that the filters
+        select."""
         by = request.query_params.get("by", "key")
         if by not in request_log.GROUPS:
             raise BadRequest(f"by must be one of {', '.join(request_log.GROUPS)}.", param="by")
@@ -167,7 +169,7 @@ class Views:
         )
 
     async def export(self, request: Request, tenant: Tenant) -> Response:
-        """The usage report as CSV. Query parameters: `team`, `period`, and `by` as in /v1/usage."""
+        """Answer with the usage report as CSV. Query parameters: `team`, `period`, and `by` as in /v1/usage."""
         query = request.query_params
         team = _team(query, tenant)
         period = self._check(team, _period(query))
@@ -214,7 +216,7 @@ def _team(query: Mapping[str, str], tenant: Tenant) -> str:
 
 
 def _period(query: Mapping[str, str]) -> str:
-    """The text of the period. `days` is the older parameter, which only accepts a number."""
+    """The text of the period in the request. The older parameter `days` accepts only a number."""
     if "period" in query:
         return query["period"]
     days = query.get("days", USUAL)
@@ -224,7 +226,7 @@ def _period(query: Mapping[str, str]) -> str:
 
 
 def _json(values: Mapping[str, Any], request: Request | None = None) -> Response:
-    """JSON values. For a `request` in another language, with translations of their sentences."""
+    """Answer with JSON values. If the `request` has another language, the translations of their sentences are added."""
     if request is not None and (language := language_of(request.headers.get("accept-language", ""))):
         values = {**values, "said": said(values, language)}
     return Response(orjson.dumps(values), headers=PRIVATE, media_type="application/json")

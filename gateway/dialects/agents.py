@@ -166,8 +166,9 @@ def _session(agent: AgentMarks, request: CompletionRequest, headers: Mapping[byt
 
 
 def _of_metadata(value: Any) -> str:
-    """The session id in `value`, a field of `metadata`. Claude Code packs the session id into `user_id`, as JSON or as
-    text."""
+    """The session id in `value`, a field of `metadata`. Claude Code writes the session id into `user_id`, as JSON
+    or as part of a text.
+    """
     if not isinstance(value, str):
         return ""
     if value.startswith("{"):

@@ -15,10 +15,10 @@ __all__ = ["Plain", "StreamReader", "Translator"]
 
 
 class StreamReader(Protocol):
-    """Reads one streamed answer: bytes from the backend in, bytes for the client out.
+    """Reads one streamed answer: takes bytes from the backend and returns bytes for the client.
 
-    Call `feed` with each piece until `ended` is true or the backend closes. Then always call `eof`. A failure is raised
-    after everything before it was returned.
+    Call `feed` with each piece until `ended` is true or the backend closes the connection. Then always call `eof`.
+    A failure is raised only after everything before it was returned.
     """
 
     @property
@@ -70,8 +70,11 @@ class StreamReader(Protocol):
         ...
 
     def cut(self, delivered: Usage) -> bytes | None:
-        """The events that end the answer here as if its length limit was reached. None if the dialect has no such end.
-        The caller sends them last. `delivered`: usage of the delivered part. Later data is only counted."""
+        """The events that end the answer here as if its length limit was reached. The caller sends them last. None
+        if the dialect has no such end.
+
+        `delivered`: usage of the delivered part. After this call, further data is only counted.
+        """
         ...
 
     def completion(self) -> bytes | None:
@@ -104,9 +107,11 @@ class Translator(Protocol):
         logprobs: bool = False,
         max_output_tokens: int | None = None,
     ) -> bytes:
-        """The request body for the backend. `plan`: turns to remove or shorten. `logprobs`: whether to ask for
-        log-probabilities; not for streams. `max_output_tokens`: the gateway's output limit. Raises BadRequest with a
-        field that the dialect cannot express."""
+        """The request body for the backend. Raises BadRequest with a field that the dialect cannot express.
+
+        `plan`: turns to remove or shorten. `logprobs`: whether to ask for log-probabilities; not for streams.
+        `max_output_tokens`: the gateway's output limit.
+        """
         ...
 
     def headers(self, request: CompletionRequest) -> list[tuple[bytes, bytes]]:
@@ -125,6 +130,7 @@ class Translator(Protocol):
         ...
 
     def refusal(self, status: int, body: bytes, backend: str) -> BackendRefused:
-        """The error for the client after a backend's 4xx. If the body contains no readable error (for example HTML),
-        one sentence replaces it."""
+        """The error for the client after a backend's 4xx. If the body contains no readable error (for example
+        HTML), a general sentence is used.
+        """
         ...

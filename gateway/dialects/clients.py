@@ -46,8 +46,7 @@ def at(path: str) -> ClientDialect | None:
 
 
 def of_path(path: str) -> ClientDialect:
-    """The dialect for errors and other answers to requests at `path` or below it. For an unknown path, the result is
-    OpenAI chat."""
+    """The dialect for errors and other answers to requests at `path` or below it. OpenAI chat for an unknown path."""
     if shaped := next((found for shape in _SHAPERS if (found := shape(path))), None):
         return shaped
     path = path[: _LONGEST_PATH + 1]  # a longer path would be copied once for each slash

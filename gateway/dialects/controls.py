@@ -58,9 +58,12 @@ def _controls(found: Mapping[bytes, str]) -> Controls:
 
 
 def of_litellm(headers: Mapping[bytes, bytes], controls: Controls) -> Controls:
-    """`controls` with the session, the tags and the end user that a LiteLLM proxy names in its own headers, where
-    `controls` has none. The proxy passes on what its clients wrote, so an invalid value is ignored. None of the headers
-    names the team, which only the key does."""
+    """Add to `controls` the session, the tags and the end user from the headers of a LiteLLM proxy, where
+    `controls` has none.
+
+    An invalid value is ignored, because the proxy passes on values of its clients. No header can name the team;
+    only the key does.
+    """
     session = _first(headers, b"x-litellm-session-id")
     tags = dict(controls.tags)
     for item in _list(_first(headers, b"x-litellm-tags")):

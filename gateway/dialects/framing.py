@@ -1,4 +1,6 @@
-"""Client dialects that differ from another dialect only in the form of requests and answers on the wire."""
+"""Interface for client dialects that another dialect already serves, except for the form of requests and answers on
+the wire.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from gateway.dialects.path_endpoint import PathEndpoint
 
 
 class Framing(Protocol):
-    """Converts the answer to one request from the dialect in which it is served."""
+    """Converts one answer from the dialect of the parsed request to the form of the client."""
 
     content_type: bytes
     """The content type of a stream."""
@@ -18,13 +20,14 @@ class Framing(Protocol):
         ...
 
     def stream(self, piece: bytes) -> bytes:
-        """Convert a piece of a stream. Returns what is complete so far, which may be nothing."""
+        """Convert a piece of a stream. Returns the part that is complete so far, which may be empty."""
         ...
 
 
 class FramedEndpoint(PathEndpoint):
-    """A path whose parser returns a request in another dialect. Everything behind the parser serves that dialect, and
-    `framing` converts the answer."""
+    """A path whose parser returns a request in another dialect. The gateway serves the request in that dialect, and
+    `framing` converts the answer.
+    """
 
     may_lack_content_type: ClassVar[bool] = False
     """Whether clients of this API may leave out the header `content-type`."""

@@ -105,7 +105,9 @@ def find(raw: bytes, key: str) -> list[Span]:
 
 @cache
 def _spellings(key: str) -> tuple[bytes, tuple[bytes, ...]]:
-    r"""The quoted key, and beginnings of escape sequences for its letters. Example: `\u006`, for the letter m."""
+    r"""The quoted key, and beginnings of escape sequences for its letters. For example, `\u006` begins the escape
+    of the letter m.
+    """
     return b'"%s"' % key.encode(), tuple({(b"\\u%04x" % ord(letter))[:5] for letter in key})
 
 
@@ -140,9 +142,12 @@ def splice(
     scan: BodyScan | None = None,
     known: Mapping[str, Span] = _NONE,
 ) -> bytes:
-    """Set top-level keys of `raw` to the JSON in `changes`. `body`: the parsed `raw`, not empty. `scan`: the scan of
-    `raw`, or None. `known`: keys that occur once, with the spans of their values. All values of a duplicate key are
-    replaced, so that all parsers agree."""
+    """Set top-level keys of `raw` to the JSON in `changes`. All values of a duplicate key are replaced, so that all
+    parsers agree.
+
+    `body`: the parsed `raw`, not empty. `scan`: the scan of `raw`, or None. `known`: keys that occur once, with the
+    spans of their values.
+    """
     if scan is not None and scan.models == 1 and not scan.escaped_letter and changes.keys() == {"model"} <= body.keys():
         at = skip_blanks(raw, raw.index(b":", raw.index(MODEL) + len(MODEL)) + 1)
         return b"%b%b%b" % (raw[:at], changes["model"], raw[value_end(raw, at) :])

@@ -1,4 +1,4 @@
-"""The common part of translations from client dialects whose parsers return a request in the form of chat."""
+"""The common part of translations for client dialects whose parsers already return a chat request."""
 
 from __future__ import annotations
 

@@ -69,10 +69,15 @@ def translators(
     rules: ChatRules = NO_RULES,
     obfuscates: bool = False,
 ) -> tuple[Translator, ...]:
-    """The translators from `client` to a backend, best first; may be empty. `spoken`: the backend's dialects, hashable.
-    `thinks`: whether it accepts a reasoning effort. `limits`: limit fields that it knows. `strict`: whether it rejects
-    Anthropic's fields of messages and tools. `rules`: other differences between its chat API and OpenAI's.
-    `obfuscates`: whether it adds random texts to its events unless the request declines them."""
+    """The translators from `client` to a backend, best first; may be empty.
+
+    - `spoken`: the backend's dialects, hashable.
+    - `thinks`: whether the backend accepts a reasoning effort.
+    - `limits`: fields for the output limit that it knows.
+    - `strict`: whether it rejects Anthropic's fields of messages and tools.
+    - `rules`: other differences between its chat API and OpenAI's.
+    - `obfuscates`: whether it adds random texts to its events unless the request declines them.
+    """
     wires = _table(thinks, limits, strict, rules, obfuscates)
     order = (client, *(dialect for dialect in _ORDER if dialect != client))
     return tuple(wires[client, dialect] for dialect in order if dialect in spoken and (client, dialect) in wires)

@@ -43,8 +43,11 @@ class _Round(NamedTuple):
 
 
 def repetition(request: CompletionRequest, most: int) -> Repetition | None:
-    """How often the conversation's last round occurs in a row. A round is tool calls with their results. `most`:
-    maximum number of rounds to count. None if the conversation does not end with a failed call."""
+    """How often the last round of the conversation is repeated without interruption. A round is tool calls with
+    their results.
+
+    `most`: maximum number of rounds to count. None if the conversation does not end with a failed call.
+    """
     rounds = _rounds(request)
     last = next(rounds, None)
     if last is None or not last.failed:
@@ -117,8 +120,9 @@ def _results(item: Mapping[str, Any]) -> Iterator[tuple[bytes, bool]]:
 
 
 def _result(content: Any, *, failed: Any) -> tuple[bytes, bool]:
-    """The text of a result, and whether the call failed. `failed`: the client's own mark; None: words that mean an
-    error decide."""
+    """The text of a result, and whether the call failed. `failed`: the client's own mark. If it is None, the call
+    counts as failed if the text has a word for an error.
+    """
     text = content if isinstance(content, str) else orjson.dumps(content).decode()
     known = failed if isinstance(failed, bool) else _names_error(text[:_ENDS] + text[-_ENDS:])
     return text.encode("utf-8", "surrogatepass"), known

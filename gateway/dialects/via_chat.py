@@ -26,7 +26,7 @@ from gateway.errors import BackendGarbage, BackendRefused, BadRequest
 
 
 class Writer(Protocol):
-    """Writes the events of one stream to the client. The input are chat chunks."""
+    """Writes the events of one stream to the client. The inputs are chat chunks."""
 
     def write(self, chunk: dict[str, Any]) -> bytes:
         """Convert `chunk`, a parsed `chat.completion.chunk` that has choices, to events of the client's dialect. May
@@ -34,8 +34,11 @@ class Writer(Protocol):
         ...
 
     def more(self, texts: list[str]) -> bytes | None:
-        """The events for chunks that differ from the chunk written last only in their content. `texts`: at least one
-        content, none of them empty. None if the chunks must be written one by one; then nothing has changed."""
+        """The events for chunks that differ from the previous chunk only in their content. `texts`: the contents,
+        at least one, none of them empty.
+
+        None if the chunks must be written one by one; then nothing has changed.
+        """
         ...
 
     def end(self, finish: str, usage: Usage | None) -> bytes:
@@ -258,7 +261,9 @@ class Translated:
         return written
 
     def eof(self) -> None:
-        """End the stream, and write the last events. Earlier, it is not certain that the answer is complete."""
+        """End the stream, and write its last events. They cannot be written earlier, because it is not certain
+        before that the answer is complete.
+        """
         if self._failure:
             raise self._failure
         self._inner.eof()

@@ -28,7 +28,7 @@ def delivered_tokens(chunks: int, characters: Callable[[], int], count: Callable
         character_count = characters()
         return chunks if character_count <= chunks * MOST_PER_CHUNK else count(character_count)
     except Exception:  # text that cannot be read must not prevent the attempt from being closed
-        log.exception("what was delivered could not be read; its chunks are counted")
+        log.exception("the delivered text cannot be read, so the chunks are counted as tokens")
         return chunks
 
 
@@ -38,7 +38,7 @@ def delivered_at_most(answer: Answer, attempt: Attempt) -> int:
     try:
         return max(attempt.chunks, -(-answer.delivered_characters() // _CHARACTERS_PER_TOKEN))
     except Exception:  # text that cannot be read must not prevent the hold from being extended
-        log.exception("what was delivered could not be read; its bytes are counted")
+        log.exception("the delivered text cannot be read, so its bytes are counted")
         return attempt.seen
 
 

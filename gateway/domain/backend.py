@@ -89,10 +89,10 @@ class PriceEntry(Section):
     def _one_way(self) -> PriceEntry:
         per_token = self.input is not None and self.output is not None
         if per_token == (self.machine_hour_usd is not None):
-            raise ValueError("give either machine_hour_usd, or both input and output")
+            raise ValueError("give either machine_hour_usd alone, or both input and output")
         few_factors(self.service_tiers)
         if self.service_tiers and not per_token:
-            raise ValueError("service_tiers: a machine's hour costs the same at every tier; leave it out")
+            raise ValueError("service_tiers: a machine costs the same at every tier; leave service_tiers out")
         return self
 
 

@@ -24,7 +24,7 @@ class Notes:
     no_references: bool = False
     """Whether it was checked that the items contain no reference that a policy must permit."""
     checked: Mapping[str, Any] = field(default_factory=dict)
-    """The fields of the body that were checked for references. None were found if `no_references`."""
+    """The fields of the body that were checked for references. If `no_references` is true, they contain none."""
     start: int = 0
     """The position of the first item in the body."""
     ends: Sequence[int] = ()

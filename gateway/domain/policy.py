@@ -386,7 +386,7 @@ class Policy(Section):
             if isinstance(entry, ModelRule):
                 return entry
             if entry in seen:
-                raise ValueError(f"models.{model}: the alias leads back to itself")
+                raise ValueError(f"models.{model}: this alias leads back to itself; name a backend or a rule instead")
             seen.add(entry)
             name = entry
 

@@ -86,8 +86,6 @@ class CacheMarks:
     """Whether to remove the client's own marks."""
     at: float = 0.0
     """Time at which the marks were planned, in monotonic seconds."""
-    tokens: int = 0
-    """Estimated tokens of the whole input."""
     agent: bool = False
     """Whether the request offers tools."""
     cut: frozenset[int] = frozenset()

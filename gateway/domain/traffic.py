@@ -43,7 +43,7 @@ _KNOWN = frozenset(_WORD_OF)
 def traffic_class(request: CompletionRequest, input_tokens: int) -> str:
     """The traffic class of a request, for example `es/text/opening`."""
     turns = request.turns
-    if len(turns) == 1 and input_tokens < LONG_TOKENS and not (request.needs or request.agent):  # fast, for many
+    if len(turns) == 1 and input_tokens < LONG_TOKENS and not (request.needs or request.agent):  # the usual case
         return _SIMPLE[language_of(turns[0].text)]
     return f"{language_of(request.last_user)}/{needs_of(request, input_tokens)}/{step_of(request)}"
 

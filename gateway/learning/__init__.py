@@ -1,1 +1,1 @@
-"""Learns in the background: comparisons of backends, feedback, trials of plans."""
+"""Learns in the background from comparisons of backends, from feedback, and from trials of plans."""

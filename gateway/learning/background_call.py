@@ -1,5 +1,5 @@
-"""Background calls for comparisons. Before a call, its maximum cost is held on the comparison cap and on the team's
-budgets. The ledger records the call as `shadow`."""
+"""Makes background calls for comparisons. Before a call, its maximum cost is held on the limit for comparisons and on
+the team's budgets. The ledger records the call as `shadow`."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ async def buy(
     record: Record,
     most_output: int,
 ) -> Answer:
-    """Call the backends of `route` for a comparison. Returns the answer after its connection has been closed.
-    `spend_cap`: the limit for the cost of all comparisons. `most_output`: maximum output tokens of the answer. Raises
-    GatewayError (BudgetExhausted if the limit or a budget is reached) and SQLAlchemyError."""
+    """Call the backends of `route` for a comparison. Returns the complete answer. `spend_cap`: the limit for the cost
+    of all comparisons. `most_output`: maximum output tokens of the answer. Raises GatewayError (BudgetExhausted if the
+    limit or a budget is reached) and SQLAlchemyError."""
     tenant = record.tenant
     hold = BackgroundHold(spend_cap, pipeline.budgets.hold(tenant, record, request), prices, tenant, most_output)
     try:

@@ -47,7 +47,7 @@ class FreshAnswers:
             return None
         except (GatewayError, SQLAlchemyError) as error:
             self._counts["failed"] += 1
-            log.debug("nothing to compare a cached answer with: %s", error)
+            log.debug("a cached answer was not checked, because no new answer could be requested: %s", error)
             return None
         body = answer.completion() if answer.complete and answer.finish == "stop" else None
         return None if body is None else FreshAnswer(body, record.cost_pico)

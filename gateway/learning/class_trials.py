@@ -1,5 +1,5 @@
-"""The trials of traffic classes as one worker knows them. They are read from SQL at intervals, so all workers open and
-close a class at about the same time."""
+"""Keeps the trials of traffic classes in the memory of one worker. They are read from SQL at intervals, so that all
+workers open and close a class at about the same time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _OVERLAP_S = 30.0
 
 
 class StoredTrials:
-    """Implements `ClassTrials` with the trials that were stored at one time."""
+    """Implements `ClassTrials` with trials that were read from SQL once."""
 
     def __init__(self, trials: Mapping[TrialKey, ClassTrial]) -> None:
         self._trials = trials
@@ -36,7 +36,7 @@ class StoredTrials:
 
 
 class LiveTrials:
-    """Implements `ClassTrials` of domain/protocols.py. The database is not read before a trial is looked up."""
+    """Implements `ClassTrials` of domain/protocols.py. The database is read only after the first look-up of a trial."""
 
     def __init__(self, database: Database, *, interval_s: float = INTERVAL_S, clock: Clock = time) -> None:
         self._database, self._interval_s, self._clock = database, interval_s, clock
@@ -49,7 +49,7 @@ class LiveTrials:
         self._tasks = Tasks()
 
     async def open(self) -> None:
-        """Start to read. Never raises."""
+        """Start to read trials in the background. Never raises."""
         self._tasks.spawn(self._follow(), "trials of classes")
 
     async def aclose(self) -> None:
@@ -60,7 +60,7 @@ class LiveTrials:
         return self._trials.get(key) if self._clock.time() - self._read_at < STALE_S else None
 
     def count_sound(self, key: TrialKey) -> None:
-        """Count a served answer that did not look weak. It is stored with the next comparison."""
+        """Count an answer to a client that did not look weak. The count is stored with the next comparison."""
         self._sound[key] += 1
 
     async def see(self, key: TrialKey, seen: Comparison) -> Change:
@@ -101,4 +101,4 @@ class LiveTrials:
 
 
 def _troubled(error: Exception) -> None:
-    log.warning("trials of traffic classes cannot be read, references will answer: %s", error)
+    log.warning("trials of traffic classes cannot be read, so references answer instead of cheaper backends: %s", error)

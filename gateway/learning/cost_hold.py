@@ -1,4 +1,4 @@
-"""The hold of one comparison call. Before the call, money is held on the comparison cap and on the team's budgets."""
+"""Holds the money for one comparison call, on the limit for comparisons and on the team's budgets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KIND = "shadow"
 
 
 def worst(price: Price, input_tokens: int, output_tokens: int) -> int:
-    """Maximum pico-dollars that one call may cost."""
+    """The maximum cost of one call, in pico-dollars."""
     return price.most(input_tokens * 5 // 4 + _SPARE_TOKENS, output_tokens, cache_writes=True)
 
 
@@ -35,11 +35,11 @@ class BackgroundHold:
     def __init__(
         self, spend_cap: SpendCap, budget: RequestHold, prices: PriceList, tenant: Tenant, most_output: int
     ) -> None:
-        """`budget`: the hold on the team's own budgets. `most_output`: maximum output tokens of the answer."""
+        """`budget`: the money held on the team's own budgets. `most_output`: maximum output tokens of the answer."""
         self._spend_cap, self._budget, self._prices, self._tenant = spend_cap, budget, prices, tenant
         self.output_limit: int | None = most_output
         self._held: list[tuple[str, int]] = []
-        """(Window, pico-dollars) of each hold on the comparison cap."""
+        """(Window, pico-dollars) of each hold on the limit for comparisons."""
 
     def left_nano(self) -> int | None:
         return self._budget.left_nano()
@@ -57,7 +57,7 @@ class BackgroundHold:
         pico = worst(price, input_tokens, self.output_limit)
         period = await self._spend_cap.hold(self._tenant, pico)
         if period is None:
-            raise BudgetExhausted("The cap on comparisons in this period is spent, or too little of it is left.")
+            raise BudgetExhausted("Too little is left of the limit for the cost of comparisons in this period.")
         self._held.append((period, pico))
 
     async def grow(self, output_tokens: int, seen: int) -> None:
@@ -67,7 +67,7 @@ class BackgroundHold:
         """Does nothing, because there is only one attempt."""
 
     async def settle(self, cost_pico: int) -> None:
-        """Book the call's actual cost and release the rest. Raises SQLAlchemyError."""
+        """Book the actual cost of the call, and release the rest of the held money. Raises SQLAlchemyError."""
         self._budget.settle(cost_pico)
         self._budget.release()
         held, self._held = self._held, []

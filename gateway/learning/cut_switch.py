@@ -1,5 +1,5 @@
-"""The teams for which leaving out old outputs is switched off, as one worker knows them. They are read from SQL at
-intervals, so all workers apply a switch at about the same time."""
+"""Keeps in the memory of one worker the teams for which leaving out old outputs is switched off. They are read from SQL
+at intervals, so that all workers apply a change at about the same time."""
 
 from __future__ import annotations
 
@@ -19,24 +19,25 @@ INTERVAL_S = 30.0
 
 
 class CutSwitch:
-    """Knows for which teams cuts are switched off. The database is not read before a team is looked up."""
+    """Knows for which teams leaving out old outputs is switched off. The database is read only after the first look-up
+    of a team."""
 
     def __init__(self, database: Database, *, interval_s: float = INTERVAL_S, clock: Clock = time) -> None:
         self._database, self._interval_s, self._clock = database, interval_s, clock
         self._until: dict[str, float] = {}
-        """Team → Unix time at which the team's cuts come back."""
+        """Team → Unix time until which leaving out old outputs is switched off for the team."""
         self._used = False
         self._tasks = Tasks()
 
     async def open(self) -> None:
-        """Start to read. Never raises."""
+        """Start to read the pauses in the background. Never raises."""
         self._tasks.spawn(repeat(self.refresh, self._interval_s, _troubled, SQLAlchemyError), "pauses of cuts")
 
     async def aclose(self) -> None:
         await self._tasks.aclose()
 
     def is_off(self, team: str) -> bool:
-        """Whether cuts are switched off for `team` now."""
+        """Return whether leaving out old outputs is switched off for `team` now."""
         self._used = True
         return bool(self._until) and self._clock.time() < self._until.get(team, 0.0)
 
@@ -54,4 +55,4 @@ class CutSwitch:
 
 
 def _troubled(error: Exception) -> None:
-    log.warning("the teams without cuts cannot be read, the last known ones are used: %s", error)
+    log.warning("the teams whose old outputs must stay cannot be read; the last known ones are used: %s", error)

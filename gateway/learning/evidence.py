@@ -1,5 +1,5 @@
-"""The evidence about each team's backends. It is read from SQL at intervals, so that all workers have the same
-evidence."""
+"""Keeps the evidence about each team's backends in memory. It is read from SQL at intervals, so that all workers have
+the same evidence."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ Pair = tuple[str, str]
 
 
 class Learning:
-    """Implements `Evidence` of domain/protocols.py: what is known about backends from judged answers. The figures of a
-    team never include the answers of another team."""
+    """Implements `Evidence` of domain/protocols.py: the evidence about backends from judged answers. The figures of a
+    team never include answers of another team."""
 
     def __init__(self, database: Database, *, interval_s: float = INTERVAL_S, clock: Clock = time) -> None:
         self._database, self._interval_s, self._clock = database, interval_s, clock
@@ -41,8 +41,8 @@ class Learning:
         self._tasks = Tasks()
 
     async def open(self) -> None:
-        """Start to read. Never raises. While the database is unreachable, there is no evidence, and the read is
-        repeated."""
+        """Start to read the evidence in the background. Never raises. While the database is unavailable, there is no
+        evidence, and reading is tried again."""
         self._tasks.spawn(self._follow(), "evidence")
 
     async def aclose(self) -> None:
@@ -75,8 +75,8 @@ class Learning:
 
 
 def changed(connection: Connection, seen: tuple[int, int], now: float) -> tuple[tuple[int, int], dict[Pair, Standing]]:
-    """The newest ids of judged answers, and the statistics (`Standing`) of each (team, backend) that has judged answers
-    with ids newer than `seen`."""
+    """Read what has changed since `seen`: the newest ids of judged answers, and the statistics (`Standing`) of each
+    (team, backend) that has newer judged answers."""
     newest = evidence.newest(connection)
     if newest == seen:
         return seen, {}
@@ -90,4 +90,4 @@ def changed(connection: Connection, seen: tuple[int, int], now: float) -> tuple[
 
 
 def _troubled(error: Exception) -> None:
-    log.warning("judged answers cannot be read, the previous figures stay in use: %s", error)
+    log.warning("judged answers cannot be read, so the previous figures are still used: %s", error)

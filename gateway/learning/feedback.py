@@ -1,5 +1,5 @@
-"""Ratings of answers by people. A rating is stored with the routing decision for the rated request. A key has one
-rating per request.
+"""Stores people's ratings of answers, each with the routing decision for the rated request. A key has one rating per
+request.
 
 A single rating changes the figures little: only the newest ratings of each key count, and means are taken over keys
 (see `gateway/ledger/store/evidence.py`).
@@ -28,7 +28,7 @@ PER_MINUTE = 60
 
 @dataclass(frozen=True, slots=True)
 class Rating:
-    """One rating. `score`: 0..1; None if only the cache hit is rated, and not the answer."""
+    """One rating. `score`: 0..1; None if the rating is only about the cache hit, and not about the answer."""
 
     score: float | None
     cache: str
@@ -44,7 +44,8 @@ class Rating:
 
 
 def parse(body: Mapping[str, Any]) -> Rating:
-    """Parse `{"rating": "good"|"bad"}` or `{"score": 0..1}`, `{"cache": "wrong"}`, `"comment"`. Raises BadRequest."""
+    """Parse a rating: `{"rating": "good"|"bad"}` or `{"score": 0..1}`, `{"cache": "wrong"}`, `"comment"`. Raises
+    BadRequest."""
     if unknown := body.keys() - {"rating", "score", "cache", "comment"}:
         raise BadRequest(f"unknown key {min(unknown)!r}; give rating, score, cache or comment.", param=min(unknown))
     score = body.get("score")
@@ -66,28 +67,32 @@ class Feedback:
     """Stores ratings in SQL and reports their figures per backend."""
 
     def __init__(self, database: Database, learned: Evidence | None = None, *, clock: Clock = time) -> None:
-        """`learned`: the evidence with which the probabilities in flight records were corrected (see `adequacy` in
+        """`learned`: the evidence by which the probabilities in flight records were corrected (see `adequacy` in
         gateway/domain/routing/learned.py)."""
         self._database, self._learned, self._clock = database, learned or NoEvidence(), clock
         self._stored = self._refused = 0
+        self._replaced: dict[str, list[float]] = {}
+        """Key → the times of its ratings of the last minute that a later rating replaced, so that SQL lacks them."""
 
     async def rate(self, tenant: Tenant, flight: Mapping[str, Any], rating: Rating) -> None:
-        """Store a rating of the request that `flight` (its flight record) describes. The rating replaces an earlier
-        rating of this request by the same key.
+        """Store a rating of the request with the flight record `flight`. It replaces an earlier rating of this request
+        by the same key.
 
         Raises LimitExceeded.
         """
         backend, now = _served_by(flight), self._clock.time()
         predicted, target = self._promise(tenant.team, flight, backend)
+        replaced = self._replaced.setdefault(tenant.key.lineage, [])  # one list, also for ratings at the same time
+        replaced[:] = [at for at in replaced if at > now - 60]
 
         def keep(connection: Connection) -> bool:
             c = feedback.c
             lately = select(func.count()).where(c.key_id == tenant.key.lineage, c.at > now - 60)
-            if (connection.scalar(lately) or 0) >= PER_MINUTE:
+            if (connection.scalar(lately) or 0) + len(replaced) >= PER_MINUTE:
                 return False
-            connection.execute(
-                delete(feedback).where(feedback.c.request_id == flight["id"], feedback.c.key_id == tenant.key.lineage)
-            )
+            earlier = (c.request_id == flight["id"], c.key_id == tenant.key.lineage)
+            replaced.extend(connection.scalars(select(c.at).where(*earlier, c.at > now - 60)))
+            connection.execute(delete(feedback).where(*earlier))
             connection.execute(
                 insert(feedback).values(
                     at=now,
@@ -114,10 +119,9 @@ class Feedback:
         self._stored += 1
 
     def _promise(self, team: str, flight: Mapping[str, Any], backend: str) -> tuple[float | None, float | None]:
-        """Two figures about the backend that answered the request. The first is the predicted probability that its
-        answer is as good as the answer of the reference, before any correction by evidence. The second is the quality
-        that routing promised. If the reference itself answered, returns (None, 1.0). If no routing decision is known,
-        returns (None, None)."""
+        """Two figures about the backend that answered the request: the predicted probability that its answer is as good
+        as the reference's, before any correction by evidence, and the quality that routing promised. If the reference
+        itself answered, returns (None, 1.0). If no routing decision is known, returns (None, None)."""
         route = flight.get("route") or {}
         if not backend or not route:
             return None, None
@@ -130,8 +134,8 @@ class Feedback:
         return self._learned.adjust(team, backend).prior(adequacy), min(adequacy, quality)
 
     async def quality(self, team: str | None = None) -> list[dict[str, Any]]:
-        """For each backend, the robust mean score of its newest ratings, and their number. `team`: only ratings of this
-        team; None: of all teams."""
+        """The mean score of each backend's newest ratings (see `robust_mean`), and the number of these ratings. `team`:
+        only ratings of this team; None: of all teams."""
         c = feedback.c
         query = select(c.backend, c.key_id, c.score).where(c.score.is_not(None)).order_by(c.id.desc()).limit(25 * MOST)
         if team is not None:

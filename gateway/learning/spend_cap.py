@@ -1,4 +1,4 @@
-"""The cap on spend for comparisons, per team and in total. Before each call, its maximum cost is held in SQL."""
+"""Limits the spend for comparisons, per team and in total. Before each call, its maximum cost is held in SQL."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LATEST = 200
 
 @dataclass(frozen=True, slots=True)
 class CapSpent:
-    """Spend in one window, in pico-dollars, of one team or of all teams."""
+    """The spend for comparisons in one window, in pico-dollars, of one team or of all teams."""
 
     period: str
     team: str
@@ -34,7 +34,7 @@ class CapSpent:
 
 
 def spent(connection: Connection) -> list[CapSpent]:
-    """Spend in the latest windows, newest first."""
+    """Read the spend in the latest windows, newest window first."""
     c = shadow_spend.c
     query = (
         select(c.period, c.team, c.spent_pico, c.held_pico, c.calls).order_by(c.period.desc(), c.team).limit(_LATEST)
@@ -43,9 +43,8 @@ def spent(connection: Connection) -> list[CapSpent]:
 
 
 class SpendCap:
-    """Refuses to hold money for a comparison if a cap on comparisons would be exceeded. Several processes may share one
-    database. If a process dies, the money that it held stays held until the window ends, so that the cap is never
-    exceeded."""
+    """Holds money for comparisons, unless a limit would be exceeded. Several processes may share one database. If a
+    process dies, the money that it held stays held until the window ends, so that the limit is never exceeded."""
 
     def __init__(self, database: Database, settings: TrialsSettings, *, clock: Clock = time) -> None:
         self._database, self._settings, self._clock = database, settings, clock
@@ -56,7 +55,7 @@ class SpendCap:
         return {"spent_usd": float(pico_to_usd(self._spent_pico)), "cap_usd": float(self._settings.cap_usd)}
 
     async def hold(self, tenant: Tenant, pico: int) -> str | None:
-        """Hold `pico` pico-dollars. Returns the window in which they are held, or None if a cap would be exceeded.
+        """Hold `pico` pico-dollars. Returns the window in which they are held; None if a limit would be exceeded.
         Raises SQLAlchemyError."""
         caps = self._caps(tenant.team, tenant.policy.trials)
         return await self._database.run(lambda connection: self._hold(connection, caps, pico))
@@ -82,7 +81,7 @@ class SpendCap:
         return period
 
     def _begin(self, connection: Connection, period: str, team: str) -> None:
-        """Insert the window's row. Two processes may do this at the same time."""
+        """Insert the row of the window. Two processes may do this at the same time."""
         connection.execute(
             text(
                 "INSERT INTO shadow_spend (period, team, held_pico, spent_pico, calls) "
@@ -92,7 +91,7 @@ class SpendCap:
         )
 
     async def settle(self, tenant: Tenant, period: str, held_pico: int, cost_pico: int) -> None:
-        """Replace the hold in `period` by the actual cost. Raises SQLAlchemyError."""
+        """Replace the money that is held in `period` by the actual cost. Raises SQLAlchemyError."""
         self._spent_pico += cost_pico
         c = shadow_spend.c
         await self._database.run(

@@ -30,7 +30,7 @@ def keep(folder: Path, files: Mapping[Path, Mapping[str, Policy]]) -> None:
             if copy.name not in names:
                 copy.unlink()
     except OSError as error:
-        log.warning("the policies in force could not be copied to %s: %s", folder, error.strerror)
+        log.warning("the valid policies could not be copied to %s: %s", folder, error.strerror)
 
 
 def kept(folder: Path, files: Iterable[Path]) -> dict[Path, dict[str, Policy]]:

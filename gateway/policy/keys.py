@@ -281,4 +281,4 @@ def _living(connection: Connection) -> list[Any]:
 
 
 def _troubled(error: Exception) -> None:
-    log.warning("keys cannot be read, the last snapshot stays in force: %s", error)
+    log.warning("keys cannot be read, so the keys that were read last stay valid: %s", error)

@@ -196,7 +196,10 @@ class Policies:
         if problems and copies is not None:
             names = [path for path, _ in policy_files(folders, (), [])]
             self.current, problems = reload_policies(folders, ceilings, PolicySet(files=kept(copies, names)))
-            log.error("policy files are wrong, what was in force before stays so:\n%s", "\n".join(problems))
+            log.error(
+                "policy files have mistakes, so the previous policies still apply:\n%s",
+                "\n".join(problems),
+            )
         self.problem = "\n".join(problems)
         """The files that the last reload refused, and the reasons; empty if there are none."""
 
@@ -221,7 +224,10 @@ class Policies:
         self.problem = "\n".join(problems)
         if problems:
             self._failures += 1
-            log.error("policies not reloaded, the last good ones stay in force:\n%s", self.problem)
+            log.error(
+                "policies not reloaded; the last valid policies still apply:\n%s",
+                self.problem,
+            )
         return not problems
 
     async def adopt(self, ceilings: Ceilings) -> None:

@@ -22,8 +22,7 @@ _STAND_INS: Mapping[Any, Any] = {"limit_usd": 1}
 
 
 def partial_policies(folders: Sequence[Path], valid: PolicySet) -> dict[str, Policy]:
-    """Team → its policy without the wrong values. Only teams with mistakes are included: those that are not in
-    `valid`."""
+    """The policies of those teams that are not in `valid`, without the wrong values, as team → policy."""
     found = read_sources(folders, ())
     bases = {name: part for name, (_, part) in found.bases.items()}
     policies: dict[str, Policy] = {}
@@ -40,7 +39,7 @@ def partial_policies(folders: Sequence[Path], valid: PolicySet) -> dict[str, Pol
 
 
 def _without_mistakes(data: dict[Any, Any]) -> Policy | None:
-    """Validate `data` as a policy after wrong values were removed; None if it has too many mistakes."""
+    """Validate `data` as a policy after removing wrong values from it; None if it has too many mistakes."""
     for _ in range(MOST_PROBLEMS):
         try:
             return Policy.model_validate(data)

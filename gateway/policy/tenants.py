@@ -67,7 +67,7 @@ class Tenants:
         such as a batch. Raises the errors of `authenticate`."""
         key_digest = self._ring.digest_of(lineage)
         if key_digest is None and self._ring.ready:
-            raise ExpiredKey(f"The key {lineage} that asked for this was revoked; ask again with a living one.")
+            raise ExpiredKey(f"The key {lineage} that requested this was revoked; request it again with an active key.")
         return self._current(key_digest or b"")
 
     async def find_of_key(self, lineage: str) -> Tenant:

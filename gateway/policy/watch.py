@@ -58,5 +58,5 @@ async def changes(folders: Sequence[Path], known: Dates, look_s: float = LOOK_S)
 
 def _look(folders: Sequence[Path]) -> tuple[Dates, float]:
     """Check the folders once. Returns the result of `dates`, and the processor seconds that the check took."""
-    began = time.thread_time()  # by elapsed time, a busy machine would check more rarely
+    began = time.thread_time()  # not elapsed time: otherwise a busy machine would check more rarely
     return dates(folders), time.thread_time() - began

@@ -27,8 +27,8 @@ class _Mean:
 
 
 class OutputLengths:
-    """Moving averages of output tokens, one for each team and requested model name. If there are too many, those that
-    were updated longest ago are forgotten."""
+    """Moving averages of output tokens, one for each team and requested model name. If there are too many averages, the
+    one that was updated longest ago is deleted."""
 
     def __init__(self) -> None:
         self._means: OrderedDict[tuple[str, str], _Mean] = OrderedDict()

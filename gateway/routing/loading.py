@@ -37,5 +37,5 @@ def followed(artefacts: Sequence[str]) -> tuple[Plan, ...]:
         try:
             found.append(fitted(artefact))
         except (OSError, ValueError) as error:
-            log.error("routing.plan_file %s is not followed, decisions follow the grader: %s", artefact, error)
+            log.error("the plan file %s cannot be used, so the grader decides instead: %s", artefact, error)
     return tuple(found)

@@ -120,7 +120,10 @@ class Router:
                 await self._judge.load()
             except Exception:  # an error in the file or in a library must not fail the request
                 self._judge_again_at = now + _AGAIN_S
-                log.exception("the difficulty grader cannot be loaded; references answer for %g s", _AGAIN_S)
+                log.exception(
+                    "the difficulty grader cannot be loaded; reference backends answer for %g s",
+                    _AGAIN_S,
+                )
         if not self._judge.ready:
             record.degraded.add("grader")
 

@@ -107,7 +107,7 @@ class _Zlib:
                 self._inflate = zlib.decompressobj(15 if framed else -15)
             elif self._inflate.eof:
                 if not self._gzip:
-                    raise ValueError("more follows the end")
+                    raise ValueError("there are more bytes after its end")
                 self._inflate = zlib.decompressobj(31)
                 self.members += 1
             yield from self._inflated(self._inflate, data)
@@ -198,7 +198,7 @@ class Decoder:
     def close(self) -> None:
         """End the body. Raises ValueError if the body is incomplete."""
         if not self.ended:
-            raise ValueError("it breaks off")
+            raise ValueError("it is incomplete")
 
     def feed(self, data: bytes, most: int) -> bytes:
         """Decode `data`, the next part of the body. Raises Oversized if the output exceeds `most` bytes; TooCostly;
@@ -234,7 +234,7 @@ class Decoder:
         if self._left_s < 0:
             raise TooCostly("it takes more time to decode than its size allows")
         if self._format.members > _FREE_MEMBERS + self._bytes // _MEMBER_BYTES:
-            raise TooCostly(f"its members or frames hold less than {_MEMBER_BYTES} bytes each")
+            raise TooCostly(f"its members or frames have fewer than {_MEMBER_BYTES} bytes each")
         return now
 
 

@@ -18,7 +18,7 @@ def with_items(text: str, key: str, items: Sequence[str], flow: Sequence[str]) -
     if root is None:
         return _appended(text, key, items, newline)
     if not isinstance(root, yaml.MappingNode) or root.flow_style:
-        raise ValueError("the file is not a mapping in block style")
+        raise ValueError("the file is not written in block style (one `key: value` per line)")
     node = next((value for name, value in root.value if name.value == key), None)
     if node is None:
         return _appended(text, key, items, newline)

@@ -66,7 +66,7 @@ class Addresses:
                 raise ReceiverRefused(f"the operator's file has no receiver called {reference!r}")
             return entry.kind_and_reference
         if kind not in KINDS:
-            raise ReceiverRefused(f"{target} is not a kind of receiver in this version; it has {', '.join(KINDS)}")
+            raise ReceiverRefused(f"{target} is not a kind of receiver in this version; kinds: {', '.join(KINDS)}")
         if known.receivers is not None or not KINDS[kind].in_policies:
             raise ReceiverRefused(
                 f"{reference} is not allowed in a policy; use one of the operator's receivers instead"

@@ -32,7 +32,8 @@ class RenamedKey:
 
 @dataclass(frozen=True, slots=True)
 class MovedKey:
-    """A key that moved from one top-level section to another. The models have the key only in the new section."""
+    """A key that moved from one top-level section to another. The classes of settings have the key only in the new
+    section."""
 
     section: str
     old: str

@@ -1,1 +1,1 @@
-"""The parent process: state server, local model, workers, ledger writer."""
+"""The parent process. It starts and watches the state server, the local model, the workers and the ledger's writer."""

@@ -1,4 +1,4 @@
-"""The last accepted gateway.yaml, from which all workers start."""
+"""Keeps the last valid gateway.yaml, from which all workers start."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ FIXED = ("listen", "state", "ledger", "local_model")
 
 
 class Accepted:
-    """Keeps a copy of gateway.yaml in the data directory. Workers read the copy, so a restarted worker never reads a
-    half-edited file."""
+    """Keeps a copy of gateway.yaml in the data directory. Workers read this copy, so a worker that starts while
+    somebody edits gateway.yaml never reads a half-finished file."""
 
     def __init__(self, settings: Settings, source: Path | None) -> None:
-        """`source`: the file from which `settings` were read. None: gateway.yaml in the working directory, or no file
-        if it does not exist."""
+        """`source`: the file from which `settings` were read. None means gateway.yaml in the working directory, if
+        there is one."""
         here = Path("gateway.yaml")
         self._source = source or (here.absolute() if here.is_file() else None)
         self.path = settings.paths.accepted
@@ -30,8 +30,8 @@ class Accepted:
         self._copy().replace(self.path)
 
     def renew(self) -> Settings:
-        """Accept the current gateway.yaml and return its settings. Raises ConfigError if it is invalid or changes a
-        section in `FIXED`; the accepted copy then stays."""
+        """Accept the present gateway.yaml and return its settings. If it is invalid or changes a section in `FIXED`,
+        raises ConfigError and keeps the accepted copy."""
         fresh = self._copy()
         try:
             read = load_settings(fresh, self.settings.paths.data, self.settings.policies)
@@ -47,7 +47,7 @@ class Accepted:
         return self.settings
 
     def revert(self) -> Settings:
-        """Return to the settings before the last `renew`. Used if no worker became ready with the new settings."""
+        """Return to the settings before the last `renew`, because no worker became ready with the new ones."""
         self._aside.replace(self.path)
         self.settings = self._before
         return self.settings

@@ -1,4 +1,5 @@
-"""Publishes the supervisor's figures for /metrics: about itself, its children, the ledger and ended workers."""
+"""Publishes the supervisor's figures for /metrics: figures of the supervisor itself, its child processes, the ledger,
+and workers that have ended."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ Figure = tuple[str, tuple[str, ...], float]
 
 
 class SupervisorFigures(Protocol):
-    """The interface of the supervisor's parts that have figures to publish."""
+    """The interface of those parts of the supervisor that have figures to publish."""
 
     def figures(self) -> Iterator[Figure]: ...
     def processes(self) -> Iterator[tuple[str, int | None]]:

@@ -43,12 +43,12 @@ IMPORTED = ("gateway.supervisor.worker", "gateway.state.redis.unix", "sqlalchemy
 
 
 class ForkServerGone(Exception):
-    """The fork server did not fork the worker. The supervisor must start the worker as a program instead."""
+    """Raised if the fork server did not fork the worker. The supervisor must start the worker as a program instead."""
 
 
 class Forked:
-    """A worker that the fork server has forked, as a `Process`. Its parent is the supervisor. Use the object in one
-    event loop."""
+    """A worker that the fork server has forked, as a `Process`. Its parent process is the supervisor. Use the object in
+    only one event loop."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -66,7 +66,7 @@ class Forked:
         self._ended.set_result(self.returncode)
 
     async def wait(self) -> int:
-        """Wait until the worker ends and return its exit status. A negative value is the number of the signal that
+        """Wait until the worker ends, and return its exit status. A negative status is the number of the signal that
         ended it."""
         return await asyncio.shield(self._ended)
 
@@ -77,7 +77,7 @@ class Forked:
 
 @dataclass(frozen=True, slots=True)
 class _ServerProcess:
-    """A running fork server: its process id and the supervisor's end of the control socket."""
+    """A running fork server. The object has its process id and the supervisor's end of the control socket."""
 
     control: socket.socket
     pid: int
@@ -89,7 +89,7 @@ class _ServerProcess:
 
 
 class ForkServer:
-    """Forks workers through the fork server. Use it from the main thread, because the fork server ends with the thread
+    """Forks workers through the fork server. Use it in the main thread, because the fork server ends with the thread
     that started it."""
 
     def __init__(self, process: _ServerProcess) -> None:
@@ -98,8 +98,8 @@ class ForkServer:
 
     @classmethod
     def open(cls) -> ForkServer | None:
-        """Start the fork server by forking this process; None if this system cannot fork safely. Call it in the main
-        thread, before any other thread, event loop or open file."""
+        """Start the fork server by forking this process. Returns None if this system cannot fork safely. Call it in the
+        main thread, before there is another thread, an event loop or an open file."""
         if why := _unsafe():
             log.info("workers are started one by one instead of forked: %s", why)
             return None
@@ -109,8 +109,8 @@ class ForkServer:
         return cls(_forked())
 
     async def fork(self, settings: Mapping[str, Any], fds: Mapping[str, int]) -> Forked:
-        """Fork a worker with `settings`. `fds`: name → file descriptor; the worker's settings get the numbers of its
-        copies. Raises ForkServerGone; OSError if the fork failed."""
+        """Fork a worker with `settings`. `fds`: name → file descriptor. The worker gets copies of them, whose numbers
+        are added to its settings under the same names. Raises ForkServerGone; OSError if the fork failed."""
         async with self._lock:
             self._process = self._process or _program()
             control = self._process.control
@@ -141,8 +141,8 @@ class ForkServer:
 
 
 def _prepare() -> str:
-    """Import what workers need. Returns the reason why forking would be unsafe after the imports; empty if it is
-    safe."""
+    """Import the modules that workers need. Returns the reason why forking is unsafe after these imports; empty if it
+    is safe."""
     one_heap()
     for module in IMPORTED:
         importlib.import_module(module)
@@ -164,7 +164,8 @@ def _forked() -> _ServerProcess:
 
 
 def _program() -> _ServerProcess:
-    """Start the fork server as a program: with threads, the supervisor cannot fork safely. Raises OSError."""
+    """Start the fork server as a program, because the supervisor has threads by now and cannot fork safely. Raises
+    OSError."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.setblocking(False)
     command = [sys.executable, "-m", "gateway.supervisor.fork_server", str(os.getpid())]
@@ -197,13 +198,13 @@ def _unsafe() -> str:
 
 
 def _threaded() -> str:
-    """A text that says that this process has other threads; empty if it has none. Forking with threads is unsafe."""
+    """A text that says that this process has other threads, which makes forking unsafe; empty if it has none."""
     running = len(os.listdir("/proc/self/task"))
     return "" if running == 1 else f"{running} threads run already"
 
 
 def _run_server(control: socket.socket, supervisor: int) -> NoReturn:
-    """Fork workers until the control socket is closed, then end the process. This function never returns."""
+    """Run the fork server: fork workers until the control socket is closed, then end the process. Never returns."""
     try:
         os.setsid()  # Ctrl-C goes to the supervisor only
         if parent_death.die_with(supervisor):
@@ -237,7 +238,7 @@ def _serve_one(control: socket.socket, supervisor: int) -> bool:
 
 
 def _fork_twice(control: socket.socket, settings: Mapping[str, Any], supervisor: int) -> int:
-    """Fork an intermediate process, which forks the worker and then ends. Returns the worker's process id. Raises
+    """Fork an intermediate process, which forks the worker and ends. Returns the worker's process id. Raises
     OSError."""
     reader, writer = os.pipe()
     between = os.fork()
@@ -264,7 +265,7 @@ def _fork_twice(control: socket.socket, settings: Mapping[str, Any], supervisor:
 
 
 def _run_worker(settings: Mapping[str, Any], supervisor: int) -> NoReturn:
-    """Be the worker's process from the fork to the exit. This function never returns."""
+    """Run the worker in this process, which was just forked, and then exit. Never returns."""
     status = 1
     try:
         os.setsid()
@@ -285,8 +286,8 @@ def _run_worker(settings: Mapping[str, Any], supervisor: int) -> NoReturn:
 
 
 def _adopted(supervisor: int) -> bool:
-    """Wait until the supervisor is this process's parent, and make this process end with it. Returns False if it did
-    not become the parent in time."""
+    """Wait until the supervisor is the parent of this process, and make this process end with it. Returns False if it
+    did not become the parent in time."""
     deadline = time.monotonic() + ADOPTED_S
     while os.getppid() != supervisor:
         if time.monotonic() > deadline:
@@ -296,7 +297,7 @@ def _adopted(supervisor: int) -> bool:
 
 
 def main() -> None:
-    """Run the fork server as a program. The argument is the supervisor's process id."""
+    """Run the fork server as a program. The program's argument is the process id of the supervisor."""
     control = socket.socket(fileno=os.dup(0))
     with postponed():
         why = _prepare()

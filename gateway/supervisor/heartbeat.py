@@ -1,4 +1,4 @@
-"""The pipe on which a worker reports its state to the supervisor every second."""
+"""The pipe on which each worker reports its state to the supervisor every second (its heartbeats)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MOST_BYTES = 4096
 
 
 class Heartbeat:
-    """The supervisor's end of the pipe for one worker process. The object belongs to the event loop in which it is
+    """The supervisor's end of the pipe to one worker process. Use the object only in the event loop in which it was
     created."""
 
     def __init__(self, on_change: Callable[[], None] = lambda: None) -> None:
@@ -60,14 +60,14 @@ class Heartbeat:
             self.error = line.removeprefix(FAILED)
 
     def hand_over(self) -> None:
-        """Close this process's copy of the worker's end of the pipe. Called after the worker got its own copy or could
-        not be started."""
+        """Close this process's copy of the worker's end of the pipe. Call this after the worker got its own copy, or
+        could not be started."""
         if self.writer >= 0:
             os.close(self.writer)
             self.writer = -1
 
     def close(self) -> None:
-        """Stop reading. `stage` keeps the last stage that the worker reported (one of `STAGES`)."""
+        """Stop reading. `stage` stays at the last stage that the worker reported (one of `STAGES`)."""
         if self._reader >= 0:
             self._loop.remove_reader(self._reader)
             os.close(self._reader)
@@ -75,8 +75,8 @@ class Heartbeat:
 
 
 def reporter(fd: int) -> Callable[[str], None]:
-    """A function that writes one line to `fd`, the worker's end of the pipe. It never blocks; a full pipe loses the
-    line. Without a supervisor, it sends SIGTERM to the worker."""
+    """Make a function that writes one line to `fd`, the worker's end of the pipe. It never blocks: if the pipe is full,
+    the line is lost. If the supervisor is gone, it sends SIGTERM to the worker."""
     os.set_blocking(fd, False)
     os.set_inheritable(fd, False)
 

@@ -1,4 +1,4 @@
-"""The supervisor's part of the ledger: migrates the tables, drains the journals, sends alerts."""
+"""The supervisor's part of the ledger: migrates the tables, writes the journals to the database, sends alerts."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ LEDGER = {
 
 
 class AllPolicies(Mapping[str, Policy]):
-    """Team → its policy. A team without a policy file has the default policy. Iterating yields only the teams that have
-    a policy file."""
+    """The policies of all teams: team → policy. A team without a policy file has the default policy. Iterating yields
+    only teams with a policy file."""
 
     def __init__(self, policies: PolicySet) -> None:
         self.policies = policies
@@ -61,13 +61,13 @@ class AllPolicies(Mapping[str, Policy]):
 
 
 class LedgerService:
-    """Runs the ledger of one host. While the database does not answer, the journals grow."""
+    """Runs the ledger of one host. While the database is unavailable, the journals grow."""
 
     def __init__(
         self, settings: Settings, policies: Policies, *, known: Callable[[], KnownReceivers] | None = None
     ) -> None:
-        """`known`: function that returns the alert receivers that gateway.yaml names at present. Raises ConfigError for
-        an invalid database URL."""
+        """`known`: returns the alert receivers in the present gateway.yaml. Raises ConfigError for an invalid database
+        URL."""
         self._settings = settings
         self._addresses = Addresses(known or (lambda: settings.known_receivers))
         try:
@@ -93,27 +93,27 @@ class LedgerService:
         """Whether a thread may still be waiting for an answer of the database."""
 
     async def open(self) -> None:
-        """Migrate the database. If the database does not answer, `run` migrates it later."""
+        """Migrate the database. If the database is unavailable, `run` migrates it later."""
         try:
             async with asyncio.timeout(MIGRATE_S):
                 await self._migrate()
         except (SQLAlchemyError, TimeoutError) as error:
-            log.error("the ledger database cannot be reached; the journal grows until it can: %s", error)
+            log.error("the ledger database cannot be reached; until then, the journal on disk grows: %s", error)
 
     async def _migrate(self) -> None:
         await asyncio.to_thread(self._database.upgrade)
         self._migrated.set()
 
     async def run(self) -> None:
-        """Drain the journals into the database until cancelled."""
+        """Write the journals to the database until cancelled."""
         while not self._migrated.is_set():
             await asyncio.sleep(RETRY_S)
             await self.open()
         await self._writer.run()
 
     async def alert(self) -> None:
-        """Detect and send alerts until cancelled. The start imports an HTTP client, which is slow, so call it after the
-        workers are ready."""
+        """Detect and send alerts until cancelled. Call it after the workers are ready, because it imports an HTTP
+        client, which is slow."""
         await self._migrated.wait()
         await asyncio.to_thread(importlib.import_module, "gateway.alerts.alerts")
         from gateway.alerts.alerts import Alerts
@@ -158,13 +158,13 @@ class LedgerService:
         yield "supervisor", os.getpid()
 
     def _teams(self) -> Mapping[str, Policy]:
-        """The policies of all teams. The returned object is the same until a policy changes."""
+        """The policies of all teams. As long as no policy changes, the same object is returned."""
         if self._all_policies.policies is not self._policies.current:
             self._all_policies = AllPolicies(self._policies.current)
         return self._all_policies
 
     async def aclose(self) -> None:
-        """Drain the rest of the journals, if the database answers."""
+        """Write the rest of the journals to the database, if the database is available."""
         try:
             async with asyncio.timeout(LAST_DRAIN_S):
                 if self._migrated.is_set():
@@ -173,7 +173,7 @@ class LedgerService:
                 await asyncio.to_thread(self._database.close)
         except TimeoutError:
             self.abandoned = True
-            log.error("the ledger database does not answer; the journal is drained at the next start")
+            log.error("the ledger database does not answer; the next start writes the rest of the journal to it")
         except (SQLAlchemyError, OSError) as error:
             self.abandoned = True  # an earlier call may still be waiting for the database
-            log.error("the rest of the journal is drained at the next start: %s", error)
+            log.error("the next start writes the rest of the journal to the ledger database: %s", error)

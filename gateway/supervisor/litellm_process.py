@@ -1,4 +1,4 @@
-"""Litellm's process: starts it when the first call arrives, and keeps it running."""
+"""The process in which LiteLLM runs. It is started at the first call, and kept running from then on."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ log = logging.getLogger(__name__)
 
 
 class LitellmProcess:
-    """One process for all workers of this host. The supervisor owns the listening socket, so calls that arrive while
-    the process starts wait in the socket's queue."""
+    """The one LiteLLM process for all workers of this host. The supervisor owns the listening socket, so calls that
+    arrive while the process starts wait in the socket's queue."""
 
     def __init__(self, paths: Paths, on_change: Callable[[], None] = lambda: None) -> None:
         """Raises ConfigError if the socket cannot be created."""
@@ -35,11 +35,11 @@ class LitellmProcess:
 
     @classmethod
     def if_installed(cls, paths: Paths, on_change: Callable[[], None]) -> LitellmProcess | None:
-        """The process; None if litellm is not installed."""
+        """The LiteLLM process; None if litellm is not installed."""
         return cls(paths, on_change) if find_spec("litellm") else None
 
     async def run(self) -> None:
-        """Wait for the first connection, and keep the process running from then on, until cancelled."""
+        """Wait for the first connection. From then on, keep the process running until cancelled."""
         loop, wanted = asyncio.get_running_loop(), asyncio.Event()
         loop.add_reader(self._listener, wanted.set)
         try:
@@ -49,7 +49,7 @@ class LitellmProcess:
         await self.child.keep()
 
     async def stop(self, timeout_s: float) -> None:
-        """End the process and remove the socket. Call it only after `run` was cancelled."""
+        """End the process and remove the socket. Call this only after `run` was cancelled."""
         await self.child.stop(timeout_s)
         remove(self._listener)
 

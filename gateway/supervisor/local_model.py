@@ -1,4 +1,4 @@
-"""Finds, starts and health-checks the process that serves the packaged local model."""
+"""Finds, starts and checks the process that serves the packaged local model."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ MAX_FAILURES = 4
 
 
 def find_weights(settings: Settings) -> Path | None:
-    """The file of the weights to serve. None if the local model is off, has no entry in `backends`, or is not
-    installed."""
+    """The file with the weights to serve. None if the local model is switched off, has no entry in `backends`, or is
+    not installed."""
     local = settings.config.local_model
     weights = Path(local.gguf) if local.gguf else settings.paths.models / GGUF
     backends = settings.config.backends
@@ -65,7 +65,7 @@ class LocalModel:
         yield "local model", self.child.pid
 
     async def watch(self) -> None:
-        """Probe the process until cancelled. If the process no longer answers, kill it; `child.keep` then restarts
+        """Check the process until cancelled. A process that no longer answers is killed, and `child.keep` restarts
         it."""
         failures = 0
         while True:
@@ -73,6 +73,6 @@ class LocalModel:
             status = await status_of(HOST, self.port, "/health", PROBE_S)
             failures = 0 if status or self.child.pid is None else failures + 1
             if failures >= MAX_FAILURES:
-                log.error("the local model is frozen: starting it again")
+                log.error("the local model is frozen; it is restarted")
                 self.child.kill("frozen")
                 failures = 0

@@ -24,14 +24,14 @@ def prctl(option: int, value: int | bytes) -> bool:
 
 
 def command_prefix() -> list[str]:
-    """The words to put before a command, so that its process ends with this one. The command must begin with its
-    program's full path."""
+    """The words that must precede a command, so that its process ends with this one. The command must begin with the
+    full path of its program."""
     return [sys.executable, "-IS", __file__, str(os.getpid())]
 
 
 def die_with(parent: int) -> bool:
     """Make the kernel kill this process when its parent ends (Linux only). Returns False if `parent` is no longer the
-    parent; then exit."""
+    parent; then this process should exit."""
     if sys.platform == "linux":
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     return os.getppid() == parent

@@ -1,4 +1,5 @@
-"""Keeps one child process running. A process that ends is restarted; the delay grows from one restart to the next."""
+"""Keeps one child process running. If the process ends, it is restarted; the delay before the restart grows each
+time."""
 
 from __future__ import annotations
 
@@ -41,7 +42,8 @@ Start = Callable[[], Awaitable[Process]]
 
 
 class ChildProcess:
-    """Keeps a process running. Use it in the main thread's event loop: the process ends with its starting thread."""
+    """Keeps a process running. Use it in the main thread's event loop, because the process ends with the thread that
+    started it."""
 
     def __init__(
         self,
@@ -52,7 +54,7 @@ class ChildProcess:
         last_error: Callable[[], str] = lambda: "",
     ) -> None:
         """`on_change`: called when the process starts or ends. `last_error`: returns the error that the process
-        reported before its end; empty if it reported none."""
+        reported before it ended; empty if it reported none."""
         self.name = name
         self.short_lives = 0
         """Number of consecutive short runs."""
@@ -75,11 +77,11 @@ class ChildProcess:
 
     @property
     def trouble(self) -> str:
-        """A sentence for /health if the process is in a crash loop; otherwise empty."""
+        """A sentence for /health if the process ends again and again shortly after its start; otherwise empty."""
         return f"{self.name} keeps ending {self._how}" if self.short_lives >= CRASH_LOOP else ""
 
     async def keep(self) -> None:
-        """Start the process and restart it whenever it ends, until cancelled. Cancellation does not end the process;
+        """Start the process, and restart it whenever it ends, until cancelled. Cancelling does not end the process;
         `stop` does."""
         wait_s = FIRST_WAIT_S
         while True:
@@ -106,17 +108,17 @@ class ChildProcess:
             wait_s = min(wait_s * 2, LONGEST_WAIT_S)
 
     def _log_end(self, how: str, wait_s: float) -> None:
-        """Log how the process ended and when it will be started again. After `CRASH_LOOP` consecutive short runs,
-        nothing more is logged."""
+        """Log how the process ended and when it will be restarted. After `CRASH_LOOP` consecutive short runs, nothing
+        is logged any more."""
         words = self._last_error()
         how = f"{how}: {words}" if words else how
         if self.short_lives < CRASH_LOOP:
             log.warning("%s %s; again in %.1f s", self.name, how, wait_s)
         elif self.short_lives == CRASH_LOOP:
-            log.error("%s keeps ending, the last time it %s; it is tried again and again", self.name, how)
+            log.error("%s keeps ending, the last time it %s; it is restarted each time", self.name, how)
 
     def check(self) -> None:
-        """Set the number of short runs to 0 if the process has run long enough to count as stable."""
+        """Set the number of short runs to 0 if the process has run long enough."""
         if self.short_lives and self.pid and self.lived_s > STEADY_S:
             if self.trouble:
                 log.warning("%s runs steadily again", self.name)
@@ -124,7 +126,7 @@ class ChildProcess:
             self._on_change()
 
     def kill(self, cause: str) -> None:
-        """Kill the process. `cause` is the cause under which its end is counted."""
+        """Kill the process. `cause`: the cause under which /metrics counts this end."""
         self._cause = cause
         self.signal(signal.SIGKILL)
 
@@ -156,8 +158,8 @@ async def spawn(
     fds: Sequence[int] = (),
     silent: bool = False,
 ) -> Process:
-    """Start a program. The kernel kills the program when this process ends. `silent`: discard its standard output.
-    Raises OSError."""
+    """Start a program. The kernel kills the program when this process ends. `silent`: whether to discard its standard
+    output. Raises OSError."""
     return await asyncio.create_subprocess_exec(
         *parent_death.command_prefix(),
         *command,
@@ -170,7 +172,7 @@ async def spawn(
 
 
 def program(command: Sequence[str], *, silent: bool = False) -> Start:
-    """A function that starts the program `command`. `silent`: the program's standard output is discarded."""
+    """Make a function that starts the program `command`. `silent`: whether to discard the program's standard output."""
     return partial(spawn, command, silent=silent)
 
 

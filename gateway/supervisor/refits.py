@@ -1,4 +1,4 @@
-"""Starts `thriftgate router refit` once a week, as a process of its own."""
+"""Starts `thriftgate router refit` once a week, in a process of its own."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ STOP_S = 10.0
 
 
 class Refits:
-    """Runs a command when the last run is a week old. The time of the last run is in a file, so a restart changes
-    nothing."""
+    """Runs a command once a week. The time of the next run is stored in a file, so a restart does not change it."""
 
     def __init__(
         self,
@@ -31,14 +30,14 @@ class Refits:
         check_s: float = CHECK_S,
         clock: Clock = time,
     ) -> None:
-        """`stamp`: file with the Unix time of the next run. `command`: returns the command; None while it is switched
-        off."""
+        """`stamp`: file with the Unix time of the next run. `command`: returns the command to run; None while this is
+        switched off."""
         self._stamp, self._command, self._check_s, self._clock = stamp, command, check_s, clock
         self._process: Process | None = None
 
     async def run(self) -> None:
-        """Run the command whenever it is due, until cancelled. The first run is due a week after it was switched
-        on."""
+        """Run the command whenever it is due, until cancelled. The first run is due a week after the command was
+        switched on."""
         while True:
             command = self._command()
             if command is not None:
@@ -62,7 +61,7 @@ class Refits:
             log.info("the weekly refit of routing's plan is done")
 
     def _due(self) -> float:
-        """Unix time of the next run. Writes the file if there is none, or if it cannot be read as a number. Raises
+        """The Unix time of the next run. Writes the file if there is none, or if its content is not a number. Raises
         OSError."""
         try:
             return float(self._stamp.read_text())
@@ -78,7 +77,7 @@ class Refits:
         return due
 
     async def aclose(self) -> None:
-        """End a run in progress. What it has measured is kept, and the next run goes on."""
+        """End a run in progress. Its measurements are kept, and the next run continues from there."""
         process = self._process
         if process is None or process.returncode is not None:
             return

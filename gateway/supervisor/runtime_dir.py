@@ -27,8 +27,8 @@ STALE_S = 3.0
 
 
 def occupy(paths: Paths) -> int:
-    """Create the data directories and lock them. Returns the lock's file descriptor; close it to release. Raises
-    ConfigError if they are unusable or locked."""
+    """Create the data directories and lock them. Returns the file descriptor of the lock; closing it releases the lock.
+    Raises ConfigError if the directories cannot be used or are locked."""
     try:
         for folder in (paths.data, paths.journal, paths.valkey, paths.models, paths.files):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -50,7 +50,8 @@ def occupy(paths: Paths) -> int:
 
 
 def _own_alone(folder: Path) -> None:
-    """Remove other users' access to everything in `folder`, as far as earlier versions gave it. Raises OSError."""
+    """Remove other users' access to all files in `folder`, because earlier versions may have granted it. Raises
+    OSError."""
     folder.chmod(0o700)
     for place, folders, files in os.walk(folder):
         for name in (*folders, *files):
@@ -62,8 +63,8 @@ def _own_alone(folder: Path) -> None:
 
 
 def listen(host: str, port: int, patience_s: float = 0.0) -> socket.socket:
-    """Bind a socket to `host` and `port`, and listen on it. If the port is in use, wait up to `patience_s` seconds.
-    Raises ConfigError."""
+    """Listen on a socket at `host` and `port`. If the port is in use, wait up to `patience_s` seconds. Raises
+    ConfigError."""
     deadline = time.monotonic() + patience_s
     name = host.encode() if host.isascii() else host  # a str would import the tables for international names
     while True:
@@ -80,7 +81,7 @@ def listen(host: str, port: int, patience_s: float = 0.0) -> socket.socket:
 
 
 def lift_file_limit() -> int:
-    """Raise this process's limit of open files to the highest allowed value. Returns the limit."""
+    """Raise this process's limit of open files to the highest permitted value. Returns the new limit."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(OSError, ValueError):  # macOS reports "unlimited" and refuses it
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -88,20 +89,20 @@ def lift_file_limit() -> int:
 
 
 def reachable(host: str) -> str:
-    """The host that a client on this machine must use to reach a socket bound to `host`."""
+    """The host name with which a client on this machine reaches a socket that listens at `host`."""
     return {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)  # noqa: S104 - compared, not bound
 
 
 class RuntimeFile:
-    """runtime.json: facts about the running gateway for other commands. Changes are atomic. The file is removed at the
-    end."""
+    """The file runtime.json, with facts about the running gateway for other commands. Each change is atomic. The file
+    is deleted when the gateway ends."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._written = b""
 
     def left_behind(self) -> bool:
-        """Whether runtime.json exists. Call it before `write`: True then means that the last gateway with this data
+        """Return whether runtime.json exists. If it does before the first `write`, the last gateway with this data
         directory was killed."""
         return self._path.exists()
 

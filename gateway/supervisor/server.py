@@ -1,4 +1,4 @@
-"""The HTTP server of one worker: uvicorn on the supervisor's socket."""
+"""The HTTP server of one worker: uvicorn on the supervisor's listening socket."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ worker."""
 
 
 class Server(uvicorn.Server):
-    """A uvicorn server that reports its state to the supervisor and finishes open streams before it shuts down."""
+    """A uvicorn server that reports its state to the supervisor, and finishes open streams before it ends."""
 
     def __init__(self, config: uvicorn.Config, application: Application, report: Callable[[str], None]) -> None:
         super().__init__(config)
@@ -41,7 +41,7 @@ class Server(uvicorn.Server):
         self._tasks.spawn(self._beat(), "heartbeat")
 
     async def _beat(self) -> None:
-        """Send heartbeats until cancelled. This coroutine runs in the event loop, so the heartbeats stop if the loop is
+        """Send heartbeats until cancelled. This runs in the event loop, so the heartbeats stop if the loop is
         blocked."""
         ring = self._application.wiring.ring
         while True:
@@ -49,12 +49,12 @@ class Server(uvicorn.Server):
             await asyncio.sleep(BEAT_S if ring.ready else SOON_S)
 
     async def main_loop(self) -> None:
-        """Wait for the exit signal. This method replaces uvicorn's, which polls ten times per second."""
+        """Wait for the signal to exit. This replaces uvicorn's method, which checks ten times per second."""
         await self._exit_requested.wait()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Start the shutdown at SIGTERM or SIGINT. Uvicorn raises the signal again after the shutdown; this server does
-        not."""
+        """Begin to shut down at SIGTERM or SIGINT. Uvicorn would send the signal to itself again afterwards; this
+        server does not."""
         self.force_exit = self.should_exit and sig == signal.SIGINT
         self.should_exit = True
         if self.started:
@@ -75,11 +75,11 @@ class Server(uvicorn.Server):
 
 
 def serve(worker: Worker, report: Callable[[str], None]) -> None:
-    """Serve requests until SIGTERM, and finish streams in progress. SIGHUP reloads the policies. SIGUSR1 makes the
-    readiness endpoint say "not ready".
+    """Serve requests until SIGTERM, and then finish the streams in progress. SIGHUP reloads the policies. SIGUSR1 sets
+    the readiness endpoint to "not ready".
 
-    `report`: called about once a second with `open` (accepts connections) or `ready` (answers requests). Raises the
-    application's start error.
+    `report`: called about once a second, with `open` (the worker accepts connections) or `ready` (it answers requests).
+    If the application cannot start, raises its error.
     """
     application = Application(worker)
     requests = worker.settings.config.requests

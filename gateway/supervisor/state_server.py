@@ -1,4 +1,4 @@
-"""Keeps the embedded Valkey running: restarts it with its data if it has ended or is frozen."""
+"""Keeps the embedded Valkey (the state server) running. If it ends or freezes, it is restarted with its data."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LONGEST_WAIT_S = 5.0
 
 
 class StateServer:
-    """Keeps Valkey running, from one thread that must live as long as this process."""
+    """Keeps Valkey running. It works in one thread, which must live as long as this process."""
 
     def __init__(
         self, paths: Paths, on_change: Callable[[], None] = lambda: None, *, max_memory_bytes: int | None = None
@@ -62,7 +62,7 @@ class StateServer:
         yield "valkey", self.pid
 
     async def start(self) -> None:
-        """Start the server. Raises ConfigError if the server cannot start."""
+        """Start Valkey. Raises ConfigError if it cannot start."""
         try:
             await self._in_thread(self._start)
         except EmbeddedServerError as error:
@@ -70,7 +70,7 @@ class StateServer:
         self._on_change()
 
     async def keep(self) -> None:
-        """Watch the server until cancelled, and restart it if it has ended or is frozen."""
+        """Watch Valkey until cancelled, and restart it if it has ended or is frozen."""
         loop = asyncio.get_running_loop()
         answered = loop.time()
         while True:
@@ -82,8 +82,8 @@ class StateServer:
                 answered = loop.time()
 
     async def _wait_for_end(self) -> None:
-        """Wait until the server ends, for at most `CHECK_S` seconds. On systems that cannot report the end of a
-        process, wait for the full time."""
+        """Wait until Valkey ends, for at most `CHECK_S` seconds. Some systems cannot report the end of a process;
+        there, the full time is waited."""
         pid, loop = self.pid, asyncio.get_running_loop()
         if pid is None or not hasattr(os, "pidfd_open"):
             await asyncio.sleep(CHECK_S)
@@ -103,7 +103,7 @@ class StateServer:
     async def _restart(self) -> None:
         cause = "frozen" if self._server.alive() else "gone"
         self._ends[cause] += 1
-        log.error("the state server is %s: restarting it", cause)
+        log.error("the state server is %s; it is restarted", cause)
         wait_s = CHECK_S
         while True:
             try:

@@ -1,4 +1,4 @@
-"""Starts all processes in order, keeps them running, and stops them in reverse without losing a stream."""
+"""Starts all processes in order, keeps them running, and stops them in reverse order without interrupting a stream."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ libraries would start one thread per core in every worker."""
 
 
 class Supervisor:
-    """The parent process of `thriftgate serve`. Call `run` in the main thread while no other thread exists."""
+    """The parent process of `thriftgate serve`. Call `run` in the main thread, while there is no other thread."""
 
     def __init__(
         self,
@@ -63,8 +63,9 @@ class Supervisor:
         facts: Mapping[str, Any] | None = None,
         worker_command: Sequence[str] | None = None,
     ) -> None:
-        """`config`: the file of `settings`. `facts`: further entries of runtime.json. `worker_command`: starts a
-        worker; None: fork. `announce`: shows the user a line. `on_ready`: called when the first worker answers."""
+        """`config`: the file of `settings`. `facts`: further entries of runtime.json. `worker_command`: the command
+        that starts a worker; None: workers are forked. `announce`: shows a line to the user. `on_ready`: called when
+        the first worker answers."""
         self._settings, self._count = settings, workers
         self._accepted = Accepted(settings, config)
         self._config = config
@@ -84,8 +85,8 @@ class Supervisor:
         self._tasks = Tasks()
 
     def run(self) -> None:
-        """Run until SIGTERM or SIGINT; a second signal kills the workers. Raises ConfigError before any process starts,
-        if files, directory or port are unusable."""
+        """Run until SIGTERM or SIGINT. A second signal kills the workers. If the files, the data directory or the port
+        cannot be used, raises ConfigError before any process starts."""
         policies = Policies(self._settings.policies, self._settings.config.ceilings)
         for old_names in (self._settings.old_names, *policies.current.old_names.values()):
             if old_names:
@@ -164,8 +165,8 @@ class Supervisor:
         self._tasks.spawn(work, "policies kept")
 
     def _exit_without_threads(self) -> None:
-        """Exit the process at once. Closing the event loop could wait forever for a thread."""
-        log.info("leaving without waiting for the database")
+        """Exit the process at once. A regular end would close the event loop, which could wait forever for a thread."""
+        log.info("exiting without waiting for the database")
         self._runtime.remove()
         if self._fork_server:
             self._fork_server.stop()
@@ -210,7 +211,7 @@ class Supervisor:
             self._tasks.spawn(self._litellm.run(), "litellm")
 
     async def _launch(self, number: int, heartbeat: int) -> Process:
-        """Start worker `number`: fork it, or start it as a program if it cannot be forked. Raises OSError."""
+        """Launch worker `number`: fork it, or start it as a program if it cannot be forked. Raises OSError."""
         settings = {
             "config": str(self._accepted.path),
             "data_dir": str(self._settings.paths.data),
@@ -227,7 +228,7 @@ class Supervisor:
             try:
                 return await self._fork_server.fork(settings, fds)
             except ForkServerGone as error:
-                log.error("%s: worker %d is started as a program, and needs more memory", error, number)
+                log.error("%s: worker %d is started as a program, so it needs more memory", error, number)
         command = self._worker_command or python("-m", "gateway.supervisor.worker")
         environment = {WORKER_VARIABLE: orjson.dumps({**settings, **fds}).decode()}
         return await spawn(command, environment=environment, fds=list(fds.values()))
@@ -238,8 +239,8 @@ class Supervisor:
         self._write_facts()
 
     async def _when_ready(self, books: LedgerService) -> None:
-        """Wait until a worker answers requests, and announce this. Then start the alerts and the local model, which
-        would slow it down."""
+        """Wait until a worker answers requests, and announce this. Only then start the alerts and the local model,
+        because they would slow down the worker's start."""
         await self._workers.ready()
         self._announce(f"listening on {self._url}")
         self._on_ready()
@@ -249,21 +250,21 @@ class Supervisor:
             self._tasks.spawn(self._model.watch(), "local model watch")
 
     async def _watch_rolls(self, policies: Policies) -> None:
-        """Do a rolling restart after each SIGUSR2, until cancelled. Several signals during a restart cause one more
-        restart."""
+        """Do a rolling restart after each SIGUSR2, until cancelled. If several signals arrive during a restart, one
+        more restart follows."""
         while True:
             await self._rolling.wait()
             self._rolling.clear()
             self._workers.note_refusal(await self._roll(policies))
 
     async def _roll(self, policies: Policies) -> str:
-        """Do a rolling restart. Returns an empty text if the restart was completed. Otherwise returns the reason why
-        not, which /health shows."""
+        """Do a rolling restart. Returns an empty text if it was completed, otherwise the reason why not; /health shows
+        this reason."""
         before = self._settings.config.shutdown.grace_period
         try:
             self._settings = self._accepted.renew()
         except ConfigError as error:
-            log.error("no rolling restart, the workers stay as they are:\n%s", error)
+            log.error("no rolling restart; the workers keep their present settings:\n%s", error)
             return "gateway.yaml was refused, see the log"
         log.info("rolling restart begins")
         done = await self._workers.roll(before)
@@ -278,7 +279,7 @@ class Supervisor:
         return "the last rolling restart was given up, see the log"
 
     async def _stop_workers(self) -> None:
-        """Stop accepting connections, and end the workers after their streams are finished."""
+        """Stop accepting connections. Then end the workers as soon as their streams are finished."""
         shutdown = self._settings.config.shutdown
         self._socket.close()
         await self._workers.stop(shutdown.drain_delay, shutdown.grace_period)

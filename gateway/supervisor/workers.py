@@ -1,4 +1,5 @@
-"""The worker pool: restarts workers that end or freeze, and replaces all workers one by one on request."""
+"""Runs the workers of this host: restarts workers that end or freeze, and replaces all of them one by one on
+request."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ pipe for heartbeats. Raises OSError."""
 
 
 class Worker:
-    """One worker of the pool. The object stays the same when the worker's process is restarted."""
+    """One worker. The object stays the same when the worker's process is replaced."""
 
     def __init__(self, number: int, launch: Launch, on_change: Callable[[], None]) -> None:
         self.child = ChildProcess(
@@ -76,7 +77,7 @@ class Worker:
         self._on_change()
 
     def check(self) -> None:
-        """Kill the worker's process if it is frozen or has not started in time. `child.keep` then restarts it."""
+        """Kill the worker's process if it is frozen, or has not become ready in time. `child.keep` then restarts it."""
         self.child.check()
         if self._heartbeat is None or self.child.pid is None:
             return
@@ -88,8 +89,8 @@ class Worker:
             self.child.kill("frozen" if self._heartbeat.stage else "slow start")
 
     def reload(self) -> None:
-        """Send SIGHUP to the worker's process, so that it reloads the policies. Before it accepts connections, the
-        signal waits."""
+        """Send SIGHUP to the worker's process, so that it reloads the policies. If the worker does not accept
+        connections yet, the signal is sent later."""
         if self._heartbeat and self._heartbeat.stage:
             self.child.signal(signal.SIGHUP)
         else:
@@ -108,7 +109,7 @@ class Worker:
         return self.ready
 
     async def stop(self, timeout_s: float) -> None:
-        """End the worker's process, and kill it if it has not ended after `timeout_s` seconds."""
+        """End the worker's process. If it has not ended after `timeout_s` seconds, kill it."""
         if self.keeping:
             self.keeping.cancel()
         await self.child.stop(timeout_s)
@@ -117,8 +118,8 @@ class Worker:
 
 
 class WorkerPool:
-    """All workers of the host. Open it with `start` and close it with `stop`. Keep `watch` running between the two
-    calls."""
+    """All workers of the host. Open it with `start` and close it with `stop`. Between these two calls, keep `watch`
+    running."""
 
     def __init__(self, count: int, launch: Launch, on_change: Callable[[], None]) -> None:
         self._count, self._launch, self._on_change = count, launch, on_change
@@ -139,7 +140,8 @@ class WorkerPool:
 
     @property
     def troubles(self) -> list[str]:
-        """Sentences about troubles with workers and restarts, for /health. It is public: no texts of errors."""
+        """Sentences about troubles with workers and with restarts, for /health. Anyone can read them, so they contain
+        no texts of errors."""
         found = [worker.child.trouble for worker in (*self._workers.values(), *self._changing)]
         return [trouble for trouble in (*found, self._refusal) if trouble]
 
@@ -172,14 +174,14 @@ class WorkerPool:
         return worker
 
     async def watch(self) -> None:
-        """Kill frozen workers, until cancelled."""
+        """Check all workers again and again, and kill frozen ones, until cancelled."""
         while True:
             await asyncio.sleep(CHECK_S)
             for worker in self._workers.values():
                 worker.check()
 
     async def ready(self) -> None:
-        """Wait until a worker answers requests for the first time. Returns at once if that has already happened."""
+        """Wait until a worker answers requests for the first time. Returns at once if this was earlier."""
         await self._answering.wait()
 
     def _changed(self) -> None:
@@ -192,8 +194,8 @@ class WorkerPool:
             worker.reload()
 
     async def roll(self, drain_s: float) -> int:
-        """Replace the workers one by one; stop if a replacement does not become ready. `drain_s`: seconds for an old
-        worker's streams. Returns the number of replaced workers."""
+        """Replace the workers one by one. Stop if a new worker does not become ready. `drain_s`: seconds in which the
+        streams of an old worker may end. Returns the number of replaced workers."""
         self._rolling = True
         try:
             return await self._replace(drain_s)
@@ -222,8 +224,8 @@ class WorkerPool:
         return self._count
 
     def note_refusal(self, why: str) -> None:
-        """Store the reason why the last rolling restart was not completed; /health shows it. An empty reason means that
-        the restart was completed."""
+        """Store why the last rolling restart was not completed; /health shows this reason. Empty: the restart was
+        completed."""
         self._refusal = why
         self._on_change()
 
@@ -234,8 +236,8 @@ class WorkerPool:
             worker.child.signal(signal.SIGKILL)
 
     async def stop(self, delay_s: float, drain_s: float) -> None:
-        """Stop all workers. `delay_s`: seconds to serve with the readiness endpoint at "not ready". `drain_s`: seconds
-        to finish streams afterwards."""
+        """Stop all workers. `delay_s`: seconds for which they serve on while the readiness endpoint says "not ready".
+        `drain_s`: seconds after that in which streams may end."""
         everyone = {*self._workers.values(), *self._changing}
         for worker in everyone:
             if worker.ready:

@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 
+from gateway.context.estimate import estimate
 from gateway.context.marks import CacheMarking
 from gateway.dialects.anthropic_messages.dialect import parse
 from gateway.domain.backend import Backend
@@ -31,13 +32,18 @@ def tenant(mode: str = "auto", team: str = "search") -> Tenant:
 
 @dataclass
 class Session:
-    """One conversation whose requests have one block each, with a clock of its own."""
+    """One conversation whose requests add one block each, with a clock of its own. The block stands for the answer of
+    the model and for what follows it."""
 
     now: float = 1000.0
     marking: CacheMarking = field(init=False)
     lengths: tuple[int, ...] = ()
     blocks: int = 0
     kept: int = 0
+    sent: int = 0
+    """Tokens of the latest request."""
+    newest: str = "hello"
+    """Text of the newest block."""
 
     def __post_init__(self) -> None:
         self.marking = CacheMarking(lambda: self.now)
@@ -54,15 +60,15 @@ class Session:
         untouched: bool = False,
         cut: frozenset[int] = frozenset(),
         anchor: int = 0,
-        predicted: int = 0,
     ) -> CacheMarks | None:
-        messages = [{"role": "user", "content": "hello"}] * (self.blocks + 1)
+        self.sent = tokens
+        messages = [{"role": "user", "content": "hello"}] * self.blocks + [{"role": "user", "content": self.newest}]
         sent = {"model": "m", "max_tokens": 9, "messages": messages, **(body or {})}
         if tools:
             sent["tools"] = TOOLS
         request = parse(orjson.dumps(sent), "req_1", Controls(untouched=untouched), {})
         prefix = Prefix(name, self.lengths)
-        plan = ContextPlan(tokens, tokens, drop=cut, anchor=anchor, predicted_tokens=predicted)
+        plan = ContextPlan(tokens, tokens, drop=cut, anchor=anchor)
         return self.marking.plan(request, who or tenant(), backend or anthropic(), prefix, plan)
 
     def answered(
@@ -70,17 +76,23 @@ class Session:
     ) -> None:
         assert marks is not None
         self.blocks += 1
-        marks.blocks, marks.lives_long = self.blocks, marks.newest == "1h"
+        marks.blocks = self.blocks
         usage = self.usage(marks) if kept and marks.newest else Usage(5)
         attempt = Attempt("a", 1, anthropic(), 0.0, outcome="ok", usage=usage, marks=marks)
         self.marking.learn(attempt, "search", Prefix(name, self.lengths))
         self.lengths = (*self.lengths, 7)
 
     def usage(self, marks: CacheMarks) -> Usage:
-        """All that was there before is read, unless the marks begin anew; the rest is written."""
-        read, self.kept = min(self.kept, marks.tokens) if marks.earlier else 0, marks.tokens
-        written = marks.tokens - read
-        return Usage(5, read, 0, written) if marks.newest == "1h" else Usage(5, read, written)
+        """All that was there before is read, unless the marks begin anew; the rest is written. A mark of an hour that
+        is not at the end of an earlier request costs the tokens of the newest block."""
+        read, self.kept = min(self.kept, self.sent) if marks.earlier else 0, self.sent
+        written = self.sent - read
+        long = min(written, estimate(self.newest)) if (self.blocks, "1h") in marks.earlier else 0
+        return Usage(5, read, written - long, long)
+
+    def begin(self, tokens: int, requests: int = 9) -> None:
+        for _ in range(requests):
+            self.step(tokens)
 
     def step(self, tokens: int, after_s: float = 10.0, anchor: int = 0) -> CacheMarks:
         self.now += after_s
@@ -96,38 +108,64 @@ def test_an_agents_first_request_is_marked_for_five_minutes() -> None:
     assert (marks.newest, marks.earlier, marks.fixed) == ("5m", (), True)
 
 
-def test_what_was_added_to_a_warm_prompt_is_kept_for_an_hour_where_that_costs_little() -> None:
+def test_the_beginning_of_an_answer_is_kept_for_an_hour_with_all_before_it() -> None:
     session = Session()
-    session.step(40_000)
-    marks = session.step(40_100)
-    assert (marks.newest, marks.earlier) == ("1h", ((1, "1h"),))
+    session.begin(40_000)
+    marks = session.step(45_000)
+    assert (marks.newest, marks.earlier) == ("5m", ((10, "1h"),))
+    assert session.marking.cached(b"s", "claude") == (45_005, 40_000 + estimate("hello"))
+    assert session.marking.stats()["cache_marked_1h"] == 1
+
+
+def test_a_session_of_fewer_than_ten_requests_pays_for_no_hour() -> None:
+    session = Session()
+    lifetimes = {lifetime for _ in range(9) for _, lifetime in session.step(40_000).earlier}
+    assert lifetimes == {"5m"}
+    assert session.step(40_000).earlier == ((10, "1h"),)
+
+
+def test_a_worker_that_has_seen_few_requests_counts_the_answers_in_the_history() -> None:
+    session = Session()
+    messages = [{"role": role, "content": "hello"} for _ in range(9) for role in ("user", "assistant")]
+    session.answered(session.plan(40_000, body={"messages": [*messages[:-2], messages[0]]}))
+    following = session.plan(40_100, body={"messages": [*messages, messages[0]]})
+    assert following is not None
+    assert following.earlier == ((2, "1h"),)
+    short = session.plan(40_100, body={"messages": [*messages[2:], *[messages[0]] * 3]})
+    assert short is not None
+    assert short.earlier == ((1, "5m"),)
 
 
 def test_hours_marks_cost_a_small_share_of_a_session_until_they_bridge_a_pause() -> None:
-    session = Session()
-    lifetimes = [session.step(40_000 + 250 * number).newest for number in range(30)]
-    assert 1 <= lifetimes.count("1h") <= 4
-    assert session.step(48_000, after_s=900.0).newest
-    after = [session.step(48_000 + 250 * number).newest for number in range(30)]
-    assert after[:4].count("1h") > lifetimes[-4:].count("1h")
+    session = Session(newest="word " * 250)
+    session.begin(40_000)
+    lifetimes = [session.step(40_000 + 1000 * number).earlier[0] for number in range(30)]
+    bought = [place for place, lifetime in lifetimes if lifetime == "1h"]
+    assert 1 <= len(set(bought)) <= 4
+    assert session.step(70_000, after_s=900.0).earlier[0] == (bought[-1], "1h")
+    assert {session.step(70_000 + 1000 * number).earlier[0][0] for number in range(2)} == {41, 42}
 
 
-def test_a_large_addition_waits_for_a_small_one_that_makes_all_of_it_last() -> None:
+def test_a_long_answer_waits_for_a_short_one_that_makes_all_of_it_last() -> None:
     session = Session()
-    session.step(10_000)
-    marks = session.step(30_000)
-    assert (marks.newest, marks.earlier) == ("5m", ((1, "5m"),))
-    assert session.step(30_100).newest == "1h"
-    marks = session.step(34_000)
-    assert (marks.newest, marks.earlier) == ("5m", ((3, "1h"), (3, "5m")))
+    session.begin(40_000)
+    session.newest = "word " * 2000
+    marks = session.step(60_000)
+    assert (marks.newest, marks.earlier) == ("5m", ((9, "5m"),))
+    session.newest = "hello"
+    assert session.step(60_100).earlier == ((11, "1h"),)
+    marks = session.step(64_000)
+    assert marks.earlier == ((11, "1h"), (11, "5m"))
 
 
 def test_after_a_pause_only_what_lasts_an_hour_counts_as_kept() -> None:
     session = Session()
-    for tokens in (40_000, 40_100, 60_000):
-        session.step(tokens)
+    session.begin(40_000)
+    session.step(40_100)
+    session.newest = "word " * 2000
+    session.step(60_000)
     marks = session.step(60_100, after_s=900.0)
-    assert (marks.newest, marks.earlier) == ("5m", ((2, "1h"), (2, "5m")))
+    assert (marks.newest, marks.earlier) == ("5m", ((10, "1h"), (10, "5m")))
 
 
 def test_a_prompt_that_nobody_keeps_any_more_is_marked_as_a_first_one() -> None:
@@ -160,6 +198,13 @@ def test_the_place_where_the_next_cut_begins_stays_in_the_cache() -> None:
     assert following.earlier == ((4, "5m"), (3, "5m"))
 
 
+def test_the_place_where_the_next_cut_begins_is_kept_again_after_the_cache_has_expired() -> None:
+    session = Session()
+    for _ in range(3):
+        session.step(40_000, anchor=1)
+    assert session.step(40_000, after_s=400.0, anchor=1).earlier == ((1, "5m"),)
+
+
 def test_a_cut_before_the_kept_place_is_written_from_the_system_prompt_on() -> None:
     session = Session()
     for _ in range(3):
@@ -180,7 +225,7 @@ def test_a_new_cut_begins_anew_and_the_same_cut_goes_on() -> None:
     session.answered(marks)
     again = session.plan(30_100, cut=frozenset({0}))
     assert again is not None
-    assert again.earlier == ((2, "1h"),)
+    assert again.earlier == ((2, "5m"),)
 
 
 def test_a_change_of_the_newest_message_is_no_new_cut() -> None:
@@ -273,12 +318,3 @@ def test_off_removes_the_clients_marks_and_leaves_a_body_without_them_alone() ->
 
 def test_yaml_reads_a_bare_off_as_false() -> None:
     assert ContextPolicy.model_validate({"prompt_cache": False}).prompt_cache == "off"
-
-
-def test_the_cost_of_an_hour_is_computed_from_the_sizes_that_the_provider_reported() -> None:
-    session = Session()
-    session.step(40_000)
-    session.now += 10.0
-    marks = session.plan(40_000, predicted=50_000)  # the estimate of the whole prompt did not grow
-    assert marks is not None
-    assert (marks.newest, marks.tokens) == ("5m", 50_000)

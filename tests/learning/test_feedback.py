@@ -68,6 +68,18 @@ async def test_a_key_that_says_too_much_is_refused_for_a_while(database: Databas
     assert feedback.stats() == {"heard": PER_MINUTE + 2, "refused": 1}
 
 
+async def test_ratings_of_the_same_request_count_to_the_limit(database: Database) -> None:
+    clock = StoppedClock()
+    feedback = Feedback(database, clock=clock)
+    for _ in range(PER_MINUTE):
+        await feedback.rate(tenant(), flight("r"), parse({"rating": "good"}))
+    with pytest.raises(LimitExceeded, match="within a minute"):
+        await feedback.rate(tenant(), flight("r"), parse({"rating": "bad"}))
+    clock.pass_(61)
+    await feedback.rate(tenant(), flight("r"), parse({"rating": "bad"}))
+    assert await feedback.quality() == [{"backend": "small", "score": 0.0, "voices": 1}]
+
+
 async def test_a_loud_key_does_not_outvote_the_others(database: Database) -> None:
     clock = StoppedClock()
     feedback = Feedback(database, clock=clock)

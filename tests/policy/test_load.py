@@ -58,7 +58,7 @@ def test_a_team_without_a_file_gets_the_default_policy_under_its_own_name(tmp_pa
         ("team: a\nbudget: {limit_usd: 5, timezone: Europe/Nowhere}\n", "unknown time zone 'Europe/Nowhere'"),
         ("team: a\ntimezone: America\n", "unknown time zone 'America'"),  # a folder of zones
         (f"team: a\ntimezone: {'A' * 5000}\n", "unknown time zone 'AAAA"),  # longer than a file's name
-        ("team: a\nmodels: {x: y, y: x}\n", "the alias leads back to itself"),
+        ("team: a\nmodels: {x: y, y: x}\n", "this alias leads back to itself; name a backend or a rule instead"),
         ("team: a\nteam: b\n", "the key 'team' occurs twice"),
         ("team: [\n", "not valid YAML"),
         ("", "team: is missing; add it"),

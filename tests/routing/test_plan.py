@@ -310,7 +310,7 @@ def test_a_plan_that_cannot_be_read_costs_its_savings_not_the_service(
     save_plan(plan, tmp_path / "sound.json")
     found = followed([str(tmp_path / name) for name in ("plan.json", "sound.json", "none.json")])
     assert [one.models for one in found] == [plan.models]
-    assert caplog.text.count("is not followed, decisions follow the grader") == 2
+    assert caplog.text.count("cannot be used, so the grader decides instead") == 2
     assert followed(()) == ()
 
 

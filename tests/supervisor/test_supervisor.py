@@ -270,7 +270,7 @@ def test_the_end_does_not_wait_for_a_ledger_database_that_is_frozen(gateway: Gat
         os.close(segments.create(segment, Row._fields))  # of a worker that is dead: there is something to drain
         code, said = gateway.end()
     assert code == 0
-    assert "the journal is drained at the next start" in said
+    assert "the next start writes the rest of the journal" in said
     assert gone(*facts["workers"], facts["valkey"]["pid"])
     assert not (gateway.data / "runtime.json").exists()
 

@@ -120,13 +120,14 @@ def refused(connection: Connection, delivery: Delivery, now: float, why: str) ->
 
 
 def dead(connection: Connection, team: str | None, limit: int) -> list[DeliveryResult]:
-    """The deliveries that were given up, newest alert first. If `team` is None, those of all teams."""
+    """The deliveries that were given up, newest alert first. `team`: only those of this team; None: those of all
+    teams."""
     return _rows(connection, limit, alerts.c.dead_at.is_not(None), *_of(team))
 
 
 def revive(connection: Connection, team: str | None, now: float) -> int:
-    """Queue the deliveries that were given up, as if they were new. Returns their number. If `team` is None, those of
-    all teams are queued."""
+    """Queue the deliveries that were given up, as if they were new. Returns their number. `team`: only those of this
+    team; None: those of all teams."""
     fresh = {"dead_at": None, "next_try_at": 0.0, "tries": 0, "created_at": now}
     return connection.execute(update(alerts).where(alerts.c.dead_at.is_not(None), *_of(team)).values(**fresh)).rowcount
 

@@ -94,7 +94,7 @@ class Pace:
 
     @classmethod
     def of(cls, limits: RequestLimits) -> Pace:
-        """The pace of an inference request."""
+        """The pace that the settings require for the body of an inference request."""
         return cls(limits.body_timeout, limits.body_rate, limits.body_grace)
 
     @classmethod

@@ -44,7 +44,7 @@ _FINAL = (BudgetExhausted, DeadlineExceeded, LedgerUnavailable)
 
 
 class _Guarded:
-    """Implements `RunningStrategy` around another strategy. Logs its exceptions, so that they do not fail a request."""
+    """Wraps another `RunningStrategy` and logs its exceptions, so that they do not fail a request."""
 
     __slots__ = ("_strategy",)
 
@@ -69,13 +69,15 @@ class _Guarded:
 class Cascade:
     """Runs the strategy for one request. Each attempt stays open in the journal until an answer is selected.
 
-    A stream that must be judged is held back, either its beginning or all of it. If that takes too long, the stream of
-    the reference backend is sent at once. This backend is `route.reference`, or the last of the route.
+    A stream that must be judged is held back: either its beginning, or all of it. If the judging takes too long,
+    the stream of the reference backend is sent at once. The reference backend is `route.reference`, or the last
+    backend of the route.
     """
 
     def __init__(self, attempts: Attempts, asking: RunningStrategy, route: Route, call_context: CallContext) -> None:
-        """`asking`: the strategy to run. Answers with a mean token probability below `route.escalate_below` are weak;
-        0: no check."""
+        """`asking`: the strategy to run. An answer is weak if its mean token probability is below
+        `route.escalate_below`; 0: this is not checked.
+        """
         self._attempts, self._strategy, self._route, self._call_context = (
             attempts,
             _Guarded(asking),
@@ -156,8 +158,10 @@ class Cascade:
         return not self._strategy.next(judged) and self._strategy.serves(judged) == len(self._judged)
 
     def _needs_beginning_only(self, names: Sequence[str]) -> bool:
-        """Whether only the beginning of the next answer must be judged. True if `names` is a single backend, and the
-        strategy accepts any answer of it that is not weak."""
+        """Whether only the beginning of the next answer must be judged.
+
+        True if `names` is a single backend, and the strategy accepts any answer of it that is not weak.
+        """
         judged = [*self._judged, StrategyAnswer(names[0], None, confidence=1.0)]
         return (
             len(names) == 1 and not self._strategy.next(judged) and self._strategy.serves(judged) == len(self._judged)
@@ -199,8 +203,11 @@ class Cascade:
     # both
 
     async def _next(self) -> tuple[str, ...]:
-        """The names of the backends to call next. Empty if the strategy has ended, the budget ended an answer, or there
-        is an answer but too little time."""
+        """The names of the backends to call next.
+
+        Empty if the strategy has ended, if the budget ended an answer, or if there is an answer and too little time
+        for another one.
+        """
         if self._cut_by_budget:
             return ()
         asked = {judged.backend for judged in self._judged}
@@ -261,8 +268,9 @@ class Cascade:
     async def _one(
         self, backend: Backend, call_context: CallContext, tokens: float, within_s: float
     ) -> Obstacle | None:
-        """Call one backend and store its answer. `tokens`, `within_s`: maximum content chunks and seconds of a stream;
-        infinite: all of it."""
+        """Call one backend and store its answer. `tokens`, `within_s`: maximum content chunks and seconds of a
+        stream to read; infinite: all of it.
+        """
         has_logprobs = self._route.escalate_below > 0 and "logprobs" in backend.capabilities
         muted = has_logprobs and logprobs.can_ask(call_context.request)
         if muted:
@@ -336,8 +344,11 @@ class Cascade:
         self._call_context.record.note("member failed", backend=backend.name, code=error.code)
 
     def _stop(self, obstacle: Obstacle) -> None:
-        """Stop the strategy, because no further backend can be called after `obstacle`. If an answer was already
-        received, the caller serves that answer. If not, raises `obstacle`."""
+        """Stop the strategy, because `obstacle` prevents calls of further backends. If no answer was received
+        before, raises `obstacle`.
+
+        Otherwise the caller serves the received answer.
+        """
         if not any(self._answers):
             raise obstacle
         why = obstacle.code if isinstance(obstacle, GatewayError) else "too_slow"
@@ -355,8 +366,11 @@ class Cascade:
         return chosen
 
     async def _fallback(self) -> Served:
-        """Call further backends, because the strategy has no answer to serve. Backends not called yet come first, then
-        those whose answers were stopped (of these the reference first), and last those above the ceiling."""
+        """Call further backends, because the strategy has no answer to serve.
+
+        The order is: backends that were not called yet; backends whose answers were stopped, the reference first;
+        backends above the ceiling.
+        """
         asked = {judged.backend for judged in self._judged}
         stopped = [self._backends[judged.backend] for judged in self._judged if judged.weak != FAILED]
         rest = [backend for backend in self._route.backends if backend.name not in asked] + stopped

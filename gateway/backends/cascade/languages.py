@@ -37,7 +37,9 @@ def language(text: str) -> Language | None:
 
 
 def asked_in(text: str) -> Language | None:
-    """The language of a user's question; None if it is unclear, or differs between beginning and end."""
+    """The language of a user's question. None if it is unclear, or if beginning and end of the question have
+    different languages.
+    """
     if len(text) <= 2 * _ENDS:
         return language(text)
     begins, ends = language(text[:_ENDS]), language(text[-_ENDS:])
@@ -45,8 +47,9 @@ def asked_in(text: str) -> Language | None:
 
 
 def names_one(text: str) -> bool:
-    """Whether `text` mentions a language or translation. If so, an answer may be correct although its language differs
-    from the language of the question."""
+    """Whether `text` mentions a language or translation. Then an answer may be correct although it is in another
+    language than the question.
+    """
     return _LANGUAGE_WORD.search(text[:_READ]) is not None or _LANGUAGE_WORD.search(text[_READ:][-_READ:]) is not None
 
 

@@ -98,8 +98,9 @@ def _tools(body: Mapping[str, Any]) -> dict[str, bytes | None]:
 
 
 def _schema(value: object) -> bytes | None:
-    """The schema as sorted JSON bytes; None if the schema is missing, invalid or too large. The bytes are the key in
-    the cache of compiled schemas."""
+    """The schema as sorted JSON bytes, which are the key in the cache of compiled schemas. None if the schema is
+    missing, invalid or too large.
+    """
     if type(value) is not dict:
         return None
     try:
@@ -111,8 +112,11 @@ def _schema(value: object) -> bytes | None:
 
 @lru_cache(maxsize=256)
 def _check(schema: bytes) -> Check:
-    """Compile a client's schema, with a cache. Patterns must match in linear time; other addresses must not be
-    fetched."""
+    """Compile a client's schema. Compiled schemas are cached.
+
+    Patterns must be matched in linear time, and references to other addresses must not be fetched, because the
+    schema may be hostile.
+    """
     from jsonschema_rs import RegexOptions, validator_for  # imported here because few requests need it
 
     try:

@@ -43,9 +43,10 @@ class StreamGate:
 
     async def hold(self, tokens: float, until: float, money: Hold, stop: Callable[[str], str] = lambda text: "") -> str:
         """Hold the stream back until `tokens` content chunks have arrived, but at most until `until` (loop time).
-        `stop`: called with the text so far; ends the wait by a reason. Returns this reason, or an empty string.
+        Returns the reason of `stop`, or an empty string.
 
-        `money`: the budget's hold for the answer. Raises StreamBroken, DeadlineExceeded, and BudgetExhausted.
+        `stop`: called with the text so far; returns a reason to end the wait. `money`: the budget's hold for the
+        answer. Raises StreamBroken, DeadlineExceeded, and BudgetExhausted.
         """
         attempt, relayed, clock = self.attempt, self._relayed, asyncio.get_running_loop().time
         look = min(_FIRST_LOOK, tokens)

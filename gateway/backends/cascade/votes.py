@@ -63,8 +63,11 @@ _MOST_JSON = 20_000
 def vote(
     message: Mapping[str, Any], *, json_wanted: bool = False, question_language: Language | None = None
 ) -> str | None:
-    """The vote of a chat message; None if it has none. `json_wanted`: only a text that is JSON as a whole is a vote.
-    `question_language`: language of answers too short to detect one."""
+    """The vote of a chat message; None if it has none.
+
+    `json_wanted`: only a text that is JSON as a whole is a vote. `question_language`: used if the answer is too
+    short to detect its language.
+    """
     if calls := message.get("tool_calls"):
         return _of_calls(calls)
     text = message.get("content")
@@ -140,8 +143,9 @@ def _dumped(value: Any) -> str:
 
 
 def _marked(text: str) -> list[str]:
-    r"""The parts of the text that are marked as the answer; may be empty. The last `\boxed` comes first, then what
-    follows the last introducing phrase."""
+    r"""The parts of the text that are marked as the answer; may be empty. The last `\boxed` comes first, then the
+    text after the last introducing phrase.
+    """
     if (at := text.rfind("\\boxed")) >= 0 and (inner := _braced(text, at)) is not None:
         return [inner[:_LINE]]
     ending = text[-_ENDING:]

@@ -73,8 +73,10 @@ class Reader:
         return answered_in is not None and answered_in != self._question_language
 
     def beginning(self, text: str, *, thinks: bool) -> str:
-        """The reason to stop a stream, found in its text so far; empty if it may continue. `thinks`: the text may begin
-        with the model's thinking, which is not judged for format and words."""
+        """The reason to stop a stream, found in its text so far; empty if it may continue.
+
+        `thinks`: whether the text may begin with the model's thinking, whose format and words are not judged.
+        """
         if repeats(text):
             return "repetition"
         if thinks:

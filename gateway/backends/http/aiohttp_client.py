@@ -294,8 +294,9 @@ def _failed(error: BaseException, name: str) -> BackendError:
 
 
 def _broken(error: Exception, name: str, *, finishing: bool) -> BackendError:
-    """The error for a response that failed while its body was arriving. `finishing`: True: the whole body was late;
-    False: its first byte was late."""
+    """The error for a response that failed while its body was arriving. `finishing`: whether the whole body was
+    late; if not, its first byte was late.
+    """
     if isinstance(error, TimeoutError):
         return BackendTimeout(f"{name} did not {'finish' if finishing else 'begin to answer'} in time", backend=name)
     return StreamBroken(f"{name} broke off in the middle of its answer", backend=name)

@@ -34,8 +34,10 @@ class Response(Protocol):
         ...
 
     async def pipe_to(self, take: Sink) -> bool:
-        """Pass each piece to `take` as it arrives, without waking the reading task. Returns True if the body may have
-        more data, and False at its end. Raises the errors of iterating."""
+        """Pass each piece to `take` as it arrives, without waking the reading task.
+
+        Returns True if the body may have more data, and False at its end. Raises the same errors as iterating.
+        """
         ...
 
     async def read(self, limit: int) -> bytes:
@@ -86,8 +88,11 @@ class HttpClient(Protocol):
     def post(
         self, opening: bytes, body: bytes, *, deadline: float, first_byte_timeout: float, stall_timeout: float
     ) -> Awaitable[Response]:
-        """Send a POST request, with the errors and timeouts of `request`. `opening`: result of the method `opening`, to
-        which complete header lines may be appended. `stall_timeout`: maximum seconds between two pieces of the body."""
+        """Send a POST request, with the errors and timeouts of `request`. `stall_timeout`: maximum seconds between
+        two pieces of the body.
+
+        `opening`: result of the method `opening`, to which complete header lines may be appended.
+        """
         ...
 
     async def aclose(self) -> None:
@@ -108,8 +113,11 @@ def connect(
     socket_path: str = "",
 ) -> HttpClient:
     """Create a client for `base_url` with at most `concurrent` connections. `name`: the backend's name in errors.
+    Raises ValueError for an invalid URL.
+
     `tls`: replaces the system's trusted certificates. `aiohttp`: use aiohttp, as for URLs with a proxy.
-    `socket_path`: a Unix socket in place of the URL's host and port. Raises ValueError for an invalid URL."""
+    `socket_path`: a Unix socket in place of the URL's host and port.
+    """
     origin = Origin.parse(base_url)
     if origin.tls and tls is None:
         tls = ssl.create_default_context()

@@ -14,7 +14,7 @@ _OF_THE_CODED = (b"content-encoding", b"content-length")
 
 
 class DecodedBody:
-    """Decodes one body. When it is created, the fields that describe the encoded bytes are removed from the headers."""
+    """Decodes one body. Creating the object removes the fields that describe the encoded bytes from the headers."""
 
     def __init__(self, headers: list[tuple[bytes, bytes]], name: str) -> None:
         """`name`: the backend's name in errors. Raises BackendGarbage for an unknown coding, or for more than one

@@ -37,7 +37,9 @@ class Owner(Protocol):
         ...
 
     def watch(self, when: float) -> None:
-        """Called when a connection's limit was set to `when` (loop time). It may be the earliest of all."""
+        """Called when the limit of a connection was set to `when` (loop time). This may be the earliest limit of
+        all connections.
+        """
         ...
 
 
@@ -115,8 +117,7 @@ class Connection(asyncio.Protocol):
         return response
 
     def expire(self, now: float) -> None:
-        """Called when `limit` has passed. If the body is still arriving, extend the limit. Otherwise fail the
-        response."""
+        """Called when `limit` has passed. Extend the limit if the body is still arriving, else fail the response."""
         if not self._received_at:
             what = "begin to answer"
         elif now >= self._deadline:

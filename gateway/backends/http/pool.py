@@ -105,8 +105,11 @@ class PooledClient:
     def post(
         self, opening: bytes, body: bytes, *, deadline: float, first_byte_timeout: float, stall_timeout: float
     ) -> Coroutine[Any, Any, Response]:
-        """Send a POST request, with the errors and timeouts of `request`. `opening`: result of the method `opening`, to
-        which complete header lines may be appended. `stall_timeout`: maximum seconds between two pieces of the body."""
+        """Send a POST request, with the errors and timeouts of `request`. `stall_timeout`: maximum seconds between
+        two pieces of the body.
+
+        `opening`: result of the method `opening`, to which complete header lines may be appended.
+        """
         head = opening + b"content-length: %d\r\n\r\n" % len(body)
         return self._exchange(head, body, deadline, first_byte_timeout, stall_timeout)
 

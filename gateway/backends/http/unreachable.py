@@ -9,9 +9,12 @@ from gateway.errors import BackendUnreachable
 
 
 def unreachable(error: BaseException, reason: str, name: str) -> BackendUnreachable:
-    """The error for the backend `name`, after connecting failed with `error`. `reason` must contain no address, because
-    clients see it. An unknown name and an untrusted certificate need the operator; a name server that does not answer
-    may answer later."""
+    """The error for the backend `name`, after connecting failed with `error`. `reason` must contain no address,
+    because clients see it.
+
+    An unknown host name and an untrusted certificate need the operator. A name server that does not answer may
+    answer later.
+    """
     found = BackendUnreachable(f"{name} cannot be reached: {reason}", backend=name)
     found.refused = isinstance(error, ConnectionRefusedError)
     unknown = isinstance(error, socket.gaierror) and error.errno != socket.EAI_AGAIN

@@ -1,5 +1,6 @@
-"""The load of each backend. The source is the backend's server; if the server does not report its load, the source is
-this worker's calls in progress."""
+"""The load of each backend, as its server reports it. If the server does not report its load, this worker's calls
+in progress are used.
+"""
 
 from __future__ import annotations
 
@@ -42,8 +43,9 @@ class InFlight:
             await scrape.aclose()
 
     def used(self, backends: Iterable[Backend]) -> None:
-        """Continue the scrapes of `backends`. Needed for backends that are called although the router has not requested
-        their load."""
+        """Continue the scrapes of `backends`. Needed for backends that are called without a load request of the
+        router.
+        """
         for backend in backends:
             if (scrape := self._scrapes.get(backend.name)) is not None:
                 scrape.want()

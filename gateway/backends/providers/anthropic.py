@@ -22,7 +22,7 @@ class Anthropic(OverHttp):
     dialect: DialectName = "anthropic_messages"
 
     def sign(self, headers: list[tuple[bytes, bytes]], body: bytes) -> list[tuple[bytes, bytes]]:
-        """`headers` with the backend's key added in `x-api-key`. Unchanged if the backend has no key."""
+        """Return `headers` with the backend's key in `x-api-key`. Without a key, the headers do not change."""
         return [*headers, (b"x-api-key", self.secret.encode())] if self.secret else headers
 
     async def count_tokens(self, request: CompletionRequest, model: str) -> int | None:

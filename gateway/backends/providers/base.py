@@ -57,7 +57,7 @@ class Call:
     """Record and held money of the request, set when the attempt is opened. A gateway upstream is told about them."""
 
     def conceal(self, error: BackendError) -> None:
-        """Remove the backend's key from all texts in `error` that the backend has written."""
+        """Remove the backend's key from all texts in `error` that come from the backend."""
         if not self.secret:
             return
         conceal = Concealer(self.secret)
@@ -127,7 +127,7 @@ class Kind(Protocol):
 
     @property
     def secret(self) -> str:
-        """The credential in use, which must not appear in any message; empty if the provider has no credential."""
+        """The credential in use, which must not appear in any message. Empty if the provider has none."""
         ...
 
     async def open(self) -> None: ...

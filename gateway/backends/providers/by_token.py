@@ -10,8 +10,10 @@ from gateway.backends.providers.renewal import Renewed, Token
 
 
 class ByToken(OverHttp):
-    """A provider with an access token, or with a key if `tokens` is None. If the provider refuses the token, and
-    another token can be fetched, the call is sent once more."""
+    """A provider whose calls have an access token, or a key if `tokens` is None.
+
+    If the provider refuses the token, and another token can be fetched, the call is sent once more.
+    """
 
     tokens: Renewed[Token] | None = None
 

@@ -1,4 +1,4 @@
-"""Base of answers whose bodies are converted to server-sent events while they arrive."""
+"""Base class of answers whose bodies are converted to server-sent events while they arrive."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from gateway.domain.answer import Sink
 
 
 class Converted(ABC):
-    """Wraps an `Upstream`, whose pieces `_convert` converts. Bodies that are read whole are not converted."""
+    """Wraps an `Upstream` and converts its pieces with `_convert`. Bodies that are read whole are not converted."""
 
     def __init__(self, inner: Upstream) -> None:
         self.status, self.whole, self._inner = inner.status, inner.whole, inner
 
     @abstractmethod
     def _convert(self, piece: bytes) -> bytes:
-        """The converted bytes; empty if more pieces are needed for that."""
+        """Convert `piece`. Returns empty bytes if more pieces are needed first."""
 
     @property
     def headers(self) -> Sequence[tuple[bytes, bytes]]:

@@ -69,8 +69,10 @@ async def backends_of(config: GatewayConfig, local_model_url: str | None, simula
 
 
 def _completed(backend: Backend, packaged: Backend) -> Backend:
-    """`backend`, completed by the address of the local model. Other facts that gateway.yaml does not set are taken from
-    `packaged`, the local model."""
+    """Return `backend` with the missing facts. The address is that of the local model.
+
+    Other facts that gateway.yaml does not set are taken from `packaged`, the local model.
+    """
     known = {name: getattr(packaged, name) for name in _PACKAGED if name not in backend.model_fields_set}
     if backend.strength is None and "tier" not in backend.model_fields_set:
         known["tier"] = packaged.tier
@@ -84,11 +86,12 @@ async def discover(
     *,
     ports: Mapping[int, str] = USUAL_PORTS,
 ) -> list[Backend]:
-    """Find the backends of this machine, in at most half a second. Hosted backends come first, and names are unique.
+    """Find the backends of this machine, in at most half a second. Hosted backends come first, and names are
+    unique.
 
-    `simulate`: if only small models were found, add a simulated backend, and use the packaged local model only where a
-    request names it. `ports`: port → name of a model server. Prices and context windows that are not known here come
-    from the catalogue of models.
+    `simulate`: if only small models were found, add a simulated backend, and use the packaged local model only for
+    requests that name it. `ports`: port → name of a model server. Unknown prices and context windows come from the
+    catalogue of models.
     """
     found = [backend for provider, key in provider_keys().items() for backend in _hosted(provider, key)]
     ours = {config.listen.port, urlsplit(local_model_url or "").port}
@@ -231,7 +234,7 @@ def _served(url: str, server: str, model: dict[str, Any], hour_usd: Decimal) -> 
 
 
 def found_text(backend: Backend) -> str:
-    """A text for people with the facts that were assumed of a found model server. Empty if nothing was assumed."""
+    """A text for people that lists the assumed facts about a found model server. Empty if nothing was assumed."""
     price = backend.price
     if price is None or price.billing != "busy":
         return ""
@@ -243,5 +246,5 @@ def found_text(backend: Backend) -> str:
 
 
 def _clean(name: str) -> str:
-    """`name`, in which characters that backend names must not contain are replaced by `-`."""
+    """Return `name` with `-` in place of characters that backend names must not contain."""
     return re.sub(r"[^A-Za-z0-9._:/-]", "-", name)

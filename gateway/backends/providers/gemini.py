@@ -28,7 +28,9 @@ def operation(request: CompletionRequest) -> str:
 
 
 async def with_delay(upstream: Upstream) -> Upstream:
-    """`upstream`. If it is a 429 of Google's, with a `retry-after` from the field `retryDelay` of its body."""
+    """Return `upstream`. If it is a 429 of Google's, add a header `retry-after` with the value of `retryDelay` in
+    its body.
+    """
     if upstream.status != 429 or upstream.header(b"retry-after"):
         return upstream
     try:

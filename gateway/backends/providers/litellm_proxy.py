@@ -1,7 +1,8 @@
 """Kind `litellm_proxy`: a LiteLLM proxy, which calls the providers.
 
-The proxy gets the gateways that the request has passed, and those facts in LiteLLM's own headers that the backend's
-`litellm_headers` lists. Its answers have their cost in `x-litellm-response-cost` (`gateway/ledger/prices/upstream.py`).
+The proxy gets the list of gateways that the request has passed. It also gets the facts that the backend's
+`litellm_headers` lists, in LiteLLM's own headers. Its answers have their cost in `x-litellm-response-cost`
+(`gateway/ledger/prices/upstream.py`).
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class LitellmProxy(OpenAI):
         return "\r\n".join(lines).encode("ascii", "replace") + b"\r\n"
 
     async def send(self, call: Call) -> Upstream:
-        """Send the call, and note by which id and model the proxy knows it."""
+        """Send the call, and record the id and the model under which the proxy stores it."""
         upstream = await super().send(call)
         if call.record is not None:
             found = {name: upstream.header(header) or b"" for name, header in _NOTED.items()}

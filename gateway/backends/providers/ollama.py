@@ -55,8 +55,10 @@ def with_window(body: bytes, tokens: int) -> bytes:
 
 
 class Lines(Converted):
-    """Wraps an `Upstream` whose body consists of lines of JSON. The body of the wrapper consists of server-sent events.
-    Logs a warning if the server has cut the prompt."""
+    """Wraps an `Upstream` whose body consists of lines of JSON, and converts the body to server-sent events.
+
+    Logs a warning if the server has cut the prompt.
+    """
 
     def __init__(self, inner: Upstream, backend: str, window: int | None) -> None:
         """`window`: the context window in tokens; None: the server's."""

@@ -34,7 +34,7 @@ class OverHttp:
     be read with only the key."""
 
     def __init__(self, backend: Backend, *, hop: str = "") -> None:
-        """`hop`: the id of this gateway in the list of hops. Servers of known providers do not get it."""
+        """`hop`: the id of this gateway in the list of hops. It is not sent to servers of known providers."""
         self._client = self.connect(backend)
         self.secret = backend.api_key.get_secret_value() if backend.api_key else ""
         self._conceals_traces = backend.hosted
@@ -102,7 +102,7 @@ class OverHttp:
         return path
 
     def sign(self, headers: list[tuple[bytes, bytes]], body: bytes) -> list[tuple[bytes, bytes]]:
-        """`headers` with the backend's key added as a bearer token. Unchanged if the backend has no key."""
+        """Return `headers` with the backend's key as a bearer token. Without a key, the headers do not change."""
         return [*headers, (b"authorization", b"Bearer " + self.secret.encode())] if self.secret else headers
 
     def forget_heads(self) -> None:
@@ -110,7 +110,9 @@ class OverHttp:
         self._openings.clear()
 
     def headers(self, request: CompletionRequest, wire: Translator, body: bytes) -> list[tuple[bytes, bytes]]:
-        """All headers of a request: the dialect's, authentication, and the client's for this backend."""
+        """All headers of a request: those of the dialect, the authentication, and the client's headers for this
+        backend.
+        """
         forwarded = wire.forwarded(request)
         if self._conceals_traces and not _TRACE.isdisjoint(request.headers):
             forwarded = [header for header in forwarded if header[0] not in _TRACE]

@@ -59,8 +59,10 @@ C = TypeVar("C", bound=Expiring)
 
 
 class Renewed(ABC, Generic[C]):
-    """The current credential of a backend. A subclass implements `_find`, which fetches the credential. Simultaneous
-    callers share one fetch. While the credential is valid, no caller waits for its replacement."""
+    """The current credential of a backend. A subclass implements `_find`, which fetches the credential.
+
+    Simultaneous callers share one fetch. While the credential is valid, no caller waits for its replacement.
+    """
 
     tries_expired: ClassVar[bool] = True
     """Whether an expired credential is used if no new one can be fetched: this machine's clock may be wrong."""
@@ -113,9 +115,12 @@ class Renewed(ABC, Generic[C]):
         return found
 
     async def replaced(self, refused: C) -> bool:
-        """Fetch the credential again, because the provider does not accept `refused`, the credential in use. Returns
-        whether the credential is a different one now. Fetches at most once per `LOOK_AGAIN_S`, because a provider that
-        refuses every credential would otherwise cause a fetch with each call."""
+        """Fetch the credential again, because the provider does not accept `refused`, the credential in use.
+        Returns whether the credential is a different one now.
+
+        Fetches at most once per `LOOK_AGAIN_S`. Otherwise a provider that refuses every credential would cause a
+        fetch with each call.
+        """
         if self._found == refused and time.time() - self._replaced_at >= LOOK_AGAIN_S:
             self._replaced_at = time.time()
             self._begin()
@@ -193,7 +198,9 @@ async def ask(method: str, url: str, headers: Headers, body: bytes = b"", *, wai
 
 
 def _why(answer: bytes) -> str:
-    """OAuth's error code, and the numbers of Entra's errors. They contain no secret, but descriptions may."""
+    """OAuth's error code, and the numbers of Entra's errors. The descriptions are left out, because they may
+    contain a secret.
+    """
     try:
         read = orjson.loads(answer)
         code, numbers = read.get("error"), _AADSTS.findall(str(read.get("error_description")))

@@ -1,9 +1,13 @@
 """Kind `thriftgate`: another Thriftgate, which calls the providers.
 
-Each call names the gateways that it has passed, so that a loop ends at once; the attempt and the team, as tags of the
-upstream gateway's ledger; pseudonyms of the session and of the scope within which answers may be reused; the time and
-the money that the request may still take. The upstream gateway answers with its cost or its prices
-(`gateway/ledger/prices/upstream.py`).
+Each call contains:
+
+- the gateways that it has passed, so that a loop ends at once;
+- the attempt and the team, as tags for the upstream gateway's ledger;
+- pseudonyms of the session and of the scope within which answers may be reused;
+- the time and the money that are left for the request.
+
+The upstream gateway answers with its cost or its prices (`gateway/ledger/prices/upstream.py`).
 """
 
 from __future__ import annotations
@@ -47,8 +51,11 @@ class Thriftgate(OpenAI):
 
 
 def _cache_scope(record: Record, controls: Controls) -> str:
-    """The scope of answers in the upstream gateway's cache, where all teams share one key: the team, or the key if the
-    team's policy keeps the answers of its keys apart. A scope that the client's gateway has sent is part of it."""
+    """The scope of answers in the upstream gateway's cache. It is needed because all teams share one key there.
+
+    The scope is the team, or the key if the team's policy does not share answers between its keys. If the client is
+    a gateway that has sent a scope, that scope is included.
+    """
     tenant = record.tenant
     key = tenant.key.lineage if tenant.policy.cache.scope == "key" else ""
     scope = f"{controls.cache_scope}\0{tenant.organisation}\0{tenant.team}\0{key}"
@@ -56,5 +63,7 @@ def _cache_scope(record: Record, controls: Controls) -> str:
 
 
 def pseudonym(record: Record) -> str:
-    """The session's id for the upstream gateway, where sessions of all teams share one key."""
+    """The id of the session for the upstream gateway. A pseudonym is needed because sessions of all teams share one
+    key there.
+    """
     return blake2b(f"{record.tenant.team}\0{record.session}".encode(), digest_size=12).hexdigest()

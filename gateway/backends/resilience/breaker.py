@@ -47,10 +47,11 @@ class BreakerSettings:
 
 
 class Breaker:
-    """A circuit breaker. After too many failures, it blocks calls for a time (it is open). Then one call, the probe,
-    may start. If the probe fails, the time doubles; otherwise the breaker closes.
+    """A circuit breaker. After too many failures it opens: it blocks calls for a time. Then one call, the probe,
+    may start.
 
-    No I/O. Times are monotonic seconds.
+    If the probe fails, the breaker blocks calls for twice the time; otherwise it closes. No I/O. Times are
+    monotonic seconds.
     """
 
     def __init__(self, breaker_settings: BreakerSettings | None = None) -> None:
@@ -81,8 +82,7 @@ class Breaker:
         return ""
 
     def limited_for(self, now: float) -> float:
-        """Seconds of the pause that the backend has asked for and that remain; 0 if the backend has asked for no
-        pause."""
+        """Remaining seconds of the pause that the backend has asked for; 0 if it has asked for none."""
         return max(0.0, self.limited_until - now)
 
     @property
@@ -91,8 +91,9 @@ class Breaker:
         return self._probing
 
     def start(self) -> bool:
-        """Register the start of a call. Returns whether the call is a probe, because the breaker is open or the backend
-        has asked for a pause."""
+        """Register the start of a call. Returns whether the call is a probe. It is one if the breaker is open or
+        the backend has asked for a pause.
+        """
         self._probing = self.open or self.limited_until > 0
         return self._probing
 
@@ -231,7 +232,7 @@ class Health:
 
     @property
     def pause_s(self) -> float:
-        """Seconds of a pause after a 429 that remain; 0 if there is none."""
+        """Remaining seconds of a pause after a 429; 0 if there is none."""
         return self.breaker.limited_for(self.monotonic())
 
     @property
@@ -244,8 +245,11 @@ class Health:
         self.breaker.guess_pause(self.monotonic())
 
     def note_failure(self, error: BackendError) -> None:
-        """Store a failure's reason if the breaker is open or only the operator can help. Only the first is logged. A
-        backend that has refused connections for a long time needs the operator."""
+        """Store a failure's reason if the breaker is open or only the operator can help. Only the first such
+        failure is logged.
+
+        If a backend has refused connections for a long time, only the operator can help.
+        """
         if isinstance(error, BackendUnreachable) and error.refused and self.breaker.dead(self.monotonic()):
             error.of_operator()
         if not self.breaker.open and not error.needs_operator:
@@ -261,7 +265,7 @@ class Health:
             self.trouble, self.needs_operator = "", False
 
     def waited(self, seconds: float) -> None:
-        """Record a wait for a first token in seconds. A wait is also recorded if the token did not arrive."""
+        """Record a wait for a first token in seconds, also if the token did not arrive."""
         self._waits.append(seconds)
 
     def try_enter(self, share: str) -> Slot | None:
@@ -275,9 +279,11 @@ class Health:
     async def enter(
         self, wait_s: float, share: str = "", *, batch: bool = False, last_resort: bool = False
     ) -> Slot | None:
-        """Take a slot for one call; None while the breaker is open. `wait_s`: maximum seconds in the queue. `share`:
-        the team for which the slot is counted. `batch`: whether interactive requests come first. `last_resort`: whether
-        one probe may start despite an open breaker or a pause.
+        """Take a slot for one call. Returns None while the breaker is open.
+
+        `wait_s`: maximum seconds in the queue. `share`: the team for which the slot is counted. `batch`: whether
+        this is a batch request, so that interactive ones come first. `last_resort`: whether one probe may start
+        although the breaker is open or a pause has not ended.
 
         Raises Overloaded or ShareExceeded if the queue is too long or too slow. Raises BackendRateLimited during a
         pause.
@@ -372,8 +378,9 @@ class Slot:
             self._health.breaker.limited(self._health.monotonic(), seconds)
 
     def lost_race(self) -> None:
-        """Report that another backend answered first. The time waited so far is recorded; otherwise the recorded times
-        would contain only fast calls."""
+        """Report that another backend answered first. The time waited so far is recorded, because otherwise the
+        recorded times would be those of fast calls only.
+        """
         if self._open:
             self._health.waited(self._health.monotonic() - self._started)
         self.left()

@@ -67,7 +67,7 @@ class BackendDrains:
         self._seen[backend] = self._clock() + seconds, why
 
     def over(self, backend: str, why: str) -> None:
-        """End the drain of `backend` that this worker started with the reason `why`."""
+        """End this worker's drain of `backend` that has the reason `why`."""
         if backend in self._seen and self._seen[backend][1] == why:
             del self._seen[backend]
             log.info("backend %s gets requests again", backend)

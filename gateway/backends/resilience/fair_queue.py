@@ -77,12 +77,14 @@ class FairQueue(Generic[Waiter]):
         return waiter
 
     def to_drop_for(self, share: str, *, batch: bool) -> Waiter | None:
-        """Select the waiting request to drop, so that a new request of `share` (a team) can wait. None: drop the new
-        request itself. `batch`: whether the new request is a batch request.
+        """Select the waiting request to drop, so that a new request of `share` (a team) can wait. None: drop the
+        new request itself. `batch`: whether the new request is a batch request.
 
-        An interactive request displaces a batch request if one waits, otherwise a request of its own kind. A batch
-        request displaces only batch requests. The team with most requests of that kind loses its newest one. Within one
-        kind, this team must have more requests than `share` would have.
+        - An interactive request displaces a batch request. If no batch request waits, it displaces an interactive
+          one.
+        - A batch request displaces only batch requests.
+        - Of the requests that may be displaced, the team with the most loses its newest one.
+        - A request of the same kind is displaced only if its team has more of them than `share` would have.
         """
         if not batch and self._batch:
             shares, shorter = self._batch, 0

@@ -31,8 +31,9 @@ _WINDOW_S = 60.0
 
 @dataclass(slots=True)
 class _Limit:
-    """One rate limit. `left` is the unused part of the limit. It is assumed to grow evenly until the whole limit is
-    available again."""
+    """One rate limit. `left` is its unused part, which is assumed to grow evenly until the whole limit is available
+    again.
+    """
 
     most: float
     left: float
@@ -82,8 +83,11 @@ class Headroom:
         self._limits[name] = _Limit(most, left, now, now + (_WINDOW_S if reset_s is None else reset_s), used)
 
     def share(self, now: float, in_flight: int) -> float | None:
-        """The unused part (0 to 1) of the rate limit of which the least is left. Calls in progress count as used. 0:
-        one more call would exceed a limit. None: no limit was reported."""
+        """The unused part (0 to 1) of the rate limit with the smallest unused part. Calls in progress count as
+        used.
+
+        0: one more call would exceed a limit. None: no limit was reported.
+        """
         if not self._limits:
             return None
         return min(_share(each, now, in_flight) for each in self._limits.values())

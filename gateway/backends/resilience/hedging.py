@@ -1,5 +1,6 @@
-"""Hedging: if a stream starts slowly, a second call starts in parallel. The call that begins to answer first is served,
-and the other call is cancelled."""
+"""Hedging: if a stream starts slowly, a second call is made in parallel. The call that begins to answer first is
+served, and the other is cancelled.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +31,11 @@ class Hedges:
         self._earned: dict[str, float] = {}
 
     async def answer(self, route: Route, call_context: CallContext) -> Relayed | Whole:
-        """Like `Attempts.first_of`, but start a second attempt if the first backend is slow. Slow means a longer wait
-        for the first token than in 95 % of its recent streams. The policy's `hedging.share` limits the part of streams
-        with a second attempt."""
+        """Like `Attempts.first_of`, but start a second attempt if the first backend is slow.
+
+        Slow means: the wait for the first token is longer than in 95 % of the backend's recent streams. The
+        policy's `hedging.share` limits the share of streams with a second attempt.
+        """
         tenant = call_context.record.tenant
         earned = min(self._earned.get(tenant.team, 0.0) + tenant.policy.hedging.share, _MOST_SAVED)
         self._earned[tenant.team] = earned
@@ -43,8 +46,9 @@ class Hedges:
         return await race.run(route, slow_after_s)
 
     def _spend(self, team: str) -> bool:
-        """Take 1 from the team's credit for a second attempt. Returns False, and takes nothing, if the credit is less
-        than 1."""
+        """Take 1 from the team's credit for second attempts. Returns False, without taking anything, if the credit
+        is less than 1.
+        """
         earned = self._earned[team] >= 1
         self._earned[team] -= earned
         return earned
@@ -121,7 +125,9 @@ class _Race:
         return await self._attempts.first_of(backends, self._call_context)
 
     def _spare(self, route: Route) -> Backend | None:
-        """The backend for the second attempt: the next available one, or the first again. None if none is available."""
+        """The backend for the second attempt: the next available one, or else the first one again. None if neither
+        is available.
+        """
         for backend in (*route.backends[1:], route.backends[0]):
             if _as_good(backend, route) and self._attempts.health(backend).state().available:
                 return backend
@@ -129,8 +135,9 @@ class _Race:
 
 
 def _as_good(backend: Backend, route: Route) -> bool:
-    """Whether `backend` may answer although the first backend has not failed. False for backends that are only for
-    failures, such as those above the price ceiling."""
+    """Whether `backend` may answer although the first backend has not failed. False for backends that serve only
+    after failures, such as those above the price ceiling.
+    """
     if backend.name in route.above and backend is not route.backends[0]:
         return False
     if route.reference is None or backend.same_model(route.backends[0]):

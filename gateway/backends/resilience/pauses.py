@@ -30,8 +30,11 @@ def pause_after(failure: BackendError) -> float | None:
 
 
 async def pause_ended(paused: list[BackendCall], ends: float, deadline: float) -> BackendCall | None:
-    """Wait for the end of the shortest pause of a rate-limited backend, and remove the backend from `paused`. None if
-    no pause ends until `ends`, or if the request must be finished before (`deadline`; both loop times)."""
+    """Wait for the end of the shortest pause of a rate-limited backend, and remove this backend from `paused`.
+
+    None if no pause ends before `ends`, or if the request must be finished earlier (`deadline`). Both are loop
+    times.
+    """
     loop = asyncio.get_running_loop()
     while paused:
         first = min(paused, key=lambda each: each.health.pause_s)

@@ -30,7 +30,9 @@ class ConcurrencyLimiter:
     def __init__(
         self, name: str, concurrent: int, queue: int, queue_timeout_s: float, monotonic: Callable[[], float]
     ) -> None:
-        """At most `queue` callers wait, each of them for at most `queue_timeout_s` seconds."""
+        """`concurrent`: maximum number of calls. `queue`: maximum number of callers that wait. `queue_timeout_s`:
+        maximum seconds for which a caller waits.
+        """
         self._name, self._concurrent = name, concurrent
         self._most_waiting, self._timeout_s = queue, queue_timeout_s
         self._monotonic = monotonic
@@ -128,8 +130,9 @@ class ConcurrencyLimiter:
             dropped.granted.set_exception(refusal)
 
     def _refusal(self, batch: bool, *, crowds: bool) -> Overloaded:
-        """The error for a dropped caller. `crowds`: whether the caller's team fills the queue, and is asked to send
-        less."""
+        """The error for a dropped caller. `crowds`: whether the caller's team fills the queue. Then the error asks
+        this team to send less.
+        """
         if crowds:
             self._counts["refused_share"] += 1
             return ShareExceeded(

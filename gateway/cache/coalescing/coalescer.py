@@ -35,8 +35,11 @@ for a failing backend again and again."""
 
 
 class Coalescer:
-    """Finds calls in progress that answer an identical request. Searches in this worker, then in this host's other
-    workers. If the policy requires it, also in other gateways with the same state server."""
+    """Finds calls in progress that answer an identical request.
+
+    It searches in this worker, then in the other workers of this host. If the policy requires it, it also searches
+    in other gateways on the same state server.
+    """
 
     def __init__(
         self,
@@ -46,9 +49,11 @@ class Coalescer:
         stored: Callable[[bytes], Awaitable[Stored | None]],
         folder: Path | None = None,
     ) -> None:
-        """`delivered()`: returns when this worker's stored answers have reached the state server. `is_stored(digest)`:
-        whether an answer is stored. `stored(digest)`: this answer. `folder`: this host's locks and sockets; None: one
-        worker."""
+        """`folder`: this host's locks and sockets; None: there is only one worker.
+
+        `delivered()` returns when this worker's stored answers have reached the state server. `is_stored(digest)`:
+        whether an answer is stored. `stored(digest)` returns this answer.
+        """
         self._redis_locks = RedisLocks(state, delivered)
         self._host_locks = None if folder is None else HostLocks(folder)
         self._calls = SharedCalls(self._ended)
@@ -86,13 +91,18 @@ class Coalescer:
 
     @staticmethod
     def allowed(request: CompletionRequest, tenant: Tenant) -> bool:
-        """Whether the request may share an answer in progress. The policy can forbid sharing. A request with a limit of
-        its own (`x-thriftgate-max-usd`) shares none, because other requests have other limits."""
+        """Whether the request may share an answer in progress. The policy can forbid sharing.
+
+        A request with its own limit (`x-thriftgate-max-usd`) shares none, because other requests have other limits.
+        """
         return request.controls.max_usd is None and tenant.policy.cache.join != "none" and request.dialect in DIALECTS
 
     async def join(self, digest: bytes, request: CompletionRequest, deadline: float, *, claim: bool) -> Join | None:
-        """The answer in progress to an identical request; None if there is none. Returns after the answer's first
-        bytes. `claim`: if there is none, other workers join the call of this worker."""
+        """The answer in progress to an identical request; None if there is none. Returns after the first bytes of
+        the answer.
+
+        `claim`: if there is none, register this worker's call, so that other workers can join it.
+        """
         for _ in range(MOST_JOINS):
             subscriber = self._subscribe(digest, request, deadline, claim=claim)
             if subscriber is None:
@@ -106,8 +116,9 @@ class Coalescer:
     def _subscribe(
         self, digest: bytes, request: CompletionRequest, deadline: float, *, claim: bool
     ) -> Subscriber | None:
-        """A subscriber to the call in progress; None: this request makes the call. `claim`: also search other
-        workers."""
+        """A subscriber to the call in progress. None if there is none; then this request makes the call. `claim`:
+        also search other workers.
+        """
         shared = self._calls.find(digest, deadline, form(request))
         if shared is not None:
             return Subscriber(shared, silent=not (shared.form == form(request) and _shares_bytes(request)))
@@ -115,8 +126,11 @@ class Coalescer:
         return None if owner is None else self._subscribe_to_peer(owner, digest, request, deadline)
 
     async def _begin(self, subscriber: Subscriber, request: CompletionRequest) -> Join | None:
-        """Wait for the first bytes of the answer. Wait for the whole answer if the request needs another form than the
-        call (a stream, or no stream) or another id. None: the call has failed."""
+        """Wait for the first bytes of the answer. Returns None if the call has failed.
+
+        If the request needs another form than the call (a stream, or no stream) or another id, waits for the whole
+        answer.
+        """
         if not await subscriber.begin():
             return None
         shared = subscriber.shared
@@ -128,8 +142,10 @@ class Coalescer:
         return None if completion is None else Join(Replayed(request, completion), shared)
 
     async def wait_for_other_gateway(self, digest: bytes, deadline: float) -> bool:
-        """Take the lock that all gateways share, or wait for the gateway that has it. `deadline`: loop time. Returns
-        True if it waited; a stored answer is then known here."""
+        """Take the lock that all gateways share, or wait for the gateway that has it. `deadline`: loop time.
+
+        Returns True if it waited. If the other gateway stored an answer, this worker then knows it.
+        """
         return not await self._redis_locks.take(digest, deadline)
 
     def announce(self, digest: bytes, request: CompletionRequest, deadline: float) -> SharedCall:
@@ -147,8 +163,11 @@ class Coalescer:
         deadline: float,
         work: Callable[[SharedCall], Awaitable[None]],
     ) -> Answer:
-        """Run `work`, which publishes an answer that other requests may join. Returns the answer when its first bytes
-        have arrived. Raises what `work` raises before."""
+        """Run `work`, which publishes an answer that other requests may join. Returns the answer when its first
+        bytes have arrived.
+
+        Raises the errors of `work` that occur before the first bytes.
+        """
         subscriber = self._calls.start(self.announce(digest, request, deadline), work)
         if not await subscriber.begin():
             assert subscriber.shared.error is not None
@@ -158,7 +177,9 @@ class Coalescer:
     # -- other workers of this host ------------------------------------------------------------------------------------
 
     def _claim(self, digest: bytes) -> int | None:
-        """Decide which worker makes the call. None: this worker; otherwise that worker's process id."""
+        """Decide which worker makes the call. Returns None for this worker, otherwise the process id of the other
+        worker.
+        """
         if self._host_locks is None:
             return None
         owner = self._host_locks.take(digest)
@@ -167,8 +188,9 @@ class Coalescer:
         return owner
 
     def _ended(self, shared: SharedCall) -> None:
-        """Release the locks of a call that other requests can no longer join. The host lock of a stored answer is
-        released later, when other workers know it."""
+        """Release the locks of a call that other requests can no longer join. If the answer was stored, the host
+        lock is released later, when the other workers know the answer.
+        """
         self._redis_locks.release(shared.digest)
         if shared.claimed and self._host_locks is not None:
             if shared.over and self._is_stored(shared.digest):
@@ -193,7 +215,7 @@ class Coalescer:
 
 
 def form(request: CompletionRequest) -> Form:
-    """The form in which the request needs the answer: whether as a stream, and whether with the usage event."""
+    """The form of answer that the request needs: stream or plain, and with or without the usage event."""
     return request.stream, request.stream and request.wants_usage
 
 

@@ -50,8 +50,11 @@ class HostLocks:
             os.close(fd)
 
     def take(self, digest: bytes) -> int | None:
-        """Take the lock for `digest` without waiting. Returns the id of the process that has it. None: this process has
-        the lock, or the lock file cannot be used; make the call."""
+        """Take the lock for `digest` without waiting. Returns the id of the process that has the lock.
+
+        None: the caller must make the call, because this process now has the lock, or because the lock file cannot
+        be used.
+        """
         if self._fd < 0:
             return None
         self._lingering.pop(digest, None)
@@ -78,8 +81,9 @@ class HostLocks:
             fcntl.lockf(self._fd, fcntl.LOCK_UN, 1, _offsets(digest)[0])
 
     def release_later(self, digest: bytes) -> None:
-        """Release the lock for `digest` after `LINGER_S` seconds. If the lock is taken again before, it is not
-        released."""
+        """Release the lock for `digest` after `LINGER_S` seconds. If the lock is taken again before that, it is
+        kept.
+        """
         loop = asyncio.get_running_loop()
         self._lingering[digest] = loop.time() + LINGER_S
         if self._timer is None:
@@ -98,6 +102,8 @@ class HostLocks:
 
 
 def _offsets(digest: bytes) -> tuple[int, int]:
-    """(Offset of the byte locked for `digest`, offset of the slot with the owner's process id) in the lock file."""
+    """Return two offsets in the lock file for `digest`: of the byte to lock, and of the slot for the owner's
+    process id.
+    """
     number = int.from_bytes(digest[:7])
     return _LOCKS_FROM + number, number % _SLOTS * _OWNER.size

@@ -1,7 +1,7 @@
-"""The messages between two workers of one host that share an answer. Also the answer as the receiving worker reads it.
+"""The messages between two workers of one host that share an answer, and the class that reads such an answer.
 
-The asking worker sends one `Question`. The other worker sends frames: one `HEAD`, any number of `PIECE`, and one `END`.
-If the connection closes without `END`, the call has failed, or the other worker has no such call.
+The asking worker sends one `Question`. The other worker sends frames: one `HEAD`, any number of `PIECE`, and one
+`END`. If the connection closes without `END`, the call has failed, or the other worker has no such call.
 """
 
 from __future__ import annotations
@@ -53,8 +53,9 @@ def write_frame(writer: asyncio.StreamWriter, kind: bytes, content: bytes) -> No
 
 
 def write_head(writer: asyncio.StreamWriter, *, live: bool, stream: bool, status: int, content_type: str) -> None:
-    """Write the first frame. `live`: the pieces of the answer follow as they arrive. If false, only the last frame
-    follows."""
+    """Write the first frame. `live`: whether the pieces of the answer follow as they arrive; if not, only the last
+    frame follows.
+    """
     write_frame(writer, HEAD, orjson.dumps((live, stream, status, content_type)))
 
 

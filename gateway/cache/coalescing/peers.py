@@ -27,8 +27,9 @@ class Peers:
     """Sends this worker's answers to other workers, and fetches theirs. Only processes of the same user can connect."""
 
     def __init__(self, folder: Path, calls: SharedCalls, stored: Callable[[bytes], Awaitable[Stored | None]]) -> None:
-        """`folder`: contains the sockets. `stored(digest)`: an answer that this worker has stored and that other
-        workers may not know yet."""
+        """`folder`: contains the sockets. `stored(digest)` returns an answer that this worker has stored and that
+        other workers may not know yet.
+        """
         self._folder, self._calls, self._stored = folder, calls, stored
         self._server: asyncio.Server | None = None
         self._tasks = Tasks()
@@ -40,7 +41,7 @@ class Peers:
         self._server = await asyncio.start_unix_server(self._serve, path)
 
     def _remove_stale_sockets(self) -> None:
-        """Remove the sockets of killed workers, also of one with this worker's process id."""
+        """Remove the sockets of killed workers. One of them may have had this worker's process id."""
         for path in self._folder.iterdir():
             if path.name.isdigit() and (int(path.name) == os.getpid() or not _is_running(int(path.name))):
                 path.unlink(missing_ok=True)
@@ -93,8 +94,10 @@ class Peers:
             await writer.drain()
 
     async def _send_shared(self, subscriber: Subscriber, writer: asyncio.StreamWriter) -> None:
-        """Send the pieces of the answer as they arrive, and then the last frame. A silent subscriber gets only the last
-        frame. If the usage is unknown, the last frame is not sent."""
+        """Send the pieces of the answer as they arrive, and then the last frame.
+
+        A silent subscriber gets only the last frame. If the usage is unknown, the last frame is not sent.
+        """
 
         def put(piece: bytes) -> bool:
             write_frame(writer, PIECE, piece)
@@ -130,9 +133,12 @@ class Peers:
     async def fetch(
         self, process: int, shared: SharedCall, request: CompletionRequest, *, live: bool, deadline: float
     ) -> None:
-        """Publish on `shared` the answer that the worker with the process id `process` receives. `live`: pass pieces on
-        as they arrive, if their form fits `request`. `deadline`: loop time. Raises StreamBroken if there is no such
-        call, or it fails."""
+        """Get the answer that the worker with process id `process` is receiving, and publish it on `shared`.
+        `deadline`: loop time.
+
+        `live`: pass pieces on as they arrive, if their form fits `request`. Raises StreamBroken if there is no such
+        call, or it fails.
+        """
         try:
             reader, writer = await asyncio.open_unix_connection(self._path(process))
         except OSError as error:

@@ -24,8 +24,11 @@ class SharedCalls:
     """The calls in progress of one worker. Identical requests can join them."""
 
     def __init__(self, ended: Callable[[SharedCall], None] = lambda _: None) -> None:
-        """`ended(shared)`: called once when a call can no longer be joined. It is not called for a call whose place a
-        later call of the same digest has taken, because the locks of the digest now belong to the later call."""
+        """`ended(shared)` is called once for each call, when it can no longer be joined.
+
+        It is not called if a later call of the same digest has replaced the call in the registry, because the locks
+        of the digest then belong to the later call.
+        """
         self._ended = ended
         self.bytes = 0
         """Total size of all pieces in memory."""
@@ -51,7 +54,9 @@ class SharedCalls:
 
     def find(self, digest: bytes, deadline: float, remote_form: Form | None = None) -> SharedCall | None:
         """A call that can be joined; None if there is none. `deadline`: loop time until which the request can wait.
-        `remote_form`: also find calls of other workers whose answer has this form."""
+
+        `remote_form`: also find calls of other workers, if their answers have this form.
+        """
         shared = self._joinable.get(digest)
         if shared is None and remote_form is not None:
             shared = self._joinable.get((digest, remote_form))

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 
 class _Yield:
-    """Awaiting this object lets the other ready tasks run once. It has the same effect as `asyncio.sleep(0)`, in a
-    fifth of the time."""
+    """Awaiting this object lets each other ready task run once. It has the same effect as `asyncio.sleep(0)`, in a
+    fifth of the time.
+    """
 
     def __await__(self) -> Generator[None, None, None]:
         yield
@@ -113,8 +114,10 @@ class SharedCall:
             raise
 
     def outlives(self, serving: asyncio.Task[Any]) -> bool:
-        """Whether the task `serving` must continue although its own client has disconnected. True while the call has
-        other subscribers; the last of them cancels `serving`."""
+        """Whether the task `serving` must continue although its own client has disconnected.
+
+        True while the call has other subscribers. The last of them cancels `serving` when it leaves.
+        """
         if self.over or not self.subscribers:
             return False
         self._task = serving
@@ -145,8 +148,7 @@ class SharedCall:
             await _YIELD  # subscribers can send the end of the answer before this task stores the answer
 
     def _put(self, piece: bytes) -> bool:
-        """Pass a piece to all subscribers that wait for a piece. Returns whether any of these subscribers wants the
-        next piece."""
+        """Pass a piece to all subscribers that wait for one. Returns whether any of them wants the next piece."""
         self._pieces.append(piece)
         self.count += 1
         self._bytes += len(piece)
@@ -174,8 +176,9 @@ class SharedCall:
         return bool(self.live) or any(subscriber.silent for subscriber in self.subscribers)
 
     def _drop_read_pieces(self) -> None:
-        """Drop the pieces that all subscribers have read. If the pieces that are left exceed the memory limit of one
-        answer, drop unread pieces too."""
+        """Drop the pieces that all subscribers have read. If the remaining pieces exceed the memory limit of one
+        answer, also drop unread pieces.
+        """
         self._complete_buffer = False
         needed = min((each.at for each in self.subscribers if not each.silent), default=self.count)
         limit = self._calls.most_kept

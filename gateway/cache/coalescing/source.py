@@ -1,5 +1,6 @@
-"""The source of a shared call's answer (`Source`), and an answer that is paid by one request and shared
-(`Purchase`)."""
+"""The source of a shared call's answer (`Source`), and an answer that one request pays for and others share
+(`Purchase`).
+"""
 
 from __future__ import annotations
 

@@ -14,7 +14,9 @@ from gateway.errors import StreamBroken
 
 
 class Subscriber:
-    """Implements `Answer` for one subscriber. Reads a shared call's answer from its begin, at the client's speed."""
+    """Implements `Answer` for one subscriber. Reads a shared call's answer from its beginning, at the client's
+    speed.
+    """
 
     attempt: Attempt | None = None
     stream, status, content_type = False, 200, ""
@@ -25,8 +27,9 @@ class Subscriber:
     complete = False
 
     def __init__(self, shared: SharedCall, *, pays: bool = False, silent: bool = False) -> None:
-        """`pays`: the subscriber belongs to the request that pays for the call. `silent`: the subscriber waits for the
-        end of the answer and reads no pieces."""
+        """`pays`: whether the subscriber belongs to the request that pays for the call. `silent`: whether it waits
+        for the end of the answer and reads no pieces.
+        """
         self.shared, self.silent = shared, silent
         self.at = 0
         """Number of pieces that this subscriber has read."""
@@ -34,8 +37,11 @@ class Subscriber:
         shared.subscribers.add(self)
 
     async def begin(self) -> bool:
-        """Wait for the first bytes of the answer; a silent subscriber waits for the end. Returns False if the call
-        failed before, or its answer is not shared; the caller may then make another call."""
+        """Wait for the first bytes of the answer. A silent subscriber waits for the end.
+
+        Returns False if the call failed before that, or if its answer is not shared. The caller may then make
+        another call.
+        """
         shared = self.shared
         try:
             await shared.ready(whole=self.silent)
@@ -68,8 +74,11 @@ class Subscriber:
         return pieces(self.pipe_to)
 
     async def pipe_to(self, take: Sink) -> bool:
-        """See `Answer.pipe_to`; pieces that have arrived come first. Raises the call's error for the subscriber that
-        pays, and StreamBroken for all others. Also StreamBroken if the subscriber reads too slowly."""
+        """See `Answer.pipe_to`. Pieces that have already arrived come first.
+
+        The subscriber that pays gets the call's own error. All others get StreamBroken, also if they read too
+        slowly.
+        """
         shared = self.shared
         while True:
             if self.at < shared.first:
@@ -94,8 +103,9 @@ class Subscriber:
                 shared.live.pop(self, None)
 
     def _own_error(self, error: Exception) -> Exception:
-        """The error to raise. Only the request that pays gets the call's own error, which may name its budget or
-        deadline."""
+        """The error for this subscriber. Only the request that pays gets the call's own error, because this error
+        may name its budget or deadline.
+        """
         if self._pays:
             return error
         return StreamBroken("The answer that this request shared with another one broke off; ask again.")

@@ -1,4 +1,4 @@
-"""Compares two answers with little computation. The result is the same, different, or undecided."""
+"""Compares two answers with little computation. The verdict is same, different, or undecided."""
 
 from __future__ import annotations
 
@@ -36,8 +36,10 @@ Embed: TypeAlias = "Callable[[str], Awaitable[Vector | None]]"
 
 
 async def judge(stored: str, fresh: str, embed: Embed) -> Judgement:
-    """Whether the answers `stored` and `fresh` are the same to a client, different, or undecided. `embed`: computes the
-    vector of a text. Raises what `embed` raises."""
+    """Whether the answers `stored` and `fresh` say the same to a client, or something different; or undecided.
+
+    `embed`: computes the vector of a text. Raises the errors of `embed`.
+    """
     left, right = _words(stored), _words(fresh)
     if left == right:
         return Judgement.RIGHT
@@ -62,8 +64,9 @@ def _words(text: str) -> list[str]:
 
 
 def _vote(words: list[str], text: str) -> str:
-    """The decisive part of an answer: yes or no at its beginning, or a short answer's last number. Empty without
-    either."""
+    """The decisive part of an answer: yes or no at its beginning, or the last number of a short answer. Empty if it
+    has neither.
+    """
     if words and (vote := _VOTES.get(words[0])):
         return vote
     if len(words) > _SHORT_WORDS:

@@ -48,7 +48,9 @@ class CheckCounts:
 
 
 class HitCounters:
-    """Counts hits, and writes the counts to the database in a thread. A look-up counts for the team that made it."""
+    """Counts hits, and writes the counts to the database in a thread. A look-up is counted for the team that made
+    it.
+    """
 
     def __init__(self, database: Database, *, clock: Clock = time) -> None:
         self._database, self._clock = database, clock
@@ -120,8 +122,11 @@ class HitCounters:
 def read(
     connection: Connection, *, team: str | None = None, since: float | None = None, until: float | None = None
 ) -> dict[str, CheckCounts]:
-    """Team → its counts in all quarters of an hour that overlap `[since, until)` (Unix seconds). None: no limit, or all
-    teams. Teams without semantic look-ups are left out."""
+    """Team → its counts in all quarters of an hour that overlap `[since, until)` (Unix seconds). Teams without
+    semantic look-ups are left out.
+
+    `since` and `until` may be None for no limit, and `team` may be None for all teams.
+    """
     c = hit_checks.c
     conditions = [
         *([c.team == team] if team is not None else []),

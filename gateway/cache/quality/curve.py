@@ -1,4 +1,6 @@
-"""For labelled pairs of questions: the share of right and of wrong hits at each threshold of the verifier's score."""
+"""Computes the shares of right and of wrong hits at each threshold of the verifier's score, for labelled pairs of
+questions.
+"""
 
 from __future__ import annotations
 

@@ -54,8 +54,11 @@ _EVERY = 64
 
 @dataclass(slots=True)
 class Tally:
-    """The counts of one scope, by score level; they decay over time. `seen`: look-ups with an accepted candidate.
-    `checked`: those compared with a fresh answer. `wrong`: those whose stored answer was wrong."""
+    """The counts of one scope, by score level. Old counts lose weight over time.
+
+    `seen`: look-ups with an accepted candidate. `checked`: those of them that were compared with a fresh answer.
+    `wrong`: those whose stored answer was wrong.
+    """
 
     lookups: float = 0.0
     seen: list[float] = field(default_factory=lambda: [0.0] * len(LEVELS))
@@ -94,8 +97,9 @@ class Tally:
             self.long_wrong += 1 / share
 
     def elsewhere(self, lookups: float) -> None:
-        """Count look-ups that other workers have made. The wrong hits among these look-ups are not counted here,
-        because the other workers report them separately."""
+        """Count look-ups that other workers have made. Their wrong hits are not counted here, because the workers
+        report these separately.
+        """
         self.long_lookups += lookups
 
     def _fade(self, lookups: int) -> None:
@@ -107,14 +111,18 @@ class Tally:
         self.long_wrong *= keep_long
 
     def allowed(self, max_error: float) -> float:
-        """The part of future look-ups that may be wrong hits. It is `max_error`, minus the amount by which past wrong
-        hits exceeded it. Source: Gibbs and Candès, Adaptive conformal inference under distribution shift, 2021."""
+        """The share of future look-ups that may be wrong hits: `max_error`, minus the amount by which past wrong
+        hits exceeded it.
+
+        Source: Gibbs and Candès, Adaptive conformal inference under distribution shift, 2021.
+        """
         past = self.long_wrong / (self.long_lookups + _PRIOR_LOOKUPS)
         return max_error * min(1.0, max(0.0, 2 - past / max_error)) if max_error > 0 else 0.0
 
     def level(self, max_error: float) -> float:
-        """The lowest threshold at which at most the part `max_error` of look-ups are wrong hits. Credibility: 98 %.
-        inf: no threshold is enough."""
+        """The lowest threshold at which at most the share `max_error` of the look-ups are wrong hits, with 98 %
+        credibility. inf if no threshold is high enough.
+        """
         allowed = self.allowed(max_error)
         for place, bar in enumerate(LEVELS):
             if self.certainty(place, allowed) >= CONFIDENCE:
@@ -129,9 +137,12 @@ class Tally:
         return min(1.0, (expected + _TOLERATED) / max(1e-9, sum(self.wrong)))
 
     def certainty(self, place: int, error: float) -> float:
-        """Probability that at most the part `error` of the look-ups are wrong hits, with threshold `LEVELS[place]`. The
-        error of each level has a beta posterior. Their weighted sum is approximated by a beta distribution of equal
-        mean and variance."""
+        """Probability that at most the share `error` of the look-ups are wrong hits, with threshold
+        `LEVELS[place]`.
+
+        The error of each level has a beta posterior. The weighted sum of these errors is approximated by a beta
+        distribution of equal mean and variance.
+        """
         mean = variance = 0.0
         belief = self._belief
         for each in range(place, len(LEVELS)):
@@ -147,8 +158,9 @@ class Tally:
 
 @dataclass(slots=True)
 class Measured:
-    """The wrong hits as measured since the start. No share is assumed in advance, and older checks count as much as
-    newer checks."""
+    """The wrong hits that were measured since the start. There is no initial assumption, and older checks count as
+    much as newer ones.
+    """
 
     lookups: int = 0
     hits: int = 0
@@ -265,5 +277,5 @@ def _fraction(x: float, a: float, b: float) -> float:
 
 
 def _away(value: float, least: float) -> float:
-    """`value`, but never closer to zero than `least`. If `value` is closer to zero, returns `least`."""
+    """`value`, but with a distance of at least `least` from zero."""
     return value if abs(value) > least else least

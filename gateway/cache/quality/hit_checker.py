@@ -54,11 +54,13 @@ class _Given:
 
 
 class HitChecker:
-    """Selects and checks semantic hits. A failure here loses a check or a hit, but no request."""
+    """Selects and checks semantic hits. A failure in this class may lose a check or a hit, but never a request."""
 
     def __init__(self, semantic: Semantic, trust: Thresholds, recall: Recall) -> None:
-        """`trust`: computes the minimum score of a hit. `recall(digest)`: returns the stored answer, or None if the
-        answer was deleted; may raise StateUnavailable."""
+        """`trust`: computes the minimum score of a hit.
+
+        `recall(digest)` returns the stored answer, or None if it was deleted. It may raise StateUnavailable.
+        """
         self._semantic, self._trust, self._recall = semantic, trust, recall
         self.shadow: FreshAnswerSource | None = None
         """The source of fresh answers. If it is None, only clients' reports show that a hit was wrong."""
@@ -82,7 +84,7 @@ class HitChecker:
         """Call `Semantic.find` with the present minimum score in the scope of `tenant`. Returns the result and, if
         there is no hit, the best candidate.
 
-        `who`: the asker, as in `keys.asker`. An answer that this asker has already had is not a hit. `kind`: the
+        `who`: the asker, as in `keys.asker`; an answer that this asker has already had is not a hit. `kind`: the
         traffic class of the question.
         """
         name, max_error = scope(tenant), tenant.policy.cache.semantic.max_error
@@ -123,8 +125,9 @@ class HitChecker:
             self._tasks.spawn(self._check(name, found, probability, stored, request, tenant, kind), "cache-check")
 
     def called_wrong(self, request_id: str, team: str) -> None:
-        """Count a wrong hit that a client of `team` has reported. Only the worker that served the hit knows the hit;
-        other workers ignore the report."""
+        """Count a wrong hit that a client of `team` has reported. Only the worker that served the hit can count it;
+        other workers ignore the report.
+        """
         given = self._given.get(request_id)
         if given is None or given.team != team:
             return
@@ -142,8 +145,9 @@ class HitChecker:
             self._tasks.spawn(self._compare(near, digest, fresh, dialect), "cache-near")
 
     def _place(self) -> bool:
-        """Whether one more comparison may begin now. Decide before the answers are known, so that the sample is
-        random."""
+        """Whether one more comparison may begin now. The caller decides this before it knows the answers, so that
+        the sample stays random.
+        """
         if self._under_way >= _AT_ONCE:
             self._skipped += 1
             return False
@@ -197,8 +201,9 @@ class HitChecker:
             return Judgement.UNDECIDED
 
     async def tell(self, append: Callable[[Mapping[str | bytes, bytes]], Awaitable[object]]) -> None:
-        """Report new results to the other workers and to the database. `append`: writes to the index log. Failures are
-        ignored."""
+        """Report new results to the other workers and to the database. `append`: writes to the index log. Errors
+        are ignored.
+        """
         if self.measures is not None:
             await self.measures.write()
         if (news := self._trust.news()) is not None:

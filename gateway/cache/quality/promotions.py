@@ -30,8 +30,11 @@ class _Scope:
     wrong: int = 0
 
     def allowed(self, max_error: float) -> bool:
-        """Whether one more promoted hit may be served. Required: the number of wrong promoted hits stays within a fixed
-        part of `max_error`, if their share is one standard deviation above the expected share."""
+        """Whether one more promoted hit may be served.
+
+        The condition: wrong promoted hits stay within a fixed part of `max_error`, even if their share is one
+        standard deviation above the expected share.
+        """
         checks = self.checked + _EXPECTED_CHECKS
         rate = (self.wrong + _EXPECTED_WRONG * _EXPECTED_CHECKS) / checks
         rate += math.sqrt(rate * (1 - rate) / (checks + 1))
@@ -73,11 +76,13 @@ class Promotions:
         self._counts(scope).hits += 1
 
     def judged(self, scope: str, digests: tuple[bytes, ...], score: float, *, right: bool) -> None:
-        """Record the comparison of a near miss with a fresh answer. `right`: whether the answers are equal. If so,
-        `digests` become hits for questions with at least `score`. Otherwise their promotions end. `digests`: the
-        stored answer of the near miss first.
+        """Record the comparison of a near miss with a fresh answer. `right`: whether the answers are equal.
 
-        A near miss whose stored answer was promoted, and that only `max_error` made a miss, counts as a check.
+        If they are equal, both answers in `digests` become hits for questions with at least `score`. Otherwise
+        their promotions end. The stored answer of the near miss is the first of `digests`.
+
+        If the stored answer was already promoted, and only the limit `max_error` made the look-up a miss, the
+        comparison counts as a check.
         """
         if score >= self._least.get((scope, digests[0]), _NEVER):
             counts = self._counts(scope)

@@ -1,5 +1,6 @@
-"""Remembers which answers each end user or session has had. If the same question is asked again in other words, the
-answer must be a new one."""
+"""Remembers which answers each end user or session has had. A sender who asks the same question again in other
+words must get a new answer.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +12,9 @@ _REMEMBERED = 16_384
 
 
 class Repeats:
-    """The answers that each sender (end user or session) has had. Semantic hits of other workers are unknown here."""
+    """The answers that each sender (end user or session) has had. It does not know the semantic hits of other
+    workers.
+    """
 
     def __init__(self) -> None:
         self._given: OrderedDict[tuple[str, bytes], None] = OrderedDict()

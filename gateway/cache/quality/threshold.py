@@ -1,5 +1,7 @@
-"""The threshold of the verifier for each scope: the minimum score of a hit. The threshold rises until the share of
-wrong hits stays below the share that the policy allows."""
+"""Computes the threshold of the verifier for each scope: the minimum score of a hit.
+
+The threshold rises until the share of wrong hits is below the share that the policy allows.
+"""
 
 from __future__ import annotations
 
@@ -151,8 +153,11 @@ class Thresholds:
         return all(each.rests_until <= now for each in self._of(name, kind))
 
     def bar(self, name: str, max_error: float) -> float:
-        """The minimum score of a hit in the scope `name`; inf: no hits. `LEVELS[0]`: the verifier's own minimum.
-        `max_error`: allowed part of wrong hits (0 to 1)."""
+        """The minimum score of a hit in the scope `name`; inf: no hits are possible. `max_error`: allowed share of
+        wrong hits (0 to 1).
+
+        The result is never below `LEVELS[0]`, the verifier's own minimum.
+        """
         scope = self._scope(name)
         bar = scope.bars.get(max_error)
         if bar is None or scope.stale >= _AGAIN_EVERY:
@@ -165,8 +170,11 @@ class Thresholds:
     # -- after it --------------------------------------------------------------------------------------------------
 
     def looked(self, name: str, score: float | None, *, hit: bool, cpu_s: float = 0.0, kind: str = "") -> None:
-        """Count a look-up. `score`: the score of the best candidate that the verifier accepted, even if the score is
-        below the threshold; None if no candidate was accepted. `cpu_s`: processor seconds of the look-up."""
+        """Count a look-up. `cpu_s`: processor seconds of the look-up.
+
+        `score`: the score of the best candidate that the verifier accepted, even if it is below the threshold; None
+        if no candidate was accepted.
+        """
         scope = self._scope(name)
         scope.tally.look(score)
         scope.stale += 1
@@ -225,8 +233,9 @@ class Thresholds:
         cost_pico: int | None = 0,
         kind: str = "",
     ) -> None:
-        """Count the comparison of a hit with a fresh answer. `probability`: with which the hit was selected.
-        `cost_pico`: cost of the fresh answer in pico-dollars."""
+        """Count the comparison of a hit with a fresh answer. `probability`: the probability with which the hit was
+        selected. `cost_pico`: cost of the fresh answer in pico-dollars.
+        """
         scope = self._scope(name)
         wrong = judgement is Judgement.WRONG
         for each in self._of(name, kind):
@@ -243,8 +252,9 @@ class Thresholds:
         scope.bars.clear()
 
     def missed(self, name: str, score: float, judgement: Judgement, *, accepted: bool) -> None:
-        """Count the comparison of a miss's fresh answer with the best candidate's answer. `accepted`: whether only the
-        scope's threshold refused the candidate."""
+        """Count the comparison of a miss's fresh answer with the best candidate's answer. `accepted`: whether the
+        verifier accepted the candidate, and only the scope's threshold refused it.
+        """
         scope = self._scope(name)
         scope.near[judgement.value] += 1
         if accepted and judgement is not Judgement.UNDECIDED:
@@ -252,8 +262,9 @@ class Thresholds:
             scope.bars.clear()
 
     def called_wrong(self, name: str, score: float, key: str) -> None:
-        """Count one wrong hit that a client with the API key `key` has reported. More hits in the scope are checked
-        afterwards."""
+        """Count one wrong hit that a client with the API key `key` has reported. After this, more hits in the scope
+        are checked.
+        """
         scope = self._scope(name)
         if self._counts_report(scope, key):
             scope.credit += _AFTER_WRONG
@@ -310,8 +321,9 @@ class Thresholds:
         self._others.clear()
 
     def _in_all(self, name: str, own: Measured) -> Measured:
-        """The totals `own` of this worker and of all workers that have reported. `name`: the scope, or the scope and
-        the kind of question."""
+        """The totals of all workers: `own` of this worker plus those that others have reported. `name`: the scope,
+        or the scope and the kind of question.
+        """
         total = Measured()
         total.add(own.figures)
         for (scope, _), figures in self._others.items():

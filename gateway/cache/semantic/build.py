@@ -36,9 +36,11 @@ _BATCH = 16
 
 
 def build(source: str, out: Path, *, device: str = "cpu", texts: Sequence[str] = ()) -> Facts:
-    """Write the encoder of `source` into the folder `out`. `source`: a folder, or a name that sentence-transformers can
-    load. `texts`: additional sample texts. Blocks for minutes. Raises EmbedderUnavailable if quantised vectors differ
-    from the original, and torch's errors."""
+    """Write the encoder of `source` into the folder `out`. Blocks for minutes. `texts`: additional sample texts.
+
+    `source`: a folder, or a name that sentence-transformers can load. Raises EmbedderUnavailable if quantised
+    vectors differ from the original, and torch's errors.
+    """
     original = _original(source, device)
     groups = _groups()
     samples = list(dict.fromkeys([*texts, *(text for group in groups for text in group)]))
@@ -73,8 +75,10 @@ def build(source: str, out: Path, *, device: str = "cpu", texts: Sequence[str] =
 
 
 def knots(model: OnnxModel, groups: Sequence[Sequence[str]]) -> Iterator[tuple[float, float]]:
-    """Yield pairs of equivalent cosines (of `model`, of the packaged encoder). Equivalent cosines exceed those of
-    equally many sample pairs. `groups`: the sample texts."""
+    """Yield pairs of equivalent cosines: (cosine of `model`, cosine of the packaged encoder).
+
+    Two cosines are equivalent if the same share of sample pairs is below them. `groups`: the sample texts.
+    """
     texts = [text for group in groups for text in group]
     own, packaged = (_cosines(each.embed, texts) for each in (model, MiniLM()))
     shares = np.linspace(0, 1, _KNOTS)

@@ -35,8 +35,9 @@ class Facts(BaseModel):
 
     @property
     def name(self) -> str:
-        """The name of the encoder. It is part of the key of every partition, so vectors of different encoders are never
-        compared."""
+        """The name of the encoder. Every partition's key contains it, so vectors of different encoders are never
+        compared.
+        """
         return f"{Path(self.source).name}-int8@{self.sha256[:8]}"
 
 

@@ -1,4 +1,4 @@
-"""The semantic index. It has one vector index for each partition. The verifier checks each candidate."""
+"""The semantic index: one vector index for each partition. The verifier checks each candidate that a search finds."""
 
 from __future__ import annotations
 
@@ -41,8 +41,9 @@ class Query(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """New lists for the vector index of a partition. They are trained because the partition has become too large for
-    its present lists."""
+    """New lists for the vector index of a partition, which has become too large for its present lists. They are
+    being trained.
+    """
 
     partition: bytes
     index: VectorIndex
@@ -72,8 +73,11 @@ class SemanticIndex:
         max_bytes: int = 256 * 2**20,
         knots: Sequence[tuple[float, float]] = (),
     ) -> None:
-        """`knots`: pairs (cosine of another embedder, equivalent cosine of the packaged embedder). `max_bytes`: limit
-        for vectors and texts. Above it, old questions that save little money per byte are evicted."""
+        """`knots`: pairs (cosine of another embedder, equivalent cosine of the packaged embedder).
+
+        `max_bytes`: memory limit for vectors and texts. If it is exceeded, old questions that save little money per
+        byte are evicted.
+        """
         self._verifier = verifier
         self._dimensions = dimensions
         self._max_bytes = max_bytes
@@ -108,8 +112,9 @@ class SemanticIndex:
         self._waiting.append((False, entry))
 
     def apply(self, within_s: float = float("inf")) -> None:
-        """Apply the queued changes and evict questions. Changes that have not been applied after `within_s` seconds
-        stay in the queue."""
+        """Apply the queued changes and evict questions. After `within_s` seconds, the remaining changes stay in the
+        queue.
+        """
         until = time.monotonic() + within_s
         while self._waiting and time.monotonic() < until:
             adding, entry = self._waiting.popleft()
@@ -120,8 +125,11 @@ class SemanticIndex:
                     self._evict()
 
     def seek(self, question: Question, vector: Vector, *, max_error: float, now: float, bar: float = 0.0) -> Query:
-        """Find the nearest earlier question whose answer fits `question`; otherwise the best candidate. Blocks for a
-        few milliseconds. `bar`: minimum score of a hit, beside the verifier's own. `now`: Unix seconds."""
+        """Find the nearest earlier question whose answer fits `question`; if there is none, the best candidate.
+        Blocks for a few milliseconds.
+
+        `bar`: minimum score of a hit, in addition to the verifier's own minimum. `now`: Unix seconds.
+        """
         self.apply(_PIECE_S)
         partition = self._partitions.get(question.partition)
         if partition is None or self._verifier.varies(question.text):
@@ -177,8 +185,7 @@ class SemanticIndex:
             del self._partitions[name]
 
     def _evict(self) -> None:
-        """Evict questions until the memory limit is met. The newest question is evicted only if it is the only
-        question."""
+        """Evict questions until the memory limit is met. The newest question is evicted only if no other is left."""
         oldest = islice(self._places.items(), min(_COMPARED, len(self._places) - 1))
         self._take_out(min(oldest, key=lambda item: self._worth(*item[1]))[0])
         self.evicted += 1
@@ -190,8 +197,9 @@ class SemanticIndex:
     # -- lists, trained in another thread ------------------------------------------------------------------------------
 
     def outgrown(self) -> Build | None:
-        """The largest partition that needs new lists. None if no partition needs new lists, or while lists of another
-        partition are being trained."""
+        """The largest partition that needs new lists. None if there is none, or while the lists of a partition are
+        being trained.
+        """
         if self._drafted is not None:
             return None
         wanting = [name for name, partition in self._partitions.items() if partition.index.outgrown]

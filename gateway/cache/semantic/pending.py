@@ -1,5 +1,7 @@
-"""Questions whose answers were stored while the embedder was loading, too busy, or paused after failures. The questions
-are embedded one after another when the embedder is available."""
+"""Questions of stored answers that could not be embedded at once, because the embedder was loading, busy or paused.
+
+They are embedded one after another when the embedder is available.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,9 @@ by exact look-ups."""
 
 class PendingQuestions:
     def __init__(self, semantic: Semantic, mean: Callable[[Ticket, Entry, Question], Awaitable[None]]) -> None:
-        """`mean`: adds the question of one stored answer to the semantic index. It is called for one answer at a time,
-        in order."""
+        """`mean`: adds the question of one stored answer to the semantic index. It is called for one answer after
+        another.
+        """
         self._semantic, self._mean = semantic, mean
         self._waiting: deque[tuple[Ticket, Entry, Question]] = deque(maxlen=_KEPT)
         self._working = False

@@ -157,8 +157,10 @@ class Semantic:
             (self._meanings.add if adding else self._meanings.remove)(entry)
 
     async def vector(self, question: Question, owner: str, *, urgent: bool = True) -> Vector | None:
-        """The vector of a question; None if it cannot be computed. `owner`: see `Embedder.embed`. `urgent`: whether a
-        caller waits; if not, a busy embedder is no failure."""
+        """The vector of a question; None if it cannot be computed. `owner`: see `Embedder.embed`.
+
+        `urgent`: whether a caller waits. If not, a busy embedder does not count as a failure.
+        """
         if self._embedder is None or not self._embedder.ready or self._resting:
             return None
         try:
@@ -212,8 +214,9 @@ class Semantic:
         return vector
 
     async def tidy(self) -> None:
-        """Apply queued changes, which would accumulate if there were no look-ups. Train new lists where they are
-        needed."""
+        """Apply queued changes, which would otherwise accumulate while there are no look-ups. Train new lists where
+        they are needed.
+        """
         await self.apply()
         await self.train()
 
@@ -259,8 +262,9 @@ def _seek(
 
 
 def _meanings(dimensions: int, max_bytes: int, knots: Sequence[tuple[float, float]]) -> SemanticIndex:
-    """A new semantic index, with the packaged words and weights. Also imports faiss, because the import takes longer
-    than a look-up may take."""
+    """A new semantic index with the packaged words and weights. Also imports faiss here, because the import would
+    take longer than a look-up may.
+    """
     from gateway.cache.semantic.partitions import SemanticIndex
     from gateway.cache.semantic.vector_index import single_threaded
     from gateway.cache.verifier.verify import Verifier

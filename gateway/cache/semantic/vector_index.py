@@ -46,7 +46,7 @@ def single_threaded() -> None:
 
 
 class VectorIndex:
-    """Unit vectors, each with a number, searched by inner product. Use it from one thread only.
+    """Unit vectors, each with a number, that can be searched by inner product. Use it from one thread only.
 
     Above `LISTS_FROM` vectors, a search needs trained lists. To train, call `draft`, then the draft's `build` in
     another thread, then `adopt`.
@@ -207,8 +207,9 @@ class IndexBuild:
 
 
 def lists_for(vectors: int) -> int:
-    """The number of lists: the power of two nearest to 1.6 √`vectors`. Comparing centres then takes as long as
-    searching lists."""
+    """The number of lists: the power of two nearest to 1.6 √`vectors`. With this number, comparing the centres of
+    the lists takes as long as searching the lists.
+    """
     return int(2 ** round(np.log2(1.6 * np.sqrt(vectors))))
 
 
@@ -235,8 +236,10 @@ def _take_out(codes: Any, numbers: Sequence[int]) -> None:
 
 
 def _scaled(vectors: Vector) -> Vector:
-    """The vectors as whole numbers from −127 to 127. The factor is chosen for unit vectors, whose components have a
-    standard deviation of 1/√dimensions."""
+    """The vectors as whole numbers from −127 to 127.
+
+    The factor fits unit vectors, whose components have a standard deviation of 1/√dimensions.
+    """
     bound = np.float32(127)
     largest = np.float32(min(1.0, _DEVIATIONS / vectors.shape[1] ** 0.5))
     scaled: Vector = np.clip(np.rint(vectors * (bound / largest)), -bound, bound)

@@ -1,5 +1,6 @@
-"""The bodies of stored answers. They are stored in bundles in the state server. The bodies that were used last are also
-kept in memory."""
+"""The bodies of stored answers. They are stored in bundles on the state server. The most recently used ones are
+also kept in memory.
+"""
 
 from __future__ import annotations
 
@@ -59,8 +60,10 @@ class Bodies:
         return self._state.key("cache", place)
 
     async def get(self, entry: Entry, *, recall: bool) -> Stored | None:
-        """The answer of `entry`; None if it no longer exists. `recall`: whether the answer may come from memory; only
-        if the index is up to date."""
+        """The answer of `entry`; None if it no longer exists.
+
+        `recall`: whether the answer may come from memory. Pass True only if the index is up to date.
+        """
         if recall and (stored := self._in_memory.get(entry.digest)):
             self._in_memory.move_to_end(entry.digest)
             self.recalled += 1
@@ -74,8 +77,7 @@ class Bodies:
         return stored
 
     async def put(self, place: str, answers: Iterable[tuple[bytes, Stored]], ttl_s: float) -> None:
-        """Store answers, each with its digest, in the bundle `place`. All answers expire together after `ttl_s`
-        seconds."""
+        """Store answers, each with its digest, in the bundle `place`. They expire together after `ttl_s` seconds."""
         await bundle.put(self._state, self._key(place), [(digest, each.encode()) for digest, each in answers], ttl_s)
 
     async def delete(self, entries: Iterable[Entry]) -> None:

@@ -1,5 +1,7 @@
-"""The exact index: digest → entry. It is built from the index log. It applies the quota of each team, flushes, expiry
-times and eviction."""
+"""The exact index: digest → entry. It is built from the index log.
+
+It applies the quota of each team, flushes, expiry times and eviction.
+"""
 
 from __future__ import annotations
 
@@ -40,8 +42,9 @@ class ExactIndex:
     evict."""
 
     def __init__(self, quota: Quota, on_gone: Callable[[Entry], None]) -> None:
-        """`quota`: of teams whose policy sets none, and the maximum for all. `on_gone(entry)`: called for each entry
-        removed or replaced."""
+        """`quota`: the quota of teams whose policy sets none, and the maximum for all teams. `on_gone(entry)` is
+        called for each entry that is removed or replaced.
+        """
         self._quota = quota
         self._on_gone = on_gone
         self._by_team: dict[str, _TeamEntries] = {}
@@ -85,8 +88,10 @@ class ExactIndex:
             self._by_team[team].entries.move_to_end(digest)
 
     def put(self, entry: Entry, now: float, quota: Quota | None = None) -> list[Entry] | None:
-        """Add an entry, and return the entries evicted or replaced. None: not added, because it has expired at `now`
-        (Unix seconds) or a flush covers it. `quota`: the team's; None: the default."""
+        """Add an entry, and return the entries that it evicts or replaces. `quota`: the team's; None: the default.
+
+        None: the entry was not added, because it has expired at `now` (Unix seconds) or a flush covers it.
+        """
         late = entry.asked_at <= self._flushed_until
         if entry.expires_at <= now or (late and any(flush.covers(entry) for flush in self._flushes)):
             return None
@@ -107,7 +112,7 @@ class ExactIndex:
         return gone
 
     def replace(self, entry: Entry) -> None:
-        """Replace an entry by one of the same answer that also has the question and its vector."""
+        """Replace an entry by one that has the same answer and, in addition, the question and its vector."""
         self._by_team[entry.team].entries[entry.digest] = entry
 
     def remove(self, digest: bytes) -> None:
@@ -125,7 +130,7 @@ class ExactIndex:
         return entry
 
     def flush(self, flush: Flush) -> list[Entry]:
-        """Remove the entries that `flush` covers, and return them. Covered entries that arrive later are not added."""
+        """Remove and return the entries that `flush` covers. Covered entries that arrive later are not added."""
         self._flushes.append(flush)
         self._flushed_until = max(self._flushed_until, flush.before)
         gone = list(self.covered(flush))
@@ -141,8 +146,9 @@ class ExactIndex:
         return (entry for entry in among if flush.covers(entry))
 
     def expire(self, now: float) -> None:
-        """Remove expired entries. Each team's entries are checked from the least recently used one up to the first
-        valid one."""
+        """Remove expired entries. The entries of each team are checked from the least recently used one on, until a
+        valid one is found.
+        """
         for team in list(self._by_team):
             while of_team := self._by_team.get(team):
                 oldest = next(iter(of_team.entries.values()))
@@ -158,8 +164,9 @@ class ExactIndex:
 
 
 def _least(entries: OrderedDict[bytes, Entry]) -> bytes:
-    """The digest of the entry to evict. Of the least recently used entries, it saves the least money per byte. The
-    newest entry goes only if alone."""
+    """The digest of the entry to evict: of the least recently used entries, the one that saves the least money per
+    byte. The newest entry is evicted only if it is the only one.
+    """
     oldest = list(islice(entries.values(), min(_COMPARED, max(1, len(entries) - 1))))
     worths = [entry.worth_pico / (entry.size or 1) for entry in oldest]
     return oldest[worths.index(min(worths))].digest

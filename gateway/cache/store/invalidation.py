@@ -27,7 +27,7 @@ class Invalidation:
         write_behind: WriteBehind,
         flushed: Callable[[Flush], None],
     ) -> None:
-        """`flushed`: called for every flush, also for a flush that another worker has requested."""
+        """`flushed` is called for every flush, also for one that another worker has requested."""
         self._flushed = flushed
         self._log, self._exact, self._bodies, self._write_behind = log, exact, bodies, write_behind
         self._given: OrderedDict[str, tuple[str, bytes]] = OrderedDict()
@@ -62,7 +62,7 @@ class Invalidation:
             await self._log.append(encode_wrong(wrong))
 
     def _evict(self, wrong: Wrong) -> bool:
-        """Remove the answer if this worker served the hit. Returns whether this worker did."""
+        """Remove the answer if this worker served the hit. Returns whether this worker served it."""
         team, digest = self._given.get(wrong.request_id, ("", b""))
         if not digest or team != wrong.team:
             return False

@@ -110,7 +110,7 @@ def _unframed(content: memoryview) -> Iterator[memoryview]:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotWriter:
-    """`path`: the file of the host's snapshot. `writes`: whether this worker writes the file."""
+    """Settings of the snapshot. `path`: the host's snapshot file. `writes`: whether this worker writes the file."""
 
     path: Path
     writes: bool
@@ -120,13 +120,15 @@ class SnapshotWriter:
 
 
 class Snapshots:
-    """Restores the index from the snapshot of the host. In one worker of the host, also writes new snapshots."""
+    """Restores the index from the host's snapshot. In one worker of the host, it also writes new snapshots."""
 
     def __init__(
         self, keep: SnapshotWriter | None, log: IndexLog, known: Callable[[], Iterable[Entry]], state: State
     ) -> None:
-        """`keep`: the snapshot; None: there are no snapshots. `known()`: returns all entries of the index. The caller
-        must read `log` and apply the changes that it contains."""
+        """`keep`: the snapshot; None: there are no snapshots. `known()` returns all entries of the index.
+
+        The caller must read `log` and apply its changes.
+        """
         self._keep, self._log, self._known = keep, log, known
         self._erasure = DiskErasure(state, log) if keep is not None and keep.writes else None
         self._stale = False
@@ -138,8 +140,7 @@ class Snapshots:
         self._counts = {"restored": 0, "snapshots": 0}
 
     async def restore(self, put: Callable[[Entry], None]) -> None:
-        """Call `put` for each entry of the snapshot. After this, the log is read from the position of the snapshot
-        on."""
+        """Call `put` for each entry of the snapshot. After that, the log is read from the snapshot's position on."""
         if self._keep is None:
             return
         snapshot = await asyncio.to_thread(read, self._keep.path)

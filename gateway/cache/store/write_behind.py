@@ -24,8 +24,9 @@ _MOST_OWN = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The maximum number, and the maximum bytes, of answers that wait to be sent. If a limit is reached, new answers
-    are not stored."""
+    """The maximum number and the maximum bytes of answers that wait to be sent. While a maximum is reached, new
+    answers are not stored.
+    """
 
     answers: int = 4000
     bytes: int = 32 * 2**20
@@ -48,8 +49,7 @@ class _Batch:
 
 
 class WriteBehind:
-    """Keeps new answers in memory until they are sent to the state server. If a batch cannot be sent, it is dropped and
-    not sent again."""
+    """Keeps new answers in memory until they are sent to the state server. A batch that cannot be sent is dropped."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class WriteBehind:
         period_s: float = PERIOD_S,
         bounds: Bounds | None = None,
     ) -> None:
-        """`lost(entries)`: called with the entries of a batch that could not be sent."""
+        """`lost(entries)` is called with the entries of a batch that could not be sent."""
         self._state, self._log, self._bodies, self._lost = state, log, bodies, lost
         self._period_s, self._bounds = period_s, bounds or Bounds()
         self._author = uuid.uuid4().hex
@@ -92,8 +92,9 @@ class WriteBehind:
     # -- in memory ---------------------------------------------------------------------------------------------------
 
     def place(self, ttl_s: float) -> str | None:
-        """The bundle (`Entry.place`) for the next answer with this time to live. None if too many answers wait to be
-        sent."""
+        """The bundle (`Entry.place`) for the next answer with this time to live. None if too many answers are
+        waiting.
+        """
         if self._answers >= self._bounds.answers or self._bytes >= self._bounds.bytes:
             self._counts["dropped"] += 1
             return None
@@ -127,8 +128,9 @@ class WriteBehind:
         return item[1] if item else None
 
     def withdraw(self, entry: Entry) -> None:
-        """Stop the sending of an entry that was removed from the index. An entry already being sent is deleted
-        afterwards."""
+        """Do not send an entry that was removed from the index. If it is already being sent, it is deleted
+        afterwards.
+        """
         batch = self._batches.get(entry.place)
         if batch is None or entry.digest not in batch.items:
             return
@@ -151,16 +153,18 @@ class WriteBehind:
             self._wake.set()
 
     def own(self, name: bytes) -> bool:
-        """Whether this worker has written the log entry `name`. The call also forgets the name, so call it only once
-        for each entry."""
+        """Whether this worker has written the log entry `name`. The method forgets the name, so call it only once
+        for each entry.
+        """
         if name not in self._own_names:
             return False
         del self._own_names[name]
         return True
 
     def clear(self) -> None:
-        """Drop all waiting answers, after the state server has lost its data. A flush that covers them may be lost
-        too."""
+        """Drop all waiting answers, because the state server has lost its data. It may also have lost a flush that
+        covers them.
+        """
         for batch in self._batches.values():
             self._drop(batch)
         self._batches = {place: batch for place, batch in self._batches.items() if batch.sending}
@@ -208,8 +212,9 @@ class WriteBehind:
             self._drop(batch)
 
     async def _deliver(self, batch: _Batch) -> None:
-        """Write the answers to the state server first, and the log entry afterwards. This order lets readers of the
-        entry find the answers."""
+        """Write the answers to the state server first, and the log entry afterwards, so that readers of the entry
+        find the answers.
+        """
         items = list(batch.items.items())
         await self._bodies.put(batch.place, [(digest, stored) for digest, (_, stored) in items], batch.ttl_s)
         await self._append_batch(Batch(batch.place, batch.place, batch.epoch, [entry for _, (entry, _) in items]))
@@ -257,8 +262,10 @@ class WriteBehind:
 
 
 async def _succeeds(work: Coroutine[Any, Any, None], what: str) -> bool:
-    """Run `work`. Returns whether it succeeded. Errors are logged and not raised, because the next steps must still
-    run. `what`: description for the log."""
+    """Run `work`, and return whether it succeeded. `what`: description for the log.
+
+    Errors are logged and not raised, because the next steps must run in any case.
+    """
     try:
         await work
     except StateUnavailable as error:

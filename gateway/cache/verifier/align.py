@@ -27,8 +27,10 @@ class Gap:
 
 
 def align(stored: Reading, asked: Reading) -> tuple[list[Gap], list[tuple[int, int]]] | None:
-    """The gaps, and the pairs of positions of matching tokens. Matching tokens are found as the longest common
-    subsequence. None if the texts differ too much."""
+    """The gaps, and the pairs of positions of matching tokens. None if the texts differ too much.
+
+    Matching tokens are those of the longest common subsequence.
+    """
     a, b = stored.forms, asked.forms
     start = 0
     while start < len(a) and start < len(b) and a[start] == b[start]:
@@ -83,7 +85,7 @@ def _gaps(stored: Reading, asked: Reading, pairs: list[tuple[int, int]]) -> list
 
 @lru_cache(maxsize=16384)
 def stem(form: str) -> str:
-    """`form` without its ending, if the ending is one of the most common endings of English verbs and plurals."""
+    """`form` without its ending, if the ending is a common one of English verbs or plurals."""
     for ending in ("ies", "ing", "ed", "es", "s", "e"):
         if form.endswith(ending) and len(form) - len(ending) > 3:
             return form[: -len(ending)]

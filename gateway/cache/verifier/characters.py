@@ -15,7 +15,7 @@ that the verifier reads, and of similar languages."""
 
 
 def _accented() -> dict[str, str]:
-    """Letter with an accent → the ASCII letter without the accent, followed by one combining mark."""
+    """Maps each letter with an accent to the ASCII letter without it, followed by one combining mark."""
     parts = {chr(code): unicodedata.normalize("NFD", chr(code)) for code in range(0x80, _LAST_LATIN + 1)}
     return {letter: pair for letter, pair in parts.items() if len(pair) == 2 and pair[0].isalpha()}
 
@@ -34,7 +34,10 @@ _PLAIN = _plain()
 
 
 def beyond(text: str) -> str:
-    """The characters of `text` that the verifier does not read, in order and in lower case. Texts that differ in them
-    are different questions. Do not normalise them: similar letters may differ in meaning."""
+    """The characters of `text` that the verifier does not read, in order and in lower case.
+
+    Texts that differ in these characters are different questions. Do not normalise them, because similar letters
+    may differ in meaning.
+    """
     found = _PLAIN.sub("", text)
     return found.casefold() if unicodedata.is_normalized("NFKC", found) else found

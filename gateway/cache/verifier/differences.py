@@ -78,8 +78,11 @@ class Comparison:
 
     @property
     def exchanged(self) -> bool:
-        """Whether at most two words are replaced, or words of a later sentence, which may ask for a format of the
-        answer. In almost all cases, this makes a different question. A longer replacement may be a paraphrase."""
+        """Whether the only replacement has at most two words, or is in a later sentence, which may ask for a format
+        of the answer.
+
+        Such a replacement nearly always makes a different question. A longer replacement may be a paraphrase.
+        """
         if not self.replaced:
             return False
         sides = self.gaps[0].stored, self.gaps[0].asked
@@ -170,8 +173,9 @@ class Comparer:
     # -- harmless differences --------------------------------------------------------------------------------------
 
     def _settle(self, gaps: list[Gap], stored: Reading, asked: Reading, lexicon: Lexicon) -> int:
-        """Remove harmless differences from the gaps: words that differ only in spelling, and polite phrases. Returns
-        the number of words that differed only in spelling."""
+        """Remove harmless differences from the gaps: different spellings of a word, and polite phrases. Returns the
+        number of different spellings.
+        """
         language = stored.language or asked.language
         settled = sum(self._settle_spelling(gap, language, lexicon) for gap in gaps)
         if language in ("es", "pt"):
@@ -181,8 +185,10 @@ class Comparer:
         return settled
 
     def _settle_spelling(self, gap: Gap, language: str, lexicon: Lexicon) -> int:
-        """Remove pairs of words that count as the same word, and return their number. Such pairs: misspellings,
-        singular and plural, and the digit 1 with its word."""
+        """Remove pairs of words that count as the same word, and return their number.
+
+        Such pairs are misspellings, singular and plural, and the digit 1 with its word.
+        """
         settled = 0
         for left in list(gap.stored):
             for right in gap.asked:
@@ -197,8 +203,9 @@ class Comparer:
         return settled
 
     def _settle_courtesy(self, gap: Gap, lexicon: Lexicon) -> None:
-        """Remove polite phrases before or after the question. Phrases with question words go only if both texts ask the
-        same kind of question."""
+        """Remove polite phrases before or after the question. Phrases with question words are removed only if both
+        texts ask the same kind of question.
+        """
         if not (gap.first or gap.last):
             return
         sides = [[token.form for token in side] for side in (gap.stored, gap.asked)]
@@ -288,8 +295,11 @@ def _moved(gaps: list[Gap]) -> frozenset[str]:
 
 
 def _question_signs(only: list[list[Token]], stored: Reading, asked: Reading, lexicon: Lexicon) -> set[str]:
-    """Signs from question words. `questions`: the texts ask for different things, such as where and when. `question`:
-    only one text asks for something."""
+    """Signs from question words.
+
+    `questions`: the texts ask for different things, such as where and when. `question`: only one of them asks for
+    something.
+    """
     left, right = (_questions(side, lexicon) for side in only)
     if left and right and not left & right:
         return {"questions"}
@@ -308,12 +318,12 @@ def _count(tokens: list[Token], words: frozenset[str]) -> int:
 
 
 def _opposites(unmatched: tuple[list[str], list[str]], lexicon: Lexicon) -> bool:
-    """Whether the texts have opposite words, such as `on` and `off`. Their other words may differ."""
+    """Whether the texts have opposite words, such as `on` and `off`, whatever their other words are."""
     return any(opposite in unmatched[1] for form in unmatched[0] for opposite in lexicon.opposites.get(form, ()))
 
 
 def _exchanges(unmatched: tuple[list[str], list[str]], pairs: frozenset[tuple[str, str]]) -> bool:
-    """Whether each text has a single word in `unmatched`, and the two words are one of `pairs`."""
+    """Whether `unmatched` has a single word of each text, and the two words are one of `pairs`."""
     left, right = unmatched
     return len(left) == len(right) == 1 and (min(left + right), max(left + right)) in pairs
 
@@ -329,7 +339,7 @@ def _accents_differ(left: Token, right: Token) -> bool:
 
 
 def _settle_register(gaps: list[Gap], stored: Reading, asked: Reading) -> None:
-    """Remove imperatives at the beginning that differ only in formality, such as `Redacta` and `redacte`."""
+    """Remove verbs at the beginning that differ only in formality, such as the imperatives `Redacta` and `redacte`."""
     if not gaps or not (stored.tokens and asked.tokens):
         return
     left, right = stored.tokens[0], asked.tokens[0]

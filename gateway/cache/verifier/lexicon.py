@@ -1,4 +1,6 @@
-"""The verifier's word lists (`data/words.json`, some 200 words per language; `data/varying.json`) and learned data."""
+"""Loads the verifier's word lists (`data/words.json`, some 200 words per language; `data/varying.json`) and its
+learned data.
+"""
 
 from __future__ import annotations
 
@@ -102,16 +104,17 @@ def _pairs(lines: list[str]) -> frozenset[tuple[str, str]]:
 
 
 def _phrases(lists: Iterable[str]) -> re.Pattern[str]:
-    """A pattern that matches any of the phrases, or nothing without phrases. In the lists, `right_now` means these
-    words in sequence, `poem*` a word beginning with `poem`."""
+    """A pattern that matches any of the phrases. Without phrases, it matches nothing.
+
+    In the lists, `right_now` means these words in sequence, and `poem*` a word that begins with `poem`.
+    """
     escaped = re.escape("|".join("|".join(each.split()) for each in lists))
     phrases = escaped.replace(r"\|", "|").replace("_", r"\W+").replace(r"\*", r"\w*")
     return re.compile(rf"\b(?:{phrases})\b" if phrases else "(?!)")
 
 
 def _opposites(pairs: list[str]) -> dict[str, frozenset[str]]:
-    """Word → the words with the opposite meaning. A pair such as `on | off` has the words of one meaning on each
-    side."""
+    """Word → the words with the opposite meaning. In the lists, `on | off` has words of one meaning on each side."""
     found: dict[str, frozenset[str]] = {}
     for pair in pairs:
         one, other = (frozenset(side.split()) for side in pair.split("|"))
@@ -136,7 +139,7 @@ def _teens(name: str, units: dict[str, int], stems: dict[str, int]) -> dict[str,
 
 @lru_cache(maxsize=1)
 def load_words() -> Words:
-    """The word lists and the learned data. The first call takes 100 ms: keep it off the event loop."""
+    """Load the word lists and the learned data. The first call takes 100 ms, so do not call it on the event loop."""
     data = orjson.loads(WORDS.read_bytes())
     varying = orjson.loads(VARYING.read_bytes())
     pairs = orjson.loads(INTERCHANGEABLE.read_bytes())

@@ -1,5 +1,6 @@
-"""Compares what the question words of two questions stand for: the one who acts (`Who killed John?`) or the one acted
-upon (`Who did John kill?`)."""
+"""Compares which party of an action two questions ask for: the one who acts (`Who killed John?`) or the one acted
+upon (`Who did John kill?`).
+"""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ Forms = tuple[str, ...]
 
 
 class _Part(NamedTuple):
-    """What the question word stands for in one clause."""
+    """The party of an action that a question word stands for in one clause."""
 
     acts: bool
     verb: str
@@ -58,7 +59,7 @@ def parties_exchanged(stored: Forms, asked: Forms, lexicon: Lexicon) -> bool:
 
 
 def _infinitive(verb: str, irregular: Mapping[str, str]) -> str:
-    """A part that all forms of `verb` have in common: `stop` for `stopped`."""
+    """The part of `verb` that all its forms have in common: `stop` for `stopped`."""
     verb = irregular.get(verb, verb)
     ending = next((each for each in _ENDINGS if verb.endswith(each) and len(verb) > len(each) + 1), "")
     verb = verb.removesuffix(ending)
@@ -97,8 +98,10 @@ def _parts_of_quien(forms: Forms, prepositions: frozenset[str]) -> Iterator[_Par
 
 
 def _passive(after: Forms, before: Forms, prepositions: frozenset[str]) -> Iterator[tuple[bool, int, Forms]]:
-    """Whether the question word stands for the one who acts, the verb's place, and the other party. `after`: the words
-    after a form of `be`."""
+    """Read a clause in the passive voice. `after`: the words after a form of `be`.
+
+    Returns whether the question word stands for the one who acts, the position of the verb, and the other party.
+    """
     if before == ("by",):
         yield from ((True, at, after[:at]) for at in range(1, len(after)))
     elif "by" in after[1:]:

@@ -34,8 +34,11 @@ def carried(
     forms: tuple[tuple[str, ...], tuple[str, ...]],
     prepositions: frozenset[str],
 ) -> bool:
-    """Whether whole phrases moved, each with its preposition, as `from A to B` and `to B from A`. False for `from B to
-    A`. `moved`: roots of words in gaps of both texts. `forms`: words of both texts."""
+    """Whether whole phrases moved, each with its preposition, as in `from A to B` and `to B from A`. False for
+    `from B to A`.
+
+    `moved`: roots of the words that are in gaps of both texts. `forms`: words of both texts.
+    """
     left, right = (sorted(_runs(side, moved)) for side in zip(*((gap.stored, gap.asked) for gap in gaps), strict=True))
     if left != right:
         return False
@@ -70,8 +73,10 @@ def _rotated(
 
 
 def fronted(gaps: Sequence[Gap], moved: frozenset[str], forms: tuple[tuple[str, ...], tuple[str, ...]]) -> bool:
-    """Whether a phrase of at least two words moved from one end of the sentence to the other end, and no other word
-    moved: `Next semester, who teaches this?` `moved`: see `carried`."""
+    """Whether only one phrase moved, from one end of the sentence to the other: `Next semester, who teaches this?`
+
+    The phrase must have at least two words. `moved`: see `carried`.
+    """
     return any(
         len(run) >= _PHRASE and moved <= {root(form) for form in run} and all(_at_end(run, side) for side in forms)
         for run in (tuple(token.form for token in gap.stored) for gap in gaps)
@@ -83,8 +88,12 @@ def _at_end(run: tuple[str, ...], forms: tuple[str, ...]) -> bool:
 
 
 def owned(forms: tuple[tuple[str, ...], tuple[str, ...]], function: frozenset[str]) -> bool:
-    """Whether the words that both texts have, except `function` words, are in the same order after a phrase such as
-    `the gender of Ann` in one of the texts is replaced by `the Ann gender`, which is how `Ann's gender` is read."""
+    """Whether the texts have the same words in the same order after the possessive form is unified. `function`
+    words are ignored.
+
+    The verifier reads `Ann's gender` as `the Ann gender`. So `the gender of Ann` in one text is changed to `the Ann
+    gender`.
+    """
     roots = [[root(form) for form in side if form in _OF or form not in function] for side in forms]
     common = frozenset(roots[0]) & frozenset(roots[1]) - _OF
     return any(
@@ -93,7 +102,9 @@ def owned(forms: tuple[tuple[str, ...], tuple[str, ...]], function: frozenset[st
 
 
 def _turned(roots: list[str]) -> Iterator[list[str]]:
-    """Yield `roots` with one or two words before a member of `_OF` moved behind the phrase that follows."""
+    """Yield variants of `roots`: one or two words before a member of `_OF` are moved behind the phrase that follows
+    it.
+    """
     for place in (place for place, word in enumerate(roots) if word in _OF):
         for start in range(max(0, place - 2), place):
             for end in range(place + 2, min(place + 2 + _LONGEST_OWNER, len(roots) + 1)):
@@ -125,7 +136,7 @@ def roles_exchanged(
 def _roles(
     tokens: Sequence[Token], prepositions: frozenset[str], is_content: Callable[[Token], bool]
 ) -> dict[str, str]:
-    """Root of a content word → preposition of its phrase; empty if there is none."""
+    """Root of a content word → preposition of its phrase. The preposition is empty if the phrase has none."""
     roles: dict[str, str] = {}
     role = last = ""
     before = ""

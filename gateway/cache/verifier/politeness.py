@@ -1,4 +1,4 @@
-"""Recognises polite phrases before and after a question. Uses learned scores."""
+"""Recognises polite phrases before and after a question, by learned scores."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def buckets(words: Sequence[str], place: int) -> tuple[int, int, int]:
 
 
 def phrase_row(scores: Floats, unknown: float) -> list[float]:
-    """The features of a whole phrase: figures of its words' `scores`, and the part of `unknown` words."""
+    """The features of a whole phrase: figures computed from its words' `scores`, and the share of `unknown` words."""
     padded = np.concatenate([scores[:1], scores, scores[-1:]])
     smooth = 0.25 * padded[:-2] + 0.5 * scores + 0.25 * padded[2:]
     return [
@@ -70,7 +70,7 @@ class Politeness:
         return not words or (len(words) <= LONGEST and self.score(tuple(words)) > least)
 
     def word_scores(self, words: Sequence[str]) -> Floats:
-        """For each word, the log-odds of a polite phrase against a question. Shape (words,)."""
+        """For each word, the log-odds that it belongs to a polite phrase and not to a question. Shape (words,)."""
         dense = [self._dense_score(word) for word in words]
         hashed = [self._hashed[list(buckets(words, place))].sum() for place in range(len(words))]
         scores: Floats = np.array(dense) + np.array(hashed)
@@ -85,7 +85,9 @@ class Politeness:
 
 
 def dense_row(vocabulary: Vocabulary, word: str) -> list[float]:
-    """The vector of the word, the word's frequencies in the three languages, and a constant 1."""
+    """The input for the dense weights of one word: its vector, its frequencies in the three languages, and a
+    constant 1.
+    """
     zipf = vocabulary.zipf(word)
     return [*map(float, vocabulary.vector(word)), *(value / 4 for value in zipf[:3]), 1.0]
 

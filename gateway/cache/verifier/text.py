@@ -1,4 +1,4 @@
-"""Parses a prompt for the verifier. The result has canonical tokens, quotations, text to process, and the language."""
+"""Parses a prompt for the verifier into canonical tokens, quotations, text to process, and the language."""
 
 from __future__ import annotations
 
@@ -219,8 +219,9 @@ class Reader:
         return bool(words) and self._words.courtesy.polite(words, CERTAIN)
 
     def _handed_over(self, text: str, payload: list[str]) -> str:
-        """The instruction in `text`. The text to process, which is below the instruction or after a colon, is appended
-        to `payload`."""
+        """The instruction in `text`. The rest of `text`, below the instruction or after a colon, is text to process
+        and is appended to `payload`.
+        """
         lines = [line for line in map(str.strip, text.splitlines()) if line]
         while len(lines) > 1 and self._courteous(lines[0]):
             del lines[0]
@@ -243,7 +244,7 @@ class Reader:
 
 
 def _titled(text: str, lexicon: Lexicon) -> bool:
-    """Whether `text` is written like a headline: every longer word, except function words, begins with a capital."""
+    """Whether `text` is written like a headline: every longer word begins with a capital, except function words."""
     words = [word for word in re.findall(r"[^\W\d_]{3,}", text)[1:] if plain(word.lower()) not in lexicon.function]
     return len(words) >= _HEADLINE and all(word[0].isupper() for word in words)
 
@@ -276,7 +277,7 @@ def _merge(tokens: list[Token], lexicon: Lexicon) -> list[Token]:
 
 
 def _spelt_out(token: Token, lexicon: Lexicon) -> int:
-    """The number for which the token is a word; 0 if the token is not a word for a number."""
+    """The number that the token names as a word; 0 if the token is not a word for a number."""
     if token.kind == "number" and not token.raw:
         return int(token.form)
     return int(token.form in lexicon.one)
@@ -294,7 +295,7 @@ def _together(left: int, right: int) -> int:
 
 @lru_cache(maxsize=16384)
 def _spelling(word: str) -> str:
-    """One spelling of `word`, whether the word was written in British or American English."""
+    """The same spelling of `word` for British and American English."""
     if len(word) > 4 and word.isascii():
         for pattern, replacement in _SPELLING:
             word, changed = pattern.subn(replacement, word, count=1)

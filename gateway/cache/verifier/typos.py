@@ -31,8 +31,11 @@ def same_word(left: Token, right: Token, vocabulary: Vocabulary, language: str) 
 
 
 def _typo(left: str, right: str, vocabulary: Vocabulary, language: str) -> bool:
-    """Whether the words differ by one typo, and the vocabulary contains at most one of them. A changed letter never
-    counts as a typo. A letter more or less counts only in `_THOROUGH` languages, or if a rule makes the typo clear."""
+    """Whether the words differ by one typo, and the vocabulary contains at most one of them.
+
+    A changed letter never counts as a typo. An additional or a missing letter counts only in `_THOROUGH` languages,
+    or if a rule makes the typo clear.
+    """
     if min(len(left), len(right)) < 4:
         return False
     slip = _slip(left, right)

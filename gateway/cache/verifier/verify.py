@@ -1,4 +1,4 @@
-"""Decides whether two questions have the same answer. Uses rules, which can refuse a pair, and a learned score."""
+"""Decides whether two questions have the same answer, by rules, which can refuse a pair, and by a learned score."""
 
 from __future__ import annotations
 
@@ -73,8 +73,12 @@ class Scorer:
 
 
 def crowded(probability: float, questions: int) -> float:
-    """The networks' `probability` that a candidate's answer is right, corrected for chance. The odds are divided by
-    `questions` / `_CROWD`, because many stored `questions` resemble the new one."""
+    """Correct the networks' `probability` that a candidate's answer is right. `questions`: number of stored
+    questions.
+
+    With many stored questions, some resemble the new one by chance. So the odds are divided by `questions` /
+    `_CROWD`.
+    """
     if questions <= _CROWD:
         return probability
     return probability / (probability + (1 - probability) * questions / _CROWD)
@@ -111,8 +115,10 @@ class Verifier:
         return self.reader.varies(text)
 
     def verify(self, stored: str, asked: str, cosine: float, *, max_error: float = 0.01, among: int = 1) -> Verdict:
-        """Decide whether the answer to `stored` may be used for `asked`. `cosine`: of both texts' vectors. `max_error`:
-        allowed part of wrong hits. `among`: number of stored questions searched."""
+        """Decide whether the answer to `stored` may be used for `asked`. `cosine`: of the vectors of both texts.
+
+        `max_error`: allowed share of wrong hits. `among`: number of stored questions that were searched.
+        """
         if stored == asked:
             return Verdict(True, 1.0, "same")
         left, right, comparison = self.compared(stored, asked)
@@ -155,9 +161,12 @@ class Verifier:
 
     @staticmethod
     def _open(left: Reading, right: Reading, comparison: Comparison, cosine: float) -> bool:
-        """Whether the networks may decide about a pair of questions. Both questions must be short and in the same
-        language, and must contain no text to process. The result is false if one or two words are replaced
-        (`Comparison.exchanged`), or if more words are replaced and the cosine is not high."""
+        """Whether the networks may decide about a pair of questions.
+
+        Both questions must be short and in the same language, and must contain no text to process. The networks may
+        not decide if one or two words are replaced (`Comparison.exchanged`), or if more words are replaced and the
+        cosine is not high.
+        """
         if comparison.exchanged or (comparison.replaced and cosine < _REPLACED_FLOOR):
             return False
         long = max(len(left.tokens), len(right.tokens)) > _LONGEST_QUESTION

@@ -1,4 +1,6 @@
-"""Learned frequencies of words in each language, and vectors of words, made from the embedder's word pieces."""
+"""Learned data about words: their frequency in each language, and their vectors, made from the embedder's word
+pieces.
+"""
 
 from __future__ import annotations
 
@@ -71,8 +73,9 @@ class Vocabulary:
         return tuple(value / STEPS for value in self._zipf[place].tolist())
 
     def known(self, word: str, language: str) -> bool:
-        """Whether `word` is a word of `language` or of English. English words count in every language, because they
-        occur in all languages."""
+        """Whether `word` is a word of `language` or of English. English words count because they occur in texts of
+        all languages.
+        """
         zipf = self.zipf(word)
         return zipf[0] > 0 or (language in COLUMNS and zipf[COLUMNS.index(language)] > 0)
 
@@ -85,14 +88,15 @@ class Vocabulary:
         return mean
 
     def _rarity(self, word: str, language: str) -> float:
-        """The rarity of a word: 0 for the most common, 1 for the rarest and unknown ones."""
+        """The rarity of a word, from 0 for the most common to 1 for the rarest and for unknown ones."""
         zipf = self.zipf(word)
         frequency = max(zipf[COLUMNS.index(language)], zipf[0] - 1.0)
         return min(1.0, max(0.0, (_MOST_COMMON - frequency) / (_MOST_COMMON - _RAREST)))
 
     def _parts(self, word: str) -> list[int]:
-        """The pieces of the word, as rows of `vectors`, longest piece first. Empty if a letter of the word is in no
-        piece."""
+        """Divide the word into pieces, longest first, and return their rows in `vectors`. Empty if some letter is
+        in no piece.
+        """
         found: list[int] = []
         start = 0
         while start < len(word) <= _LONGEST:

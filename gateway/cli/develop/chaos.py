@@ -1,4 +1,5 @@
-"""`thriftgate dev chaos`: runs `loadtests.chaos` or `loadtests.matrix`, which exist only in a checkout."""
+"""`thriftgate dev chaos`: runs `loadtests.chaos` or `loadtests.matrix`, which exist only in a checkout of the
+repository."""
 
 from __future__ import annotations
 

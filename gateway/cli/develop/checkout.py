@@ -1,4 +1,4 @@
-"""Loads what exists only in a checkout: the package `loadtests`."""
+"""Loads the package `loadtests`, which exists only in a checkout of the repository."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import click
 
 
 def checkout_module(name: str, command: str) -> Any:
-    """The module `loadtests.NAME`. Raises ClickException, naming `command`, outside a checkout or without a development
-    package."""
+    """Load the module `loadtests.NAME`. Raises ClickException, which names `command`, if this is not a checkout or if a
+    development package is missing."""
     checkout = Path(__file__).parents[3]
     if not (checkout / "loadtests" / f"{name}.py").is_file():
         raise click.ClickException(

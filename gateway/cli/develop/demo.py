@@ -1,4 +1,4 @@
-"""`thriftgate demo`: sends about 20 real requests through a running gateway and prints a row for each."""
+"""`thriftgate demo`: sends about 20 real requests through a running gateway, and prints a row for each."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Row:
 
     @property
     def tokens(self) -> tuple[int, int]:
-        """Input and output tokens of the attempt whose answer was served."""
+        """The input and output tokens of the attempt that gave the served answer."""
         attempts = self.flight.get("attempts") or [{}]
         return attempts[-1].get("input_tokens", 0), attempts[-1].get("output_tokens", 0)
 
@@ -141,7 +141,7 @@ class Demo:
 
     @asynccontextmanager
     async def _receiver(self) -> AsyncIterator[None]:
-        """Run a real webhook receiver. The gateway posts its alerts to it."""
+        """Run a webhook receiver, to which the gateway posts its alerts."""
 
         async def accept(request: web.Request) -> web.Response:
             self._alerts.append(orjson.loads(await request.read()))
@@ -160,8 +160,7 @@ class Demo:
             await runner.cleanup()
 
     async def _local_model(self, session: aiohttp.ClientSession) -> None:
-        """Wait for the local model. The gateway serves before the model is loaded, but the tour should show both
-        tiers."""
+        """Wait until the local model is loaded. The gateway serves before that, but the tour should show both tiers."""
         if not self._runtime.get("local_model"):
             self._console.print(
                 "[dim]No local model is installed (`thriftgate model fetch` gets it), so there is one tier only.[/]",
@@ -181,7 +180,7 @@ class Demo:
                 await asyncio.sleep(0.1)
 
     async def _in_force(self, session: aiohttp.ClientSession, secret: str) -> None:
-        """Wait until the running gateway has applied the new keys and the new policy, which takes at most a second."""
+        """Wait until the running gateway uses the new keys and the new policy, which takes at most a second."""
         until = time.monotonic() + POLICY_PATIENCE_S
         while time.monotonic() < until:
             async with session.get(f"{self._base}/v1/models", headers={"authorization": f"Bearer {secret}"}) as reply:
@@ -211,7 +210,7 @@ class Demo:
         return rows
 
     def _show(self, row: Row) -> None:
-        """Print one request: what it shows, the question, the answer, and the line of figures."""
+        """Print one request: its purpose, the question, the answer, and the line of figures."""
         self._console.print(f"[bold]{escape(row.step.look)}[/]", markup=True)
         for mark, text in (("asks", row.step.ask), ("gets", row.answer)):
             self._console.print(f"  [dim]{mark}[/] {escape(_short(text))}", markup=True)
@@ -248,8 +247,9 @@ class Demo:
         )
 
     def _saved(self, flight: dict[str, Any], answer: str) -> Decimal | None:
-        """The saving compared with the list price of the model that represents the strong tier. If that tier is
-        simulated, the saving is hypothetical. A cached answer has the tokens of the call that first gave it."""
+        """The saving of a request, compared with the list price of the model that represents the strong tier. If that
+        tier is simulated, the saving is hypothetical. A cached answer counts with the tokens of the call that first
+        gave it."""
         found = self._prices.stand_in("", "large")
         if found is None or not flight:
             return None
@@ -273,8 +273,8 @@ class Demo:
             self._console.print("[yellow]no budget alert arrived: this tour cost too little[/]", markup=True)
 
     async def _spent(self, database: Database, team: str, rows: list[Row]) -> Line:
-        """The team's spend in the ledger, as in `usage` and on the page. Waits until all requests are in the ledger and
-        no more rows arrive."""
+        """The team's spend in the ledger, as `thriftgate usage` and the page show it. Waits until the ledger has all
+        requests and gets no more rows."""
         asked = sum(row.flight.get("team") == team for row in rows)
         report, seen_at = await usage(database, team=team, since=self._began), time.monotonic()
         until = seen_at + LEDGER_PATIENCE_S
@@ -301,8 +301,8 @@ class Demo:
 
 
 def _requests(report: Report) -> int:
-    """The number of requests in the ledger, including simulated backends. A request to real and simulated backends
-    counts twice."""
+    """The number of requests in the ledger, including those to simulated backends. A request to a real and a simulated
+    backend counts twice."""
     return report.total.requests + sum(one.requests for one in report.simulated)
 
 
@@ -323,7 +323,7 @@ _WIDTHS = (5, 17, 8, 5, 4, 3, 8, 9, 4)
 
 
 def _short(text: str, most: int = 70) -> str:
-    """The beginning of a text as one line."""
+    """The beginning of a text, on one line."""
     line = " ".join(text.split())
     return line if len(line) <= most else line[: most - 1] + "…"
 
@@ -352,7 +352,7 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 
 def _text(body: bytes, stream: bool) -> str:
-    """The answer's text, from a stream or a plain body."""
+    """The text of an answer, which is a stream or a plain body."""
     try:
         if not stream:
             return str(orjson.loads(body)["choices"][0]["message"]["content"])

@@ -1,4 +1,4 @@
-"""`thriftgate dev`: tests of a gateway. `attack` sends requests that a correct gateway must refuse."""
+"""`thriftgate dev`: tests a gateway. The command `attack` sends requests that a correct gateway must refuse."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ _EMPTY_MEMBERS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """One attack. `wanted`: the statuses that count as a refusal; 0: the connection is closed without an answer."""
+    """One attack. `wanted`: the statuses that count as a refusal; 0 means that the connection is closed without an
+    answer."""
 
     name: str
     data: bytes
@@ -51,7 +52,7 @@ class Attack:
 
 
 def attacks(host: str, key: str) -> Iterator[Attack]:
-    """Yield all attacks, one at a time because some are large. `host`: value of the Host header."""
+    """Yield the attacks one by one, because some of them are large. `host`: value of the Host header."""
     authorised = f"authorization: Bearer {key}"
 
     def get(path: str, *more: str) -> bytes:
@@ -115,8 +116,8 @@ class Outcome:
 
 
 def outcome(attack: Attack, connect: Callable[[], socket.socket], until: float) -> Outcome:
-    """Send `attack` and check the first final answer. `until`: monotonic seconds. Raises OSError if it cannot
-    connect."""
+    """Send `attack`, and check the first final answer. `until`: the monotonic time, in seconds, at which to give up.
+    Raises OSError if it cannot connect."""
     wanted = " or ".join(str(status) if status else "closed" for status in attack.wanted)
     if attack.secret is not None:
         wanted += ", without details"
@@ -136,7 +137,7 @@ _LATE = b"\0late"
 
 
 def _exchanged(link: socket.socket, attack: Attack, until: float) -> bytes:
-    """The bytes received before the other side closed the connection; `_LATE` if none arrived in time."""
+    """The bytes that arrived before the other side closed the connection; `_LATE` if none arrived in time."""
     came = bytearray()
     try:
         with contextlib.suppress(
@@ -159,7 +160,7 @@ def _exchanged(link: socket.socket, attack: Attack, until: float) -> bytes:
 
 
 def _dripped(link: socket.socket, body: bytes, until: float) -> bytes:
-    """The first bytes received while `body` is being sent. Raises TimeoutError if none arrive."""
+    """The first bytes that arrive while `body` is being sent. Raises TimeoutError if none arrive."""
     for byte in body:
         link.settimeout(max(0.1, until - time.monotonic()))
         link.sendall(bytes((byte,)))

@@ -1,4 +1,5 @@
-"""`thriftgate dev history`: writes a month of invented requests into a data directory of its own, to look around in."""
+"""`thriftgate dev history`: writes a month of invented requests into a data directory of its own, so that users can try
+the reports."""
 
 from __future__ import annotations
 
@@ -36,12 +37,13 @@ from gateway.state.sql.tables import hit_checks
 SEED = 19
 DAY_S = 86_400.0
 CHECKED, WRONG = 0.2, 0.02
-"""Invented shares: of semantic hits that were compared with a fresh answer, and of these the wrong ones."""
+"""Invented shares. `CHECKED`: semantic hits that were compared with a fresh answer. `WRONG`: wrong answers among
+these."""
 
 
 @dataclass(frozen=True, slots=True)
 class Team:
-    """How one invented team uses the gateway."""
+    """The way in which one invented team uses the gateway."""
 
     name: str
     a_day: int
@@ -128,7 +130,7 @@ def history(context: Context, days: int) -> None:
 
 
 def rows(days: int, now: float, config: GatewayConfig) -> Iterator[Row]:
-    """The invented rows, oldest first. The same for the same arguments."""
+    """The rows of the invented requests, oldest first. The same arguments always give the same rows."""
     draw = random.Random(SEED)  # noqa: S311 - invented, not secret
     prices = PriceBook.load()
     cheap, strong, _ = ((each, prices.price(each)) for each in config.backends or ())
@@ -181,8 +183,8 @@ def _row(team: Team, request: str, at: float, models: Models, draw: random.Rando
 
 
 def checks(invented: Sequence[Row]) -> list[dict[str, Any]]:
-    """The invented checks of cached answers, for each team and day: every fifth semantic hit was compared with a fresh
-    answer."""
+    """The invented comparisons of cached answers, for each team and day: every fifth semantic hit was compared with a
+    fresh answer."""
     draw = random.Random(SEED)  # noqa: S311 - invented, not secret
     found: dict[tuple[str, int], dict[str, Any]] = {}
     for row in invented:
@@ -203,7 +205,7 @@ def checks(invented: Sequence[Row]) -> list[dict[str, Any]]:
 
 
 def _write(settings: Settings, invented: list[Row]) -> int:
-    """Write the rows as a worker of a gateway would: into a journal, and from there into the ledger's chain."""
+    """Write the rows to a journal, and from there into the ledger's chain, as a worker of a gateway does."""
     directory = settings.paths.journal
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     fd = segments.create(segments.Segment.at(directory, segments.new_lane("demo-history"), 1), FIELDS)

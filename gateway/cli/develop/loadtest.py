@@ -1,4 +1,4 @@
-"""`thriftgate loadtest`: runs the package `loadtests`, which exists only in a checkout."""
+"""`thriftgate loadtest`: runs the package `loadtests`, which exists only in a checkout of the repository."""
 
 from __future__ import annotations
 

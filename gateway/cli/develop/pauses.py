@@ -1,4 +1,4 @@
-"""Pauses of the tour: waits for Enter between chapters, where somebody is there to press it."""
+"""Pauses between the chapters of the tour, until the user presses Enter."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from gateway.settings.environment import variable
 
 
 class Pauses:
-    """Waits only if standard input and the output are terminals, and TOUR is not `fast`."""
+    """Waits for Enter only if standard input and output are terminals and TOUR is not `fast`."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._wanted = console.is_terminal and sys.stdin.isatty() and variable("TOUR") != "fast"
 
     async def wait(self) -> None:
-        """Return after Enter. The loop is not blocked, so Ctrl-C ends the wait."""
+        """Wait for Enter. The event loop is not blocked, so Ctrl-C ends the wait."""
         if not self._wanted:
             return
         self._console.print("[dim]Enter continues; Ctrl-C ends.[/]", markup=True, end=" ")

@@ -1,4 +1,4 @@
-"""The requests of the tour, in order. Each step is a real request, with one sentence that says what to look at."""
+"""The requests of the tour, in order. Each step is a real request, with a sentence that says what to look at."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ active."""
 
 
 def write_policy(folder: Path, team: str, variable: str, toy: str | None) -> None:
-    """Write the policy of the tour's team. `variable`: the environment variable that contains the address of its
-    webhook. `toy`: the name of the packaged local model's backend; None if there is none."""
+    """Write the policy of the tour's team. `variable`: environment variable with the address of the team's webhook.
+    `toy`: name of the packaged local model's backend; None if there is none."""
     candidates = ", ".join([*([toy] if toy else []), "small", "large", "hosted"])
     text = POLICY.format(team=team, variable=variable, model=MODEL, candidates=candidates)
     (folder / f"{team}.yaml").write_text(text, encoding="utf-8")

@@ -1,1 +1,1 @@
-"""Commands that find mistakes in files, backends and machine."""
+"""Commands that find mistakes in files, in backends and on the machine."""

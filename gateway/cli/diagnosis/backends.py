@@ -1,4 +1,4 @@
-"""`thriftgate backends`: the backends that the gateway uses, and whether they answer."""
+"""`thriftgate backends`: lists the backends that the gateway uses, and tests whether they answer."""
 
 from __future__ import annotations
 
@@ -77,13 +77,13 @@ def test(context: Context, names: tuple[str, ...]) -> None:
 
 
 async def known(settings: Settings) -> Sequence[Backend]:
-    """The backends of gateway.yaml, or, if it lists none, those found on this machine."""
+    """The backends in gateway.yaml. If gateway.yaml has no list of backends, those found on this machine."""
     found = await backends_of(settings.config, local_model_url(settings.paths))
     return grouped(found, settings.config.model_groups)
 
 
 def one_model(backends: Sequence[Backend]) -> list[str]:
-    """One line for each model that several backends serve without a common `model_group`."""
+    """A line for each model that several backends serve without having the same `model_group`."""
     return [
         f"{', '.join(each.name for each in several)} serve the same model ({model}); "
         "a common `model_group`, or `model_groups: auto`, sends each request to the cheapest of them"

@@ -1,4 +1,5 @@
-"""Notes of `thriftgate check` on model names whose backends cost more than the model that the client names."""
+"""Notes of `thriftgate check` about model names for which the gateway calls backends that cost more than the named
+model."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ _INPUT, _OUTPUT = 1000, 250
 
 
 def notes(backends: Sequence[Backend], policies: Mapping[str, Policy], prices: ModelPrices) -> list[str]:
-    """A sentence about each model name in a policy for which requests cost more than the client expects. Compared are
-    the selected backends, or the rule's reference, with the model itself."""
+    """A sentence about each model name in a policy for which requests may cost more than the client expects. The cost
+    of the selected backends, or of the rule's reference, is compared with the cost of the named model."""
     return [
         f"team {team}: models.{name}: {note}"
         for team, policy in policies.items()
@@ -52,8 +53,8 @@ def _of(name: str, policy: Policy, backends: Sequence[Backend], prices: ModelPri
 
 
 def _own_cost(name: str, backends: Sequence[Backend], prices: ModelPrices) -> int | None:
-    """Pico-dollars of a usual request to the model `name`. None if it has no price, or is a name chosen by the
-    operator."""
+    """The cost of a usual request to the model `name`, in pico-dollars. None if the model has no price, or if the
+    operator invented the name."""
     named = named_model(name, backends, prices)
     if named is None:
         return None

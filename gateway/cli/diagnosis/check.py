@@ -1,4 +1,4 @@
-"""`thriftgate check`: the validation that start-up does, without starting."""
+"""`thriftgate check`: validates the files as the gateway does at its start, without starting."""
 
 from __future__ import annotations
 

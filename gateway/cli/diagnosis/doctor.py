@@ -59,7 +59,7 @@ def doctor(context: Context) -> None:
 
 
 def examine(settings: Settings) -> list[Finding]:
-    """The results of all checks. The checks change nothing."""
+    """Do all checks, and return their results. The checks change nothing."""
     return [
         *_disk(settings),
         _running(settings),
@@ -76,7 +76,7 @@ def examine(settings: Settings) -> list[Finding]:
 def _disk(settings: Settings) -> Iterator[Finding]:
     data = settings.paths.data
     folder = next(path for path in (data, *data.parents) if path.exists())
-    # A file system without size, such as /proc, takes no file, whatever the permissions are.
+    # In a file system of size 0, such as /proc, no file can be created, whatever the permissions are.
     if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK) or not shutil.disk_usage(folder).total:
         remedy = f"give another --data-dir, or let user {os.geteuid()} write there"
         yield Finding(False, f"the data directory {data} cannot be written", remedy)
@@ -132,7 +132,7 @@ def _database(settings: Settings) -> Finding:
 
 
 def _lost_hosts(settings: Settings) -> list[Finding]:
-    """A finding for each host that has stopped reporting. Budgets still hold money for it."""
+    """A finding for each host that has stopped reporting, if budgets still hold money for it."""
     if settings.config.ledger.database_url is None and not settings.paths.sqlite.exists():
         return []
     try:
@@ -159,7 +159,7 @@ def _lost(host: str, holds: list[OrphanedHold]) -> Finding:
 
 
 def _backends(settings: Settings) -> list[Finding]:
-    """A finding for each backend: whether it answers and accepts its key. Only reads lists of models."""
+    """A finding for each backend: whether it answers and accepts its key. Only lists of models are requested."""
     reached = asyncio.run(_reached(settings))
     if not reached:
         remedy = "export a provider's key or start a model server; then `thriftgate init` writes gateway.yaml"
@@ -201,7 +201,8 @@ def _providers() -> Finding:
 
 
 def _servers(settings: Settings) -> list[Finding]:
-    """A finding for each model server that the gateway would find at its start, with the assumed strength and price."""
+    """A finding for each model server that the gateway would find at its start, with the strength and price that it
+    would assume."""
     if settings.config.backends is not None:
         return []
     found = asyncio.run(backends_of(settings.config, None))

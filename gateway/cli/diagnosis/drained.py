@@ -1,4 +1,4 @@
-"""The backends that get no new requests now, as the gateways of a state server share them."""
+"""Finds the backends that get no new requests at present. Gateways with the same state server share this list."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Drained = Mapping[str, tuple[float, str]]
 
 
 def drained(settings: Settings) -> Drained:
-    """The drained backends. Empty if no gateway runs."""
+    """The drained backends, which get no new requests. Empty if no gateway runs."""
     try:
         return on_drains(settings, lambda drains: drains.listing())
     except click.ClickException:
@@ -32,7 +32,7 @@ def drained(settings: Settings) -> Drained:
 
 
 def sentences(held: Drained, zone: tzinfo) -> list[str]:
-    """A line for each drained backend, with the time in the zone."""
+    """A line about each drained backend. Times are in the given zone."""
     return [
         f"{name}: no new requests until {named_moment(until, zone)} ({why})"
         for name, (until, why) in sorted(held.items())
@@ -40,7 +40,7 @@ def sentences(held: Drained, zone: tzinfo) -> list[str]:
 
 
 def on_drains(settings: Settings, work: Callable[[BackendDrains], Awaitable[Result]]) -> Result:
-    """Run `work` on the drains that the gateways of this state server share. Raises ClickException."""
+    """Call `work` with the drains that the gateways of this state server share. Raises ClickException."""
 
     async def run() -> Result:
         state = State(settings.config.state.redis_url or own_socket.url(settings.paths.socket), timeout_s=2.0)

@@ -1,4 +1,5 @@
-"""Finds the mistakes in gateway.yaml and the policies: those that start-up refuses, and those that it cannot see."""
+"""Finds the mistakes in gateway.yaml and the policies: those that prevent a start, and others that the start does not
+notice."""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ CONFIG, OVERLOOKED, POLICIES = Path("gateway.yaml"), Path("gateway.yml"), Path("
 
 @dataclass(slots=True)
 class Checked:
-    """The result of the checks of all files."""
+    """The results of checking all files."""
 
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -56,14 +57,15 @@ class Checked:
 
     @property
     def files(self) -> str:
-        """The names of what was checked, for people."""
+        """The names of the checked files, as text for people."""
         named = [str(path) for path in (self.config, *self.policies) if path is not None]
         return " and ".join(named) or "the built-in defaults (no gateway.yaml and no policies here)"
 
 
 def check_files(config: Path | None, folders: Sequence[Path]) -> Checked:
-    """All mistakes of all files at once. Notes do not keep the gateway from starting; one is a receiver whose
-    environment variable is not set here, because the gateway may run in another environment."""
+    """Check all files, and return all their mistakes and notes at once. Notes do not prevent a start. For example, a
+    receiver whose environment variable is not set here gets a note, because the gateway may run in another environment.
+    """
     found = Checked()
     if config is None and OVERLOOKED.is_file() and not CONFIG.is_file():
         found.problems.append(f"{OVERLOOKED}:1: is not read; rename it to {CONFIG}, or give --config {OVERLOOKED}")
@@ -92,7 +94,8 @@ def check_files(config: Path | None, folders: Sequence[Path]) -> Checked:
 
 
 def _place_of_backend(config: Path | None) -> Callable[[int], str]:
-    """Number of a backend → `gateway.yaml:3: `; empty without a readable file."""
+    """The place of each backend in the file: number of the backend → `gateway.yaml:3: `. Empty if the file cannot be
+    read."""
     with suppress(ConfigError):
         if config is not None:
             file = read_document(config)
@@ -101,8 +104,8 @@ def _place_of_backend(config: Path | None) -> Callable[[int], str]:
 
 
 def _settings(config: Path | None, folders: Sequence[Path], found: Checked) -> Settings:
-    """The settings in gateway.yaml. On a mistake, it is added to `found`, and settings without backends are
-    returned, so that the policies are checked too."""
+    """Load the settings in gateway.yaml. If there is a mistake, it is added to `found`, and settings without backends
+    are returned, so that the policies can be checked, too."""
     try:
         return load_settings(config, None, folders, keys=True)
     except ConfigError as error:
@@ -130,7 +133,7 @@ def _check_names(settings: Settings, policies: PolicySet, place: Place, found: C
 
 
 def unknown_names(backends: Sequence[Backend], policies: PolicySet, place: Place) -> list[str]:
-    """Mistakes about names in policies that are names of no backend."""
+    """Mistakes about names in policies that no backend has."""
     groups = {backend.model_group for backend in backends if backend.model_group}
     names = {backend.name for backend in backends} | groups | set(RANK)
     models = {backend.model for backend in backends}
@@ -188,8 +191,7 @@ def _receivers(policy: Policy) -> Iterator[tuple[KeyPath, Notify]]:
 
 
 def _missing_extras(settings: Settings, config: Path) -> Iterator[str]:
-    """Yield a mistake for each receiver of a kind that needs an optional dependency, if this dependency is not
-    installed."""
+    """Yield a mistake for each receiver whose kind needs an optional package that is not installed."""
     entries = settings.config.receivers or {}
     file = read_document(config) if entries else None
     for name, entry in entries.items():
@@ -215,8 +217,8 @@ def _plan(settings: Settings, config: Path) -> list[str]:
 
 
 def _without_units(config: Path | None, folders: Sequence[Path]) -> Iterator[str]:
-    """Yield a note for each duration that is written without a unit. The gateway reads the number as seconds, but the
-    author may have meant another unit."""
+    """Yield a note for each duration that is written without a unit. The gateway reads such a number as seconds, but
+    the author may have meant another unit."""
     keys = _duration_keys()
     documents = [part.document for _, part in read_sources(folders, ()).teams]
     if config is not None:
@@ -239,7 +241,7 @@ def _numbers(document: Document, data: Any, path: KeyPath, keys: frozenset[str])
 
 
 def _duration_keys() -> frozenset[str]:
-    """Names of the keys that have a duration as their value, in any section."""
+    """The names of all keys, in any section, whose value is a duration."""
     durations: set[str] = set()
     others: set[str] = set()
     for model in _subclasses(Section):

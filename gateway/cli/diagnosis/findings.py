@@ -1,4 +1,5 @@
-"""The results of `thriftgate check` and `thriftgate doctor`. Both report the same faults of files in the same way."""
+"""The findings of `thriftgate check` and `thriftgate doctor`. Both commands report mistakes in files in the same
+way."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ class Finding:
 
 
 def of_files(checked: Checked) -> list[Finding]:
-    """Mistakes and notes about the files. Without a mistake, the first finding names the files and teams."""
+    """The mistakes and notes about the files. If there is no mistake, the first finding names the files and teams."""
     if not checked.problems:
         good = [Finding(True, f"no mistakes in {checked.files}: policies for {', '.join(checked.teams)}")]
     else:

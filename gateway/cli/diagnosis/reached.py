@@ -1,4 +1,4 @@
-"""The result of the test of a backend, as one line for people."""
+"""Formats the result of testing a backend as one line for people."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`thriftgate advise`: which parts of a team's input cost may be avoidable."""
+"""`thriftgate advise`: shows which parts of the cost of a team's input may be avoidable."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _share(part: float, whole: float) -> float | None:
 
 
 def _unknown(views: Sequence[Overview], stored: dict[str, int]) -> list[str]:
-    """Sentences about what could not be examined."""
+    """Sentences about the things that could not be examined."""
     found = []
     for view in views:
         if share := _share(view.nameless_cost, view.input_cost):

@@ -1,4 +1,4 @@
-"""`thriftgate alerts`: past alerts, tests of receivers, acknowledgement."""
+"""`thriftgate alerts`: lists past alerts, tests receivers, acknowledges alerts."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def list_alerts(context: Context, team: str | None) -> None:
 
 
 def _listed(one: DeliveryResult, zone: tzinfo) -> list[str]:
-    """Two lines for an alert, whose id is never broken, and one for each of its deliveries."""
+    """The lines about an alert: two about the alert, whose id is never broken, and one about each of its deliveries."""
     if not one.target:
         return [f"{_moment(one.created_at, zone)}  {one.severity}  {one.id}", f"    {_outcome(one, zone)}"]
     tries = f", {one.tries} tries" if one.tries > 1 else ""
@@ -137,7 +137,7 @@ def _with(settings: Settings, policies: dict[str, Policy], ask: Callable[[Alerts
 
 
 def _lines(target: str, kinds: dict[str, Answer]) -> list[str]:
-    """The lines about one receiver: a single line if it gave the same answer to all alerts."""
+    """The lines about one receiver. There is a single line if the receiver gave the same answer to all alerts."""
     replies = {("accepted" if one.accepted else "not accepted") + f": {one.said}" for one in kinds.values()}
     if len(replies) == 1:
         return [f"{target}: {replies.pop()} ({len(kinds)} alerts: {', '.join(kinds)})"]

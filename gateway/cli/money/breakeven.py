@@ -1,4 +1,4 @@
-"""`thriftgate breakeven`: shows whether running a machine would have been cheaper than the API."""
+"""`thriftgate breakeven`: shows whether an own machine would have been cheaper than the API."""
 
 from __future__ import annotations
 
@@ -95,7 +95,8 @@ def breakeven(
 
 
 def _student(share: str | None, training_usd: str) -> ledger.Student | None:
-    """The student of --student and --training-usd. Raises ValueError for an invalid number, or for a share of 0."""
+    """The student model that --student and --training-usd describe. Raises ValueError for an invalid number, or for a
+    share of 0."""
     training = usd_to_pico(parse_usd(training_usd))
     if share is None:
         if training:
@@ -108,8 +109,8 @@ def _student(share: str | None, training_usd: str) -> ledger.Student | None:
 
 
 def _given(hour_usd: str | None, tokens_per_second: float | None) -> list[ledger.Machine]:
-    """A list with the machine of --hour-usd and --tokens-per-second; empty without both. Raises ValueError for only
-    one, or an invalid number."""
+    """A list with the machine that --hour-usd and --tokens-per-second describe; empty if neither is given. Raises
+    ValueError for an invalid number, or if only one of them is given."""
     if hour_usd is None and tokens_per_second is None:
         return []
     if hour_usd is None or tokens_per_second is None:
@@ -144,8 +145,8 @@ def _days(days: Decimal | None) -> str:
 
 
 def _plot(rows: Sequence[ledger.Comparison], path: Path) -> None:
-    """Plot the cost of a million tokens against utilisation: a curve for each machine, a horizontal line for each API
-    price."""
+    """Plot the cost of a million tokens against utilisation, with a curve for each machine and a horizontal line for
+    each API price."""
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError:

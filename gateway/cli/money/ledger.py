@@ -1,4 +1,4 @@
-"""`thriftgate ledger`: verify, drain, roll up and reprice the ledger."""
+"""`thriftgate ledger`: verifies, drains, rolls up and reprices the ledger."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def verify(context: Context) -> None:
     """
     settings = context.of_running()
     try:
-        anchors = anchor.read(settings.paths.anchor)  # before the ledger, because a running gateway advances both
+        anchors = anchor.read(settings.paths.anchor)  # before the ledger, which may grow meanwhile
     except (OSError, ValueError) as error:
         raise click.ClickException(str(error)) from error
     progress = tables.working("hashing every row")

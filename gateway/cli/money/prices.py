@@ -1,4 +1,4 @@
-"""`thriftgate prices`: the price list, the backends' prices, and updates of the list."""
+"""`thriftgate prices`: shows the price list and the backends' prices, and updates the list."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def _compared(context: Context, source: Path | None) -> tuple[litellm_map.Compar
 
 
 def _write(target: Path, content: bytes) -> None:
-    """Replace the file atomically."""
+    """Replace the content of the file atomically."""
     target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     fresh = target.with_suffix(".new")
     fresh.write_bytes(content)
@@ -191,7 +191,7 @@ def _show(found: litellm_map.Comparison, path: Path) -> None:
 
 
 def _some(names: Sequence[str]) -> str:
-    """The first names, and the number of the rest."""
+    """The first of the names, and the number of the others."""
     more = len(names) - NAMED
     return ", ".join(names[:NAMED]) + (f" and {more} more (--json)" if more > 0 else "")
 
@@ -240,14 +240,14 @@ def _pair(classes: Classes | None) -> str:
 
 
 def _tiers(price: Price) -> str:
-    """The prices of the service tiers (input / output), such as `priority 3.5 / 14, flex 1 / 4`. Combined tiers are
-    only in --json."""
+    """The prices of the service tiers as text (input / output), such as `priority 3.5 / 14, flex 1 / 4`. Combinations
+    of tiers are shown only with --json."""
     named = ((name, tier) for name, tier in price.tiers.items() if _named(name) and "+" not in name)
     return ", ".join(f"{name} {_usd(tier.input)} / {_usd(tier.output)}" for name, tier in named) or "–"
 
 
 def _named(tier: str) -> bool:
-    """Whether the tier is listed among the service tiers. Batch prices have a separate column."""
+    """Return whether to list the tier among the service tiers. Batch prices have a column of their own."""
     return "batch" not in tier.split("+")
 
 
@@ -259,7 +259,7 @@ def _at(tier: Price) -> dict[str, Any]:
 
 
 def _usd(pico: int) -> str:
-    """USD per 1M tokens."""
+    """Format a price in USD per 1M tokens."""
     return f"{pico_to_usd(pico * 10**6):f}"
 
 

@@ -1,4 +1,4 @@
-"""`thriftgate reconcile`: compares a provider's figures with the ledger's."""
+"""`thriftgate reconcile`: compares a provider's figures with those of the ledger."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`thriftgate prices unpriced` and `prices reprice`: attempts whose price was not known."""
+"""`thriftgate prices unpriced` and `prices reprice`: find attempts whose price was not known, and add their cost."""
 
 from __future__ import annotations
 
@@ -101,8 +101,8 @@ def reprice(context: Context, model: str, since: str | None, until: str | None, 
 
 
 def with_writer(settings: Settings, keep_days: int | None, work: Callable[[Writer], Awaitable[int]]) -> int:
-    """Run `work` with the ledger's writer and return its result. If a running gateway holds the writer's lock, nothing
-    is done."""
+    """Call `work` with the ledger's writer, and return its result. Does nothing if a running gateway holds the writer's
+    lock."""
 
     async def working() -> int:
         writer = Writer(settings.paths.journal, database, keep_days=keep_days)
@@ -120,7 +120,7 @@ async def _backends(settings: Settings) -> dict[str, Backend]:
 
 
 def _prices(settings: Settings) -> Callable[[date], PriceList]:
-    """Returns a function from a day to the price list as of that day."""
+    """Make a function that returns the price list of a day."""
     register, terms = Catalogue.load(own=settings.paths.prices), settings.config.prices
     known: dict[date, PriceBook] = {}
 

@@ -1,4 +1,4 @@
-"""`thriftgate savings`: what was saved, by which means, on one screen."""
+"""`thriftgate savings`: shows on one screen how much was saved, and by which means."""
 
 from __future__ import annotations
 

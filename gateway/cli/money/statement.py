@@ -1,4 +1,4 @@
-"""The text below the table of `thriftgate usage`: budgets, credits, wrong cache hits and savings."""
+"""Prints the text below the table of `thriftgate usage`: budgets, credits, wrong cache hits and savings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gateway.domain.units import cents
 
 
 def show(found: Spent, console: Console, zone_of: ZoneOf) -> None:
-    """Print the sections that are not empty. Times are in the zones of the teams."""
+    """Print those sections that are not empty. Times are in the time zones of the teams."""
     lines = (
         *(_budget(one, zone_of(one["team"] or "")) for one in found.budgets),
         *map(_credit, found.credits),

@@ -1,4 +1,4 @@
-"""Opens the database of the given settings, for all commands that read or write it."""
+"""Opens the database of the settings, for all commands that read or write it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from gateway.state.sql.database import Database
 
 @contextmanager
 def open_database(settings: Settings, *, existing: bool = False) -> Iterator[Database]:
-    """Open the database in `settings` and migrate it to the newest version. It is closed at the end. `existing`:
-    a missing data directory is a mistake and not made. Raises ClickException if the database cannot be used."""
+    """Open the database of `settings`, and migrate it to the newest version; it is closed at the end of the context.
+    `existing`: whether a missing data directory is a mistake; otherwise it is created. Raises ClickException if the
+    database cannot be used."""
     data = settings.paths.data
     if existing and settings.config.ledger.database_url is None and not data.exists():
         raise click.ClickException(

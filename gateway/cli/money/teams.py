@@ -1,4 +1,4 @@
-"""Refuses a mistyped --team in commands that show or change what exists."""
+"""Refuses an unknown --team in commands that show or change existing data, because it is probably mistyped."""
 
 from __future__ import annotations
 

@@ -17,8 +17,8 @@ from gateway.settings.prices import Currency
 
 
 def as_table(report: Report, currency: Currency | None = None, zone: tzinfo = UTC) -> Group:
-    """A table for the terminal. `currency`: a second currency in which costs are shown, too. `zone`: the time zone of
-    the report's days and hours."""
+    """Format the report as a table for the terminal. `currency`: a second currency in which costs are shown, too.
+    `zone`: the time zone of the report's days and hours."""
     columns = _columns(report.total, currency)
     titles = [f"{name} ({zone})" if name in ("day", "hour") else name for name in report.by]
     table = tables.Table(*titles, *tables.numbers(*columns.values()))
@@ -33,12 +33,12 @@ def as_table(report: Report, currency: Currency | None = None, zone: tzinfo = UT
 
 
 def _hour(value: str) -> str:
-    """The hour without its offset, because the title of the column names the time zone."""
+    """The hour without its offset from UTC, because the title of the column names the time zone."""
     return value[:16].replace("T", " ")
 
 
 def _columns(total: Line, currency: Currency | None) -> dict[str, str]:
-    """Name → title of the columns to show. Some columns are not shown if their total is 0."""
+    """The columns to show, as name → title. Some columns are not shown if their total is 0."""
     wanted = {
         "requests": "requests",
         "cache_answers": "cached",

@@ -1,4 +1,4 @@
-"""`thriftgate backends add`: writes a backend into gateway.yaml, after it has answered."""
+"""`thriftgate backends add`: writes a backend into gateway.yaml, after the backend has answered."""
 
 from __future__ import annotations
 
@@ -89,7 +89,8 @@ def add(
 
 
 def _values(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys of the backend, in the order in which they are written. Asks for missing ones, or raises UsageError."""
+    """The keys of the backend's entry, in the order in which they are written. Asks the user for missing keys, or
+    raises UsageError."""
     recipe = RECIPES[name]
     values = {"kind": recipe.kind or name, **recipe.values, **given}
     missing = {each: example for each, example in {"model": recipe.model, **recipe.needs}.items() if each not in values}
@@ -130,7 +131,8 @@ def _pairs(more: Sequence[str]) -> dict[str, Any]:
 
 
 def _refuse_secrets(values: Mapping[str, Any]) -> None:
-    """Raise BadParameter if a value would write a secret into the file. The message does not contain the value."""
+    """Raise BadParameter if one of the values is a secret, so that no secret is written into the file. The message does
+    not contain the value."""
     options = {"api_key": "--key", **{name: f"--set {name}" for name in ("bearer_token", "client_secret")}}
     for key, option in options.items():
         if values.get(key) is not None and not _REFERENCE.fullmatch(str(values[key])):
@@ -140,7 +142,7 @@ def _refuse_secrets(values: Mapping[str, Any]) -> None:
 
 
 def _existing(path: Path) -> tuple[str, GatewayConfig] | None:
-    """The text of gateway.yaml and its content; None if the file does not exist. Raises ConfigError."""
+    """Read gateway.yaml. Returns its text and its content; None if the file does not exist. Raises ConfigError."""
     if not path.exists():
         return None
     read_document(path)  # with its limits on size and depth
@@ -155,7 +157,7 @@ def _refuse_name(before: tuple[str, GatewayConfig] | None, name: str) -> None:
 
 
 def _try(values: Mapping[str, Any]) -> Reached:
-    """Ask the backend as the gateway would. Raises ClickException if no backend can have these values."""
+    """Send a request to the backend as the gateway would. Raises ClickException if no backend can have these values."""
     try:
         backend = validated(Backend, dict(values), lambda path: "".join(f"{step}: " for step in path))
     except ConfigError as error:
@@ -171,8 +173,8 @@ def _try(values: Mapping[str, Any]) -> Reached:
 
 
 def _write(path: Path, before: tuple[str, GatewayConfig] | None, new: Entry) -> list[str]:
-    """Write the file. Returns the names of other backends that were written: those that the gateway found by itself, if
-    no list named them before."""
+    """Write the backend to the file. If the file had no list of backends, the backends that the gateway found by itself
+    are written, too. Returns their names."""
     found: list[Entry] = []
     if before is None or before[1].backends is None:
         config = before[1] if before else GatewayConfig()
@@ -197,7 +199,7 @@ def _texts(entries: Sequence[Entry]) -> tuple[list[str], list[str]]:
 
 
 def _replace(path: Path, text: str) -> None:
-    """Write the whole file or, after an error, none of it."""
+    """Write the whole file; if there is an error, the old file stays."""
     part = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with part.open("x", encoding="utf-8", newline="") as file:
@@ -223,7 +225,7 @@ def _show(path: Path, values: Mapping[str, Any], others: list[str], reached: Rea
 
 
 def _next(gateway: RunningGateway, path: Path) -> str:
-    """The next step for a running gateway, or a warning that it reads another file."""
+    """A sentence about the next step: what to do with a running gateway, or a warning that it reads another file."""
     if gateway.config is not None and gateway.config.resolve() == path.resolve():
         return f"The gateway on {gateway.url} uses it after a rolling restart: kill -USR2 {gateway.pid}"
     if gateway.config is None:

@@ -72,7 +72,7 @@ def _seconds(lasts: str) -> float:
 
 
 def _drain(context: Context, settings: Settings, name: str, seconds: float | None, reason: str) -> None:
-    """Drain the backend for `seconds`; None ends its drain."""
+    """Stop new requests to the backend for `seconds`. None: allow them again."""
     names = sorted(each.name for each in asyncio.run(known(settings)))
     if name not in names and seconds is not None:
         near = did_you_mean(name, names, f"there are {', '.join(names) or 'none'}")

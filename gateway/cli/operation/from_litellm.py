@@ -1,4 +1,5 @@
-"""Reads LiteLLM proxy's config.yaml. Models become backends and aliases; every other key is listed with its line."""
+"""Reads the config.yaml of a LiteLLM proxy. Its models become backends and aliases; all other keys are listed with
+their lines."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ MOST_STEPS = 12
 
 
 def read(path: Path) -> Found:
-    """Read the config. Raises ClickException if that is impossible."""
+    """Read a LiteLLM config. Raises ClickException if it cannot be read."""
     try:
         if path.stat().st_size > MOST_BYTES:
             raise click.ClickException(f"{path}: is larger than 1 MiB; this is no LiteLLM config.")
@@ -50,7 +51,7 @@ def read(path: Path) -> Found:
 
 
 class _Reader:
-    """Reads one config."""
+    """Reads one LiteLLM config."""
 
     def __init__(self, file: str, text: dict[str, Any], root: Any) -> None:
         self._file, self._text, self._root = file, text, root
@@ -108,7 +109,8 @@ class _Reader:
                 self._note(place, f"{key} of its credential is not taken over")
 
     def _merged(self, params: dict[str, Any]) -> dict[str, Any]:
-        """The parameters, with those of the named credential. Raises LeftOut if the config does not have it."""
+        """Add to a model's parameters those of the credential that the model names. Raises LeftOut if the config does
+        not have this credential."""
         name, listed = params.get("litellm_credential_name"), self._text.get("credential_list")
         if name is None:
             return {**self._shared, **params}
@@ -121,14 +123,15 @@ class _Reader:
         raise LeftOut(f"`credential_list` has no {name!r}")
 
     def _variable(self, name: str, secret: Any) -> str:
-        """The variable for a key of backend `name`: the same variable only for the same key."""
+        """The name of the environment variable for a key of the backend `name`. Only equal keys get the same
+        variable."""
         words = "KEY_OF_" + re.sub(r"[^A-Z0-9]+", "_", name.upper())
         return self._secrets.setdefault(
             f"{secret!r} {name if secret is None else ''}", _free(words, {*self._secrets.values()})
         )
 
     def _note_dropped(self, place: tuple[str | int, ...], model: Mapping[str, Any], used: set[tuple[str, str]]) -> None:
-        """Note each key of a model that its backend does not contain."""
+        """Add a note for each key of a model that was not taken over into the model's backend."""
         for section, values in model.items():
             if section == "model_name":
                 continue
@@ -140,7 +143,7 @@ class _Reader:
                     self._note_all((*place, section, key))
 
     def _note_all(self, path: tuple[str | int, ...]) -> None:
-        """Note each value below `path` with its own line."""
+        """Add a note, with its line, for each value below `path`."""
         for each in islice(_leaves(_at(self._text, path), path), MOST_NOTES):
             if each not in self._carried:
                 advice = next((_ADVICE[step] for step in each if step in _ADVICE), "")
@@ -158,7 +161,7 @@ def _at(value: Any, path: tuple[str | int, ...]) -> Any:
 
 
 def _leaves(value: Any, path: tuple[str | int, ...]) -> Iterator[tuple[str | int, ...]]:
-    """Yield the path of each value in `value` that is no mapping and no list of mappings."""
+    """Yield the path of each value in `value` that is neither a mapping nor a list of mappings."""
     if isinstance(value, dict) and value and len(path) < MOST_STEPS:
         for key, each in value.items():
             yield from _leaves(each, (*path, key))
@@ -177,7 +180,8 @@ def _free(name: str, taken: set[str]) -> str:
 
 
 def _line(node: Any, *path: str | int) -> int:
-    """The line of the key or list item at `path`; that of the nearest known part if the file does not contain it."""
+    """The line of the key or list item at `path`. If the file does not contain it, the line of the deepest part of the
+    path that it contains."""
     line = 1
     for step in path:
         if isinstance(node, yaml.MappingNode):

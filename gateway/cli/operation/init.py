@@ -1,4 +1,4 @@
-"""`thriftgate init` and `thriftgate team add`: the first gateway.yaml and teams' policies."""
+"""`thriftgate init` and `thriftgate team add`: write a first gateway.yaml, and policies of teams."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ budget_option = click.option("--budget", help="US dollars a month; default: no b
 
 
 def receiver_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds an option for each kind of receiver that a policy may name, such as `--slack`."""
+    """Add an option to a command for each kind of receiver that a policy may name, such as `--slack`."""
     for kind in reversed(IN_POLICIES):
         text = f"env:NAME of the variable with {KINDS[kind].address}, for budget alerts."
         command = click.option(f"--{kind}", help=text)(command)
@@ -93,13 +93,13 @@ def init(context: Context, team: str, budget: str | None, source: Path | None, *
 
 
 def _nothing_given(*names: str) -> bool:
-    """Whether the command line has none of these options."""
+    """Return whether the command line has none of these options."""
     sources = (click.get_current_context().get_parameter_source(name) for name in names)
     return all(source is ParameterSource.DEFAULT for source in sources)
 
 
 def asked(team: str) -> tuple[str, str | None, dict[str, str | None]]:
-    """Team, budget and receivers, as the user answers. `team`: the name that is proposed."""
+    """Ask the user for team, budget and receivers. `team`: the name that is proposed."""
     team = click.prompt("Team of the first policy", default=team, err=True)
     budget = click.prompt("Budget in US dollars a month (empty: none)", default="", show_default=False, err=True)
     addresses: dict[str, str | None] = dict.fromkeys(IN_POLICIES)
@@ -152,7 +152,7 @@ def add(context: Context, name: str, budget: str | None, extends: str | None, **
 
 
 def _not_read(context: Context, folder: Path) -> str:
-    """A warning if a gateway runs that does not read `folder`; empty otherwise."""
+    """A warning if a gateway runs that does not read `folder`; otherwise empty."""
     gateway = context.gateway()
     if gateway is None or folder.resolve() in [each.resolve() for each in gateway.policies]:
         return ""
@@ -162,8 +162,8 @@ def _not_read(context: Context, folder: Path) -> str:
 
 
 def _receivers(team: str, budget: str | None, addresses: Mapping[str, str | None]) -> list[dict[str, str]]:
-    """Receivers as a policy has them. `addresses`: kind → `env:NAME`. Raises UsageError for an argument that a policy
-    cannot have."""
+    """The receivers in the form of a policy. `addresses`: kind → `env:NAME`. Raises UsageError for an address that a
+    policy cannot have."""
     try:
         store.check_team(team)
     except ValueError as error:
@@ -194,7 +194,7 @@ async def _discovered() -> Found:
 
 
 def _problems(config: Path, folder: Path) -> list[str]:
-    """The mistakes that `thriftgate check` would report, except for the backends' keys."""
+    """The mistakes that `thriftgate check` would report. Mistakes about the backends' keys are left out."""
     try:
         settings = load_settings(config, None, [folder], keys=False)
         load_policies(settings.policies, settings.config.ceilings)

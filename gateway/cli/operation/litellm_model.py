@@ -1,4 +1,5 @@
-"""Turns one model of a LiteLLM config into a backend. No address and no key of one vendor reaches another vendor."""
+"""Converts one model of a LiteLLM config to a backend. An address or key of one vendor is never used for another
+vendor."""
 
 from __future__ import annotations
 
@@ -70,23 +71,25 @@ _VARIABLE = "os.environ/"
 
 
 class LeftOut(Exception):
-    """The model cannot become a backend. The message is the reason."""
+    """Raised if the model cannot become a backend. The message is the reason."""
 
 
 class Model:
-    """One model of the config while it becomes a backend. `used` are the keys that the backend contains; `remarks`
-    explain what the user has to do."""
+    """One model of the config, which is converted to a backend. `used`: the keys that the backend contains. `remarks`:
+    sentences about what the user has to do."""
 
     def __init__(
         self, alias: str, params: Mapping[str, Any], info: Mapping[str, Any], variables: Mapping[str, str]
     ) -> None:
-        """`params`, `info`: `litellm_params` and `model_info`. `variables`: the environment of the proxy."""
+        """`params`, `info`: the sections `litellm_params` and `model_info`. `variables`: the environment variables of
+        the proxy."""
         self._alias, self._params, self._info, self._variables = alias, params, info, variables
         self.used = {("litellm_params", "model")}
         self.remarks: list[str] = []
 
     def backend(self, name: str, variable: str) -> dict[str, Any]:
-        """Keys and values of the backend `name`. `variable`: for a key that the config contains. Raises LeftOut."""
+        """The entry of the backend `name`. `variable`: the environment variable for a key that the config contains.
+        Raises LeftOut."""
         kind, provider, model = self._kind()
         values: dict[str, Any] = {"name": name, "kind": kind, "model": model}
         if kind == "azure":
@@ -106,7 +109,7 @@ class Model:
         return values | self._sizes() | self._calls() | self._mode(kind) | self._prices()
 
     def _kind(self) -> tuple[str, str, str]:
-        """Kind of the backend, LiteLLM's provider, and name of the model at this provider."""
+        """The kind of the backend, LiteLLM's name of the provider, and the provider's name of the model."""
         model = self._text("litellm_params", "model")
         if not model:
             raise LeftOut("the name of its model is in a variable that is not set here; export it and call this again")
@@ -129,7 +132,8 @@ class Model:
         return all(where) and model.startswith(("gemini", "claude"))
 
     def _address(self, kind: str, provider: str) -> str:
-        """The address to write; empty if the kind has its own. An address is never replaced by a vendor's."""
+        """The address to write; empty if the kind has an address of its own. An address in the config is never replaced
+        by a vendor's."""
         base = self._given_address(
             (*(["aws_bedrock_runtime_endpoint"] if kind == "bedrock" else []), "api_base", "base_url")
         )
@@ -139,7 +143,7 @@ class Model:
             base = next((self._variables[name] for name in names if self._variables.get(name)), "")
             base = base or _VENDORS.get(provider, ("", ""))[0]
         if not base and KINDS.get(kind) and KINDS[kind].needs_base_url and not KINDS[kind].base_url:
-            raise LeftOut("it has no address; add `api_base`")
+            raise LeftOut("the model has no address; add `api_base`")
         if "@" in urlsplit(base).netloc:
             raise LeftOut("its address contains a password; write it by hand, with the key in a variable")
         return _as_ours(kind, base)
@@ -156,7 +160,8 @@ class Model:
         return ""
 
     def _key(self, kind: str, provider: str, base: str, variable: str) -> str:
-        """Where the key is, as gateway.yaml has it. A key that the config does not name is used at its vendor only."""
+        """The place of the key, as gateway.yaml writes it. A key that the config does not name is used only for its own
+        vendor."""
         given = self._params.get("api_key")
         at_vendor = not base or _host(base) == _host(_VENDORS.get(provider, (KINDS[kind].base_url, ""))[0])
         if given in (None, ""):
@@ -174,7 +179,8 @@ class Model:
         return f"env:{variable}"
 
     def _entra(self, variable: str) -> dict[str, Any]:
-        """The keys for Microsoft Entra; none if the model has an `api_key`, which LiteLLM prefers. Raises LeftOut."""
+        """The settings for Microsoft Entra. Empty if the model has an `api_key`, which LiteLLM prefers. Raises
+        LeftOut."""
         params = self._params
         if params.get("api_key") not in (None, ""):
             return {}
@@ -194,7 +200,8 @@ class Model:
         return found
 
     def _secret(self, key: str, variable: str) -> str:
-        """Where the secret at `key` is, as gateway.yaml has it. `variable`: for a secret that the config contains."""
+        """The place of the secret at `key`, as gateway.yaml writes it. `variable`: the environment variable for a
+        secret that the config contains."""
         self.used.add(("litellm_params", key))
         if _is_reference(given := self._params[key]):
             return f"env:{str(given).removeprefix(_VARIABLE)}"
@@ -225,7 +232,7 @@ class Model:
         return path
 
     def _base_model(self) -> str:
-        """On Azure, the model that the deployment runs."""
+        """The model that a deployment on Azure runs."""
         return self._text("model_info", "base_model") or self._text("litellm_params", "base_model")
 
     def _sizes(self) -> dict[str, int]:
@@ -238,7 +245,7 @@ class Model:
         return found
 
     def _calls(self) -> dict[str, Any]:
-        """The time limit of a call, and the calls at a time."""
+        """The time limit of a call, and the maximum number of parallel calls."""
         found: dict[str, Any] = {}
         timeout, calls = self._params.get("timeout"), self._params.get("max_parallel_requests")
         if isinstance(timeout, int | float) and not isinstance(timeout, bool) and timeout > 0:
@@ -259,7 +266,7 @@ class Model:
         return {} if mode in (None, "chat", "completion", "responses") else {"only_named": True}
 
     def _prices(self) -> dict[str, Any]:
-        """The price, if input and output are known."""
+        """The price, if the prices of input and output are both known."""
         found = {}
         for theirs, ours in _PRICES.items():
             section = "litellm_params" if theirs in self._params else "model_info"
@@ -272,7 +279,8 @@ class Model:
         return {"price": {ours: price for ours, (price, _) in found.items()}}
 
     def _text(self, section: str, key: str) -> str:
-        """The text at `key`, with a variable replaced; empty if there is none. The key counts as used."""
+        """The text at `key`, in which a variable is replaced by its value; empty if there is none. The key then counts
+        as used."""
         if found := self._peek(section, key):
             self.used.add((section, key))
         return found
@@ -306,7 +314,7 @@ def _is_reference(value: Any) -> bool:
 
 
 def _price(value: Any) -> float | None:
-    """USD per token; None if `value` is no price. YAML reads `1e-7` as text."""
+    """Parse a price in USD per token; None if `value` is no price. YAML reads `1e-7` as text."""
     try:
         price = float(value) if not isinstance(value, bool) else -1.0
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""Checks the policy of a new team before its file exists."""
+"""Checks the policy of a new team before its file is written."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gateway.settings.receivers import Addresses, ReceiverRefused
 
 
 def create(path: Path, text: str) -> None:
-    """Write a new file. Raises ClickException if it exists or cannot be written."""
+    """Write a new file. Raises ClickException if the file already exists or cannot be written."""
     try:
         write_new(path, text)
     except FileExistsError:
@@ -26,7 +26,7 @@ def create(path: Path, text: str) -> None:
 
 
 def new_problems(config: Path | None, folders: Sequence[Path], path: Path, text: str) -> list[str]:
-    """The mistakes that policy file `path` with this text would add to those in `folders`. Raises ConfigError if
+    """The mistakes that a policy file with this text at `path` would add to those in `folders`. Raises ConfigError if
     gateway.yaml has a mistake."""
     present = [folder for folder in folders if folder.is_dir()]
     settings = load_settings(config, None, present, keys=False)
@@ -40,7 +40,7 @@ def new_problems(config: Path | None, folders: Sequence[Path], path: Path, text:
 
 
 def _receivers(settings: Settings, policies: PolicySet, path: Path) -> Iterator[str]:
-    """Yield the receivers that teams in file `path` may not have."""
+    """Yield the receivers that the teams in the file `path` may not use."""
     addresses = Addresses(lambda: settings.known_receivers)
     for team in policies.files.get(path, ()):
         for notify in chain.from_iterable(budget.notify for budget in policies.policies[team].budget):

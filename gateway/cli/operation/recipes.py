@@ -1,4 +1,4 @@
-"""What `thriftgate backends add` knows about each vendor, cloud and model server."""
+"""The recipes of `thriftgate backends add`: how to write a backend of each vendor, cloud and model server."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ RECIPES: Mapping[str, Recipe] = {
 
 
 def credential(name: str) -> str:
-    """Where the backend's credential comes from, for people; empty if it needs none."""
+    """A text for people that says where the backend gets its credential from; empty if it needs none."""
     recipe = RECIPES[name]
     return (
         {

@@ -1,4 +1,4 @@
-"""Writes a first gateway.yaml and a team's policy. Each line has an explanation, and the files are valid."""
+"""Writes a first gateway.yaml and a team's policy. The files are valid, and each line has an explanation."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _MEANINGS = {
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One backend as it is written to the file: key → value, and a comment."""
+    """One backend as it is written to the file: its keys with their values, and a comment."""
 
     values: Mapping[str, Any]
     comment: str = ""
@@ -53,7 +53,7 @@ class Entry:
 
 @dataclass(slots=True)
 class Found:
-    """The data for a first configuration."""
+    """The data for a first configuration, such as the backends that were found."""
 
     entries: list[Entry]
     aliases: dict[str, list[str]] = field(default_factory=dict)
@@ -63,7 +63,8 @@ class Found:
 
 
 def entry(backend: Backend) -> Entry:
-    """A discovered backend in the form of gateway.yaml. A key is written as the name of its variable."""
+    """Convert a discovered backend to the form of gateway.yaml. A key is written as the name of its environment
+    variable."""
     values: dict[str, Any] = {"name": backend.name, "kind": backend.kind, "model": backend.model}
     if backend.base_url and backend.base_url != KINDS[backend.kind].base_url:
         values["base_url"] = backend.base_url
@@ -91,7 +92,7 @@ def _variable(backend: Backend) -> str:
 
 
 def gateway_yaml(entries: Sequence[Entry]) -> str:
-    """The text of gateway.yaml."""
+    """Make the text of gateway.yaml."""
     lines = [HEAD, "backends:                     # one model at one address each; docs/how-to/providers.md"]
     explained: set[str] = set()
     lines += [f"  {line}" for each in entries for line in item(each, explained).splitlines()]
@@ -99,8 +100,8 @@ def gateway_yaml(entries: Sequence[Entry]) -> str:
 
 
 def item(backend: Entry, explained: set[str] | None = None) -> str:
-    """A backend as an item of the list `backends`, without indentation. Keys that are not in `explained` get a comment
-    and are added; None: no comments on keys."""
+    """Format a backend as an item of the list `backends`, without indentation. A key that is not yet in `explained`
+    gets a comment, and is added to it; None: no key gets a comment."""
     (name, value), *rest = backend.values.items()
     first = f"- {name}: {_scalar(value)}{'   # ' + backend.comment if backend.comment else ''}"
     return "\n".join([first, *(_explained(f"  {key}: {_scalar(value)}", key, explained) for key, value in rest)])
@@ -114,7 +115,7 @@ def _explained(line: str, key: str, explained: set[str] | None) -> str:
 
 
 def flow_item(backend: Entry) -> str:
-    """A backend in flow style, without its comment."""
+    """Format a backend in flow style, without its comment."""
     return f"{{{', '.join(f'{key}: {_scalar(value)}' for key, value in backend.values.items())}}}"
 
 
@@ -126,8 +127,8 @@ def policy_yaml(
     aliases: Mapping[str, Sequence[str]],
     extends: str | None = None,
 ) -> str:
-    """The text of policies/TEAM.yaml. `notify`: receivers such as `{"slack": "env:NAME"}`. `extends`: the base from
-    which the team has its models and its cache."""
+    """Make the text of policies/TEAM.yaml. `notify`: receivers such as `{"slack": "env:NAME"}`. `extends`: the base
+    from which the team has its models and its cache."""
     lines = [
         f"# The rules of team {team}. A change takes effect within a second.",
         "# docs/reference/policy-yaml.md lists all keys.",
@@ -164,7 +165,7 @@ def _rules(aliases: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def write_new(path: Path, text: str) -> None:
-    """Write a file that does not exist yet. Raises FileExistsError, OSError."""
+    """Write a file that must not exist yet. Raises FileExistsError, OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("x", encoding="utf-8") as file:
         file.write(text)
@@ -183,7 +184,7 @@ def _list(names: Iterable[str]) -> str:
 
 
 def _is_plain(text: str) -> bool:
-    """Whether YAML reads `text` as this text without quotes."""
+    """Return whether YAML reads `text`, written without quotes, as this text."""
     return (
         text.replace("-", "").replace("_", "").isalnum()
         and text[0].isalpha()

@@ -1,1 +1,1 @@
-"""Commands about routing, learning, cache and context."""
+"""Commands about routing, learning, the cache and context."""

@@ -1,4 +1,4 @@
-"""Asks backends from the command line: real calls that a team pays for, up to a limit."""
+"""Calls backends from the command line. The calls are real, a team pays for them, and their total cost is limited."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from gateway.settings.gateway import Settings
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Makes calls for one team."""
+    """Makes calls in the name of one team."""
 
     fleet: Fleet
     prices: PriceBook
@@ -52,7 +52,8 @@ class Caller:
     policy: Policy
 
     def backend(self, name: str) -> Backend:
-        """The backend `name`. Raises ClickException if there is none, or if the team's data rule forbids it."""
+        """The backend `name`. Raises ClickException if there is no such backend, or if the team's data rule forbids
+        it."""
         backend = self.fleet.get(name)
         if backend is None:
             known = ", ".join(each.name for each in self.fleet.backends) or "none"
@@ -78,8 +79,8 @@ class Caller:
 
 @asynccontextmanager
 async def asking(settings: Settings, team: str, limit: int) -> AsyncIterator[Caller]:
-    """A caller whose calls cost at most `limit` pico-dollars together. At the end, the rows of the calls are written to
-    the ledger, unless a running gateway does that. Raises BudgetExhausted."""
+    """A caller whose calls together cost at most `limit` pico-dollars. At the end of the context, the rows of the calls
+    are written to the ledger, unless a running gateway does that. Raises BudgetExhausted."""
     policy, epoch = load_policies(settings.policies, settings.config.ceilings).find(team)
     await asyncio.to_thread(_check_team, settings, team)
     await asyncio.to_thread(_check_budgets, settings, team, policy, limit)
@@ -101,8 +102,8 @@ def _check_team(settings: Settings, team: str) -> None:
 async def each_of(
     prompts: Sequence[Prompt], work: Callable[[Prompt], Awaitable[None]], concurrent: int, title: str
 ) -> str:
-    """Do `work` for each prompt, `concurrent` at a time, with a progress bar. Returns the reason why it ended early,
-    because the money was spent; empty if it did not."""
+    """Call `work` for each prompt, `concurrent` at a time, with a progress bar. Returns the reason if it ended early
+    because the money was spent; otherwise empty."""
     turns, stopped = asyncio.Semaphore(concurrent), ""
 
     async def one(prompt: Prompt, done: Callable[[], None]) -> None:
@@ -122,7 +123,7 @@ async def each_of(
 
 
 def read_prompts(path: Path, max_tokens: int, temperature: float) -> list[Prompt]:
-    """Read the prompts. Raises ClickException, which names file and line."""
+    """Read the prompts from a file. Raises ClickException, which names the file and the line."""
     found: list[Prompt] = []
     try:
         lines = path.read_bytes().splitlines()
@@ -154,8 +155,8 @@ def read_prompts(path: Path, max_tokens: int, temperature: float) -> list[Prompt
 async def _opened(
     settings: Settings, backends: list[Backend], catalogue: PriceBook
 ) -> AsyncIterator[tuple[Fleet, Journal]]:
-    """A fleet of `backends`, and the journal of its calls. At the end, the journal's rows are written to the ledger,
-    unless a running gateway does that."""
+    """Open a fleet of `backends` and a journal for its calls. At the end of the context, the journal's rows are written
+    to the ledger, unless a running gateway does that."""
     fleet = Fleet(backends)
     journal = Journal(settings.paths.journal, prices=catalogue, worker="compare")
     await journal.start()
@@ -172,8 +173,8 @@ async def _opened(
 
 
 def _check_budgets(settings: Settings, team: str, policy: Policy, limit: int) -> None:
-    """Raises BudgetExhausted if `limit`, the value of --max-usd, exceeds what is left of a hard budget according to the
-    ledger."""
+    """Raise BudgetExhausted if `limit`, the value of --max-usd, is more than the rest of a hard budget. The rest is
+    computed from the ledger."""
     above = settings.config.organisations.get(policy.organisation, Organisation()).budget
     budgets = [each for each in (*policy.budget, *above) if each.hard and each.limit_usd is not None]
     if not budgets:
@@ -192,7 +193,7 @@ def _check_budgets(settings: Settings, team: str, policy: Policy, limit: int) ->
 
 
 def _learn_machines(settings: Settings, catalogue: PriceBook, backends: list[Backend]) -> None:
-    """Load the throughput that was recently measured for own machines, as a running gateway does."""
+    """Load the recently measured throughput of machines with an hourly price, as a running gateway does."""
     machines = [each for each in backends if each.price is not None and each.price.machine_hour_usd]
     if machines:
         with open_database(settings) as database, database.read() as connection:

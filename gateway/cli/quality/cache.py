@@ -1,4 +1,4 @@
-"""`thriftgate cache`: measures the semantic cache, and shows and flushes its content."""
+"""`thriftgate cache`: measures the semantic cache, and shows and deletes its content."""
 
 from __future__ import annotations
 
@@ -106,8 +106,8 @@ cache.add_command(show)
 
 
 def _plot(points: list[Point], path: Path) -> None:
-    """Plot the share of hits among pairs of equal questions and among pairs of different questions, by score
-    threshold."""
+    """Plot for each score threshold the share of hits among pairs of equal questions, and among pairs of different
+    questions."""
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError:
@@ -126,7 +126,7 @@ def _plot(points: list[Point], path: Path) -> None:
 def _stream(
     file: Path, work: Callable[[Iterable[Row]], Iterator[dict[str, Any]]], keys: tuple[str, ...]
 ) -> list[float]:
-    """Apply `work` to the rows in `file`, print each result as a JSON line, and return the scores of the results."""
+    """Apply `work` to each row in `file`, and print each result as a JSON line. Returns the scores of the results."""
     scores = []
     lines = file.read_bytes().splitlines()
     with Progress(transient=True, console=None, disable=not sys.stderr.isatty()) as progress:

@@ -1,4 +1,4 @@
-"""The cache of a running gateway: `thriftgate cache stats`, `show` and `flush`."""
+"""`thriftgate cache stats`, `show` and `flush`: show and delete the cache of a running gateway."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SHOWN_CHARACTERS = 60
 
 @dataclass(frozen=True, slots=True)
 class Which:
-    """The cached answers to which a command applies. A criterion that is None does not restrict them."""
+    """Selects the cached answers to which a command applies. A criterion that is None selects all."""
 
     team: str | None
     tag: str | None
@@ -61,7 +61,7 @@ class Which:
 
 
 def chosen(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add --team, --tag, --prefix and --older-than."""
+    """Add --team, --tag, --prefix and --older-than to a command."""
     command = click.option("--older-than", help="Only answers older than this, e.g. 12h.")(command)
     command = click.option("--prefix", help="Only answers with a tag that begins with this, e.g. docs/.")(command)
     command = click.option("--tag", help="Only answers stored with this tag (x-thriftgate-cache-tags).")(command)
@@ -147,7 +147,7 @@ def stats(context: Context, team: str | None, tag: str | None, prefix: str | Non
 
 
 def _kinds(found: list[dict[str, Any]]) -> tables.Table:
-    """The semantic look-ups of each team by kind of question."""
+    """The number of semantic look-ups of each team, by kind of question."""
     figures = tables.numbers("look-ups", "semantic hits")
     shown = tables.Table("team", "kind of question", *figures, *tables.prose("wrong hits"))
     for row in found:
@@ -157,7 +157,7 @@ def _kinds(found: list[dict[str, Any]]) -> tables.Table:
 
 
 def _wrong(errors: dict[str, Any] | None) -> dict[str, Any] | None:
-    """The figures about wrong hits of one team's semantic cache. None before the first hit has been checked."""
+    """The figures about wrong hits in one team's semantic cache. None if no hit has been checked yet."""
     if errors is None or not errors["checked"]:
         return None
     names = ("lookups", "hits", "checked", "wrong", "undecided", "wrong_of_lookups", "wrong_of_hits", "interval")
@@ -257,7 +257,7 @@ def _by_team(entries: list[Entry]) -> list[dict[str, Any]]:
 
 
 def on_state(settings: Settings, work: Callable[[Cache], Coroutine[Any, Any, Any]]) -> Any:
-    """Run `work` on a cache that is connected to the running gateway's state."""
+    """Call `work` with a cache that is connected to the state of the running gateway."""
 
     async def run() -> Any:
         state = State(settings.config.state.redis_url or own_socket.url(settings.paths.socket), timeout_s=2.0)

@@ -1,5 +1,4 @@
-"""`thriftgate compare`: shows whether one backend is as good as another, for which prompts, and at what price and
-speed."""
+"""`thriftgate compare`: shows for which prompts one backend is as good as another, and at what price and speed."""
 
 from __future__ import annotations
 
@@ -107,8 +106,8 @@ async def _run(
     settings: Settings, names: tuple[str, str], prompts: list[Prompt], judge: str, limit: int, most: int,
     concurrent: int, team: str,
 ) -> tuple[list[Pair], int, str]:  # fmt: skip
-    """Three values: the compared pairs, their cost in pico-dollars, and the reason why the comparison ended early
-    (empty if it did not)."""
+    """Compare the backends. Returns three values: the compared pairs, their cost in pico-dollars, and the reason why
+    the comparison ended early (empty if it did not)."""
     found: list[Pair] = []
     async with asking(settings, team, limit) as caller:
         a, b = (caller.backend(name) for name in names)
@@ -124,7 +123,7 @@ async def _run(
 
 
 def _difficulties(pairs: list[Pair]) -> dict[str, float | None]:
-    """Prompt id → difficulty; None for a prompt of a kind that the grader cannot judge."""
+    """The difficulty of each prompt: prompt id → difficulty; None for a prompt that the grader cannot judge."""
     grader, found = Grader.load(), {}
     for pair in pairs:
         request = pair.prompt.request("any")

@@ -51,7 +51,8 @@ def bill(options: Context, sent: Path, sessions: Path, prices: Path | None) -> N
 
 
 def prices_by_model(path: Path | None) -> Callable[[str], Price | None]:
-    """A function that finds prices: in the file, or in the packaged list with Anthropic's and OpenAI's own prices."""
+    """Make a function that returns the price of a model: from the file, or from the packaged list, with the prices of
+    Anthropic and OpenAI themselves."""
     if path is not None:
         prices = load_prices(path)
         return lambda model: price_of(prices, model)
@@ -60,15 +61,15 @@ def prices_by_model(path: Path | None) -> Callable[[str], Price | None]:
 
 
 def provider_backend(model: str) -> Backend:
-    """A backend at the model's own provider."""
+    """A backend for a model at the model's own provider."""
     if "claude" in model.lower():
         return Backend(name="provider", kind="anthropic", base_url="https://api.anthropic.com/v1", model=model)
     return Backend(name="provider", kind="openai", base_url="https://api.openai.com/v1", model=model)
 
 
 def summary(billed: list[Billed], sessions: dict[str, Session]) -> dict[str, Any]:
-    """Totals of all requests and of each session. If the recording contains usage that the provider reported, the
-    totals of its cache reads and writes are included."""
+    """The totals of all requests and of each session. If the recording contains usage that the provider reported, the
+    totals of its cache reads and writes are included, too."""
     by_session: dict[str, list[Billed]] = {}
     for each in billed:
         by_session.setdefault(each.id, []).append(each)
@@ -98,7 +99,8 @@ def _totals(billed: list[Billed]) -> dict[str, Any]:
 
 
 def _input_tokens(said: dict[str, int]) -> int:
-    """All input tokens that the provider reported. Writes for an hour are also part of `cache_write`."""
+    """The number of all input tokens that the provider reported. `cache_write` already includes the writes for an
+    hour."""
     return said.get("input_tokens", 0) + said.get("cache_read", 0) + said.get("cache_write", 0)
 
 

@@ -1,4 +1,5 @@
-"""`thriftgate context doctor`: why requests were not read from a provider's prompt cache, and what that cost."""
+"""`thriftgate context doctor`: shows why requests were not read from a provider's prompt cache, and how much that
+cost."""
 
 from __future__ import annotations
 

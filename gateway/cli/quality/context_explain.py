@@ -1,4 +1,4 @@
-"""`thriftgate context explain`: what the gateway would leave out of a request, and why."""
+"""`thriftgate context explain`: shows what the gateway would leave out of a request, and why."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ _ANTHROPIC = frozenset({"tool_use", "tool_result", "thinking", "redacted_thinkin
 
 
 def read_request(file: Path) -> CompletionRequest:
-    """A request in OpenAI's chat or in Anthropic's messages dialect; `-` is standard input. Raises click's error."""
+    """Read a request in OpenAI's chat dialect or in Anthropic's messages dialect; `-` means standard input. Raises
+    ClickException."""
     try:
         raw = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
         body = orjson.loads(raw)
@@ -98,7 +99,7 @@ def _values(request: CompletionRequest, plan: ContextPlan, weighed: Weighed | No
 
 
 def _quoting(request: CompletionRequest, plan: ContextPlan) -> set[int]:
-    """Indexes of the messages with a question of the user beside which outputs that were left out are quoted."""
+    """The indexes of the messages with a user's question to which parts of left-out outputs are added as quotes."""
     return {turn.index for turn in request.turns if plan.replace.get(turn.index, "").startswith(f"{turn.text}\n")}
 
 

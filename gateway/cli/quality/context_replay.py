@@ -1,4 +1,4 @@
-"""`thriftgate context replay`: shows which requests the gateway would send for recorded sessions."""
+"""`thriftgate context replay`: writes the requests that the gateway would send for recorded sessions."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from gateway.routing.affinity.sessions import prefix_of
 
 
 class Sent(NamedTuple):
-    """A request, and its cost."""
+    """A request that the gateway would send, with its cost."""
 
     billed: Billed
     body: bytes
@@ -54,7 +54,8 @@ entries."""
 
 @dataclass(slots=True)
 class _Paused:
-    """The last request of a session, which may be sent again in the pause after it."""
+    """The last request of a session. It may be sent again in the pause that follows, to keep the prompt in the
+    cache."""
 
     request: CompletionRequest
     plan: ContextPlan
@@ -62,7 +63,8 @@ class _Paused:
 
 
 class _Pauses:
-    """Implements `KeepAlive` for recorded sessions: decides as a worker would, without the future."""
+    """Implements `KeepAlive` for recorded sessions. It decides as a worker would, without knowing how the session
+    continues."""
 
     def __init__(self) -> None:
         self._last: _Paused | None = None
@@ -77,11 +79,12 @@ class _Pauses:
             self._last.cached = cached
 
     def begin(self) -> None:
-        """A session begins."""
+        """Begin a new session."""
         self._last = None
 
     def idle(self, price: Price) -> tuple[CompletionRequest, ContextPlan] | None:
-        """The request to send in the pause after the last request, and its plan. None if it does not pay."""
+        """The request to send in the pause after the session's last request, and its plan. None if this does not
+        pay."""
         last = self._last
         if last is None or last.cached is None or not last.cached.tokens:
             return None
@@ -93,19 +96,19 @@ class _Pauses:
         return (keep_alive.smallest(last.request), keep_alive.again(last.plan)) if gain > cost else None
 
     def kept(self) -> None:
-        """The prompt was read from the cache."""
+        """Note that the call in the pause read the prompt from the cache."""
         if self._last is not None and self._last.cached is not None:
             self._last.cached.renew()
 
     def continued(self) -> None:
-        """The session continued within five minutes after it was idle."""
+        """Note that the session continued within five minutes after it became idle."""
         if self._last is not None:
             self._returned["tools" in self._last.request.needs] += 1
 
 
 class Replay:
-    """One team's gateway with a simulated clock. The biller, which computes the cost of each request, simulates the
-    content of a provider's cache."""
+    """Simulates one team's gateway with a simulated clock. The biller computes the cost of each request, and simulates
+    the content of the provider's cache."""
 
     def __init__(self, policy: ContextPolicy, price_of: Callable[[str], Price | None]) -> None:
         self._now, self._begins = 0.0, 0.0
@@ -116,7 +119,8 @@ class Replay:
         self._readers: dict[float, BlockReader] = {}
 
     def requests(self, session: Session) -> Iterator[Sent]:
-        """Yield each request that is sent for a session, with its cost. Raises GatewayError, ValueError."""
+        """Yield each request that the gateway would send for a session, with its cost. Raises GatewayError,
+        ValueError."""
         self._begins += _APART_S
         self._pauses.begin()
         price = self._price_of(session.model)
@@ -147,7 +151,7 @@ class Replay:
     def _keep(
         self, session: Session, at: float, backend: Backend, price: Price, cache: PromptCache, reader: BlockReader
     ) -> Iterator[Sent]:
-        """Yield the request that keeps the session's prompt in the cache, if it pays."""
+        """Yield the request that keeps the session's prompt in the cache, if this pays."""
         self._now = self._begins + at
         if (found := self._pauses.idle(price)) is None:
             return

@@ -1,4 +1,5 @@
-"""`thriftgate context report`: what leaving out old outputs saved, measured with sessions that are held out."""
+"""`thriftgate context report`: shows how much leaving out old outputs saved, compared with sessions in which nothing is
+left out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`thriftgate distil`: a team's kept samples, as training data for a model of your own."""
+"""`thriftgate distil`: exports a team's kept samples as training data for a model of its own."""
 
 from __future__ import annotations
 
@@ -73,7 +73,8 @@ def forget(context: Context, team: str) -> None:
 
 
 def _write(out: Path, chats: Iterable[dict[str, Any]]) -> int:
-    """Write one line per chat. An older file is replaced only when all lines are written. Raises OSError."""
+    """Write one line per chat to a file. An older file is replaced only after all lines were written. Raises
+    OSError."""
     fresh, written = out.with_name(out.name + ".new"), 0
     with fresh.open("wb") as lines:
         for chat in chats:

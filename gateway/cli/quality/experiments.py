@@ -1,4 +1,4 @@
-"""`thriftgate experiments`: the variants of system prompts that a team tries, with cost and quality."""
+"""`thriftgate experiments`: compares the variants of system prompts that a team tries, by cost and quality."""
 
 from __future__ import annotations
 

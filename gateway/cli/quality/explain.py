@@ -95,7 +95,7 @@ def explain(context: Context, prompt: str, team: str, model: str, max_tokens: in
 async def _decide(
     settings: Settings, tenant: Tenant, request: CompletionRequest, pressures: Mapping[str, float]
 ) -> tuple[Route, list[str]]:
-    """The decision, and sentences about what would change it."""
+    """Decide the route of the prompt. Returns the decision, and sentences about what would change it."""
     catalogue = PriceBook.of(settings)
     found = await known(settings)
     fleet = Fleet([catalogue.complete(backend) for backend in found])
@@ -114,8 +114,8 @@ async def _decide(
 
 
 def _by_strategy(decide: Callable[[Policy], Route], policy: Policy, model: str, route: Route) -> list[str]:
-    """Sentences about the nearest lower and higher quality that change the strategy. Empty if no fitted strategy was
-    chosen."""
+    """Sentences about the nearest lower and the nearest higher quality with which another strategy would be chosen.
+    Empty if no fitted strategy was chosen."""
     rule = policy.rule(model)
     if not route.strategy or not isinstance(rule, ModelRule):
         return []
@@ -129,7 +129,7 @@ def _by_strategy(decide: Callable[[Policy], Route], policy: Policy, model: str, 
 
 
 def _trials(settings: Settings, policy: Policy) -> StoredTrials:
-    """How far traffic classes are open; empty if the policy does not compare them."""
+    """The share of each traffic class that cheaper backends may serve; empty if the policy compares no classes."""
     if not policy.trials.classes:
         return StoredTrials({})
     with open_database(settings) as database, database.read() as connection:
@@ -137,8 +137,8 @@ def _trials(settings: Settings, policy: Policy) -> StoredTrials:
 
 
 def _pressures(settings: Settings, tenant: Tenant) -> dict[str, float]:
-    """Team → the highest pressure of its budgets: how far the spend is ahead of an even spend, 0..1. Only ledger rows
-    count. Empty if the policy does not pace spend."""
+    """The highest pressure among each team's budgets: team → how far the spend is ahead of an even spend, 0..1. Only
+    ledger rows count. Empty if the policy does not pace spend."""
     team, policy = tenant.team, tenant.policy
     if not policy.pacing.enabled:
         return {}
@@ -155,8 +155,7 @@ def _pressures(settings: Settings, tenant: Tenant) -> dict[str, float]:
 
 
 def request_for(prompt: str, model: str = "auto", max_tokens: int | None = None) -> CompletionRequest:
-    """The request that an application would send for `prompt`. It is made by the parser that also parses the requests
-    of applications."""
+    """The request that an application would send for `prompt`. It is parsed like the requests of applications."""
     body: dict[str, Any] = {"model": model, "messages": [{"role": "user", "content": prompt}]}
     if max_tokens is not None:
         body["max_tokens"] = max_tokens

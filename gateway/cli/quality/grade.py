@@ -1,4 +1,4 @@
-"""`thriftgate grade`: the difficulty of prompts."""
+"""`thriftgate grade`: prints the difficulty of prompts."""
 
 from __future__ import annotations
 

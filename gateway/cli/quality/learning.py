@@ -1,4 +1,5 @@
-"""`thriftgate quality learned`, `trial` and `rollback`: measured quality of backends, and trials of plans."""
+"""`thriftgate quality learned`, `trial` and `rollback`: show the measured quality of backends, and control trials of
+plans."""
 
 from __future__ import annotations
 
@@ -102,7 +103,7 @@ def rollback(context: Context) -> None:
 
 
 def plans_on_trial(settings: Settings) -> list[dict[str, Any]]:
-    """States of plans on trial, newest first. Empty if there is no database yet."""
+    """The states of plans on trial, newest first. Empty if there is no database yet."""
     if not settings.config.ledger.database_url and not settings.paths.sqlite.exists():
         return []
     with open_database(settings, existing=True) as database, database.read() as connection:

@@ -1,4 +1,4 @@
-"""`thriftgate outcomes`: measured outcomes of your own prompts, from which `router fit` makes a plan."""
+"""`thriftgate outcomes`: measures outcomes of your own prompts, from which `router fit` makes a plan."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _TEXT_ONLY = "contains tools, images or files, which a plan does not cover"
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """What to ask whom. The first of `pool` is the baseline."""
+    """The settings of a run: which backends get which prompts. The first backend of `pool` is the baseline."""
 
     pool: tuple[str, ...]
     judge: str
@@ -50,7 +50,7 @@ class Ask:
 
 @dataclass(slots=True)
 class Built:
-    """The result of one run."""
+    """The result of one run of `outcomes build`."""
 
     known: int = 0
     """Number of prompts that the file had already."""
@@ -167,7 +167,7 @@ def _prompts(prompts: Path | None, log: Path | None, max_tokens: int, temperatur
 
 
 def kept_prompts(settings: Settings, team: str, max_tokens: int, temperature: float) -> list[Prompt]:
-    """The requests of the samples that the team keeps."""
+    """The prompts in the samples that the team keeps."""
     with open_database(settings, existing=True) as database, database.read() as connection:
         found = list(kept.read(connection, team, time.time()))
     limits = {"max_tokens": max_tokens, "temperature": temperature}
@@ -181,7 +181,8 @@ def _sampled(prompts: list[Prompt], count: int | None, seed: int) -> list[Prompt
 
 
 async def measure(settings: Settings, prompts: Sequence[Prompt], ask: Ask, limit: int, team: str) -> Built:
-    """Ask the pool the prompts that have no row in `ask.out` yet. Raises OSError, GatewayError, ClickException."""
+    """Send to the backends of the pool those prompts that have no row in `ask.out` yet. Raises OSError, GatewayError,
+    ClickException."""
     there = begun(ask.out)
     built = Built(sum(prompt.id in there for prompt in prompts))
     async with asking(settings, team, limit) as caller:
@@ -210,8 +211,8 @@ async def measure(settings: Settings, prompts: Sequence[Prompt], ask: Ask, limit
 
 
 def append(file: FileIO, line: bytes) -> None:
-    """Append a line. On a full disk the line is not written in part, because the next line would then be unreadable
-    too. Raises OSError."""
+    """Append a line to the file. If the disk is full, no part of the line stays, because a partial line would make the
+    next line unreadable, too. Raises OSError."""
     size = file.seek(0, SEEK_END)
     if file.write(line) != len(line):
         file.truncate(size)
@@ -219,7 +220,7 @@ def append(file: FileIO, line: bytes) -> None:
 
 
 def begun(out: Path) -> set[str]:
-    """Ids of the prompts whose rows are in `out`. A last line that was cut off is removed from the file."""
+    """The ids of the prompts whose rows are in `out`. If the last line is incomplete, it is removed from the file."""
     try:
         data = out.read_bytes()
     except FileNotFoundError:
@@ -235,14 +236,14 @@ def begun(out: Path) -> set[str]:
 
 
 def _outside(prompt: Prompt) -> str:
-    """Why a plan cannot cover the prompt; empty if it can."""
+    """The reason why a plan cannot decide about the prompt; empty if it can."""
     request = prompt.request("any")
     return _TEXT_ONLY if request.needs & {"tools", "vision"} or any(turn.files for turn in request.turns) else ""
 
 
 async def _answers(caller: Caller, prompt: Prompt, pool: Sequence[Backend], most_output: int) -> list[Response]:
-    """The answers of all backends, in the order of `pool`. If one call cannot be paid for, the others still end and
-    are recorded."""
+    """The answers of all backends, in the order of `pool`. If one call cannot be paid, the other calls still run to
+    their end and are recorded."""
     calls = (caller.pairs.response(prompt, backend, most_output) for backend in pool)
     found = await asyncio.gather(*calls, return_exceptions=True)
     answers = []
@@ -272,7 +273,7 @@ async def _row(prompt: Prompt, pool: Sequence[Backend], answers: Sequence[Respon
 
 
 def _per_million(caller: Caller, backend: Backend) -> tuple[float, float]:
-    """USD per million tokens of input and of output; 0 for an own server without a price."""
+    """The prices of input and output in USD per million tokens. They are 0 for an own server without a price."""
     price = caller.prices.price(backend)
     if price is None:
         return 0.0, 0.0

@@ -40,12 +40,12 @@ Pool = tuple[str, ...]
 
 @dataclass(slots=True)
 class Refit:
-    """What one run did."""
+    """The result of one run of the command."""
 
     measured: dict[str, int] = field(default_factory=dict)
     """Team → number of measured prompts, with those of earlier runs."""
     notes: list[str] = field(default_factory=list)
-    """What was not done, and why."""
+    """Sentences about the parts of the run that were skipped, with the reasons."""
     pool: Pool = ()
     rows: int = 0
     plan: str = ""
@@ -85,12 +85,13 @@ def refit(context: Context, teams: tuple[str, ...], max_usd: str | None) -> None
 
 
 def folder_of(settings: Settings) -> Path:
-    """The folder with what was measured."""
+    """The folder with the outcomes that were measured."""
     return settings.paths.data / "refit"
 
 
 def _refit(settings: Settings, teams: Sequence[str], limit: int | None) -> Refit:
-    """Raises ValueError, OSError, GatewayError, ClickException."""
+    """Do one refit: measure, fit, and put the plan on trial. Raises ValueError, OSError, GatewayError,
+    ClickException."""
     done = Refit()
     with open_database(settings, existing=True) as database, database.read() as connection:
         for team in teams:
@@ -108,9 +109,9 @@ def _refit(settings: Settings, teams: Sequence[str], limit: int | None) -> Refit
         files[pool].append(out)
         try:
             prices |= _measure(settings, policy, pool, out, limit, done)
-        except LedgerUnavailable:  # nobody's calls can be recorded, so the run must be repeated soon
+        except LedgerUnavailable:  # no call of any team can be recorded, so the whole run must be repeated soon
             raise
-        except GatewayError as error:  # the team cannot pay; others can
+        except GatewayError as error:  # this team cannot pay, but other teams can
             done.notes.append(f"{policy.team}: {error.message}")
     if priced := {pool: paths for pool, paths in files.items() if prices.keys() >= set(pool)}:
         _fit(settings, priced, prices, folder, done)
@@ -118,7 +119,7 @@ def _refit(settings: Settings, teams: Sequence[str], limit: int | None) -> Refit
 
 
 def _pools(settings: Settings, teams: Sequence[str], notes: list[str]) -> list[tuple[Policy, Pool]]:
-    """The policies of the teams that keep samples, each with the pool of its rule `auto`."""
+    """The policy of each team that keeps samples, with the pool of backends in its rule `auto`."""
     policies = load_policies(settings.policies, settings.config.ceilings)
     backends = asyncio.run(backends_of(settings.config, None))
     found = []
@@ -141,7 +142,7 @@ def _pools(settings: Settings, teams: Sequence[str], notes: list[str]) -> list[t
 def _measure(
     settings: Settings, policy: Policy, pool: Pool, out: Path, limit: int | None, done: Refit
 ) -> Mapping[str, tuple[float, float]]:
-    """Measure the team's samples that were not measured before. Returns the pool's prices."""
+    """Measure those samples of the team that were not measured before. Returns the prices of the pool."""
     prompts = kept_prompts(settings, policy.team, _MOST_OUTPUT, 0.0)
     _forget(out, {prompt.id for prompt in prompts})
     ask = Ask(pool, policy.trials.judge, _MOST_OUTPUT, _CONCURRENT, out)
@@ -154,7 +155,7 @@ def _measure(
 
 
 def _forget(out: Path, kept: set[str]) -> None:
-    """Remove the rows whose samples have expired or were deleted. Raises OSError; ClickException if the file has no
+    """Remove the outcomes whose samples have expired or were deleted. Raises OSError; ClickException if the file has no
     outcomes."""
     if not begun(out) - kept:
         return

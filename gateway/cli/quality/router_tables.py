@@ -1,4 +1,5 @@
-"""The tables of `thriftgate router`. Costs are in US dollars per 1,000 requests; intervals are 95 % intervals."""
+"""Formats the tables of `thriftgate router`. Costs are in US dollars per 1,000 requests; intervals are 95 %
+intervals."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ _THOUSAND = "USD per 1,000 requests; intervals: 95 %"
 
 
 def of_sets(reports: Iterable[SetReport]) -> tables.Table:
-    """How well difficulty orders the prompts of each set."""
+    """A table that shows how well difficulty orders the prompts of each set."""
     figures = tables.numbers("prompts", "weak", "strong", "APGR", "95 % interval", "abstained")
     table = tables.Table("set", *figures)
     for each in reports:
@@ -33,7 +34,7 @@ def _figure(value: float) -> str:
 
 
 def of_promises(found: Sequence[Kept]) -> tables.Table:
-    """How well a plan keeps its promises."""
+    """A table that compares the cost and quality that a plan promises with those that were measured."""
     figures = ("wanted", "reached", "interval", "calls", "plan", "hull", "saving", "interval")
     table = tables.Table(*tables.numbers(*figures), title=_THOUSAND)
     for each in found:
@@ -45,13 +46,13 @@ def of_promises(found: Sequence[Kept]) -> tables.Table:
 
 
 def kept_promises(found: Sequence[Kept]) -> str:
-    """The sentence below the table of promises."""
+    """The sentence that explains the table of `of_promises`."""
     short = [each for each in found if each.reached_high < each.wanted]
     return f"reached or within its interval at {len(found) - len(short)} of {len(found)} qualities"
 
 
 def of_fit(shown: Report) -> tables.Table:
-    """The cheapest strategy for each quality."""
+    """A table of the cheapest strategy for each quality."""
     figures = tables.numbers("quality", "strategy", "hull", "oracle", "saving", "interval")
     table = tables.Table(*figures, *tables.prose("models"), title=_THOUSAND)
     for each in shown.targets:
@@ -63,7 +64,7 @@ def of_fit(shown: Report) -> tables.Table:
 
 
 def of_plan(plan: Plan) -> tables.Table:
-    """The strategies of a plan, as measured on prompts that were not used for fitting."""
+    """A table of a plan's strategies, as measured on prompts that were not used for fitting."""
     table = tables.Table(*tables.numbers("quality", "USD per 1,000 requests"), "kind", *tables.prose("strategy"))
     for one in plan.strategies:
         table.add_row(f"{one.quality:.4f}", f"{one.usd * 1000:.4f}", one.kind, one.description)

@@ -21,8 +21,8 @@ _LOOKS, _LOOK_S = 20, 0.05
 
 
 def flight_of(settings: Settings, request_id: str) -> dict[str, Any] | None:
-    """What the gateway decided and did for the request, from its flight record or the ledger's rows, with the unit
-    prices of each call and the reasons that the ledger knows. None if neither has it."""
+    """The decisions about a request and their results, from its flight record or from the ledger's rows. The unit
+    prices of each call, and the reasons that the ledger knows, are added. None if neither place has the request."""
     with open_database(settings, existing=True) as database, database.read() as connection:
         rows = of_request(connection, request_id)
     if not rows:

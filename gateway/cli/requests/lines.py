@@ -1,4 +1,4 @@
-"""Requests as lines for people."""
+"""Formats requests as lines for people."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from gateway.ledger.rows import Row
 
 
 def money(pico: int | None) -> str:
-    """`$0.0123`, or that the price is unknown."""
+    """Format a cost as `$0.0123`, or say that the price is unknown."""
     return "price unknown" if pico is None else f"${cents(pico)}".replace("$-", "-$")
 
 
 def line(row: Row, zone: tzinfo) -> str:
-    """One line: time in the zone, team, model → backend, result, cache, tokens, duration, cost, id."""
+    """A request as one line: time in the zone, team, model → backend, result, cache, tokens, duration, cost, id."""
     at, team, model, result, tokens, ms, cost, id = cells(row, zone)
     words = [at, team, model, result, f"{tokens} tokens", *([f"{ms} ms"] if ms else []), cost, id]
     return "  ".join(words)
 
 
 def cells(row: Row, zone: tzinfo) -> tuple[str, ...]:
-    """Time in the zone, team, model → backend, result and cache, tokens, milliseconds, cost, id."""
+    """A request as the cells of a table: time in the zone, team, model → backend, result and cache, tokens,
+    milliseconds, cost, id."""
     at = datetime.fromtimestamp(row.at, zone).strftime("%H:%M:%S")
     served = row.backend if row.attempt else "cache"
     asked = row.model_asked if row.model_asked in ("", served) else f"{row.model_asked} → {served}"

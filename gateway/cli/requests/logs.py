@@ -1,4 +1,4 @@
-"""`thriftgate logs`: requests, as the ledger records them."""
+"""`thriftgate logs`: lists requests from the ledger."""
 
 from __future__ import annotations
 
@@ -104,13 +104,13 @@ def logs(
 
 
 def rows(database: Database, wanted: Filter, count: int) -> list[Row]:
-    """The last `count` rows, the oldest first."""
+    """The last `count` rows, oldest row first."""
     with database.read() as connection:
         return recent(connection, wanted, count)[::-1]
 
 
 def following(database: Database, wanted: Filter, sleep: Callable[[float], None]) -> Iterator[Row]:
-    """Yield the rows that are stored from now on, as they arrive. The iterator never ends."""
+    """Yield the rows that are stored from now on, as soon as they arrive. Never ends."""
     seen: dict[str, float] = {row.id: row.at for row in _late(database, wanted)}
     while True:
         sleep(LOOK_S)

@@ -1,4 +1,4 @@
-"""`thriftgate top`: what the gateway does now."""
+"""`thriftgate top`: shows the present activity of the gateway."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NEWEST = 3
 
 @dataclass(slots=True)
 class Figures:
-    """Sums of one team or backend."""
+    """The sums of one team or one backend."""
 
     requests: set[str] = field(default_factory=set)
     calls: int = 0
@@ -113,7 +113,7 @@ def top(context: Context, minutes: int, every: float, once: bool) -> None:
 
 
 def grouped(rows: Iterable[Row], name: str) -> dict[str, Figures]:
-    """Sums for each value of the column `name`. The value with the most requests comes first."""
+    """Sum the rows for each value of the column `name`. The value with the most requests comes first."""
     found: defaultdict[str, Figures] = defaultdict(Figures)
     for row in rows:
         found[str(getattr(row, name)) or "cache"].add(row)
@@ -135,9 +135,10 @@ def _print(rows: list[Row], minutes: int, zone_of: ZoneOf, held: Drained) -> Non
 
 
 def screen(rows: list[Row], minutes: int, zone_of: ZoneOf, height: int, held: Drained) -> Group:
-    """The content of the terminal. It fits into 80 columns and `height` lines, of which there are at least 24.
+    """The text for the terminal. It fits into 80 columns and `height` lines, of which there must be at least 24.
 
-    `minutes`: the period of `rows`, for the heading. `held`: the drained backends."""
+    `minutes`: the period of `rows`, for the heading. `held`: the drained backends.
+    """
     errors = Counter(row.error for row in rows if row.error).most_common(3)
     failed = ", ".join(f"{error} {count}" for error, count in errors) or "none"
     total = money(sum(row.cost_pico or 0 for row in rows))

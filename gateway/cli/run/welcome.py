@@ -1,4 +1,4 @@
-"""The first minute of `thriftgate serve --demo`: the address, the tour, and what to do next."""
+"""Prints the welcome of `thriftgate serve --demo`: the address, the tour, and the next steps."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TOUR_URL = "TOUR_ALERT_URL"
 
 
 def prepared(settings: Settings, team: str) -> Settings:
-    """Write the policy of a new team to its own folder, and set a local address for the team's alerts.
+    """Write the policy of a new team to a folder of its own, and set a local address for the team's alerts.
 
     Each start uses a new team with an empty cache and an unspent budget, so that the tour always shows the same
     results.
@@ -47,14 +47,15 @@ def prepared(settings: Settings, team: str) -> Settings:
 
 
 class Welcome:
-    """Prints on the terminal when the gateway answers. The team's policy is there already (`prepared`)."""
+    """Prints the welcome on the terminal when the gateway answers. The team's policy must have been written before
+    (`prepared`)."""
 
     def __init__(self, settings: Settings, config: Path | None, team: str, terminal: Terminal) -> None:
         self._settings, self._config, self._team, self._terminal = settings, config, team, terminal
         self._stopping = threading.Event()
 
     def options(self) -> dict[str, Any]:
-        """The arguments of Supervisor that the tour needs."""
+        """The arguments of Supervisor that are necessary for the tour."""
         facts = {"tour": {"variable": TOUR_URL, "alert_url": variable(TOUR_URL)}}
         return {"facts": facts, "announce": self._announce, "on_ready": self._start}
 
@@ -85,7 +86,7 @@ class Welcome:
 
 
 def _ready(runtime: Path, patience_s: float = 60.0) -> dict[str, Any] | None:
-    """The gateway's runtime facts, after /health/ready has succeeded; None if that takes too long."""
+    """The facts in runtime.json, after /health/ready has succeeded; None if that takes too long."""
     from urllib.error import URLError
     from urllib.request import urlopen
 
@@ -121,7 +122,7 @@ Thriftgate is ready.
 
 
 def _next(base: str, secret: str, team: str, settings: Settings) -> str:
-    """Requests to paste, and three commands to try."""
+    """Text with requests to paste into a terminal, and three commands to try."""
     command = _command()
     return f"""
 Ask it yourself:
@@ -144,7 +145,7 @@ Still serving on {base}; Ctrl-C ends it."""
 
 
 def _command() -> str:
-    """How to call this program from the working directory."""
+    """The command that calls this program in the working directory."""
     if shutil.which("thriftgate"):
         return "thriftgate"
     script, here = Path(sys.executable).with_name("thriftgate"), Path.cwd()

@@ -1,1 +1,1 @@
-"""`thriftgate simulate`: prices a log of other software under this gateway's rules."""
+"""`thriftgate simulate`: computes what the calls in other software's log would have cost in this gateway."""

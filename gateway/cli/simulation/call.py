@@ -1,4 +1,4 @@
-"""One call in a log, in the form that all readers of logs produce."""
+"""One call in a log. Readers of all kinds of logs produce this form."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _ABSURD_USD = 10**9
 
 
 class LogError(ValueError):
-    """A log cannot be read. The message names the line and the remedy."""
+    """Raised if a log cannot be read. The message names the line and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoggedCall:
-    """A call that was answered. `at`: Unix seconds."""
+    """A call that was answered. `at`: Unix time in seconds."""
 
     id: str
     at: float
@@ -48,14 +48,14 @@ class LoggedCall:
     from_cache: bool = False
 
     def body(self, model: str) -> bytes | None:
-        """The request as JSON, for `model`. None if the log has no prompt."""
+        """The body of the request as JSON, with the model name `model`. None if the log has no prompt."""
         if not self.count:
             return None
         return orjson.dumps({**self.fields, "model": model, "messages": list(self.messages[: self.count])})
 
 
 def moment(value: object) -> float:
-    """Unix seconds of an ISO date or a number. Without a zone: UTC. Raises LogError."""
+    """Convert an ISO date or a number to Unix seconds. A date without a zone is in UTC. Raises LogError."""
     if isinstance(value, int | float) and math.isfinite(value):
         return value / 1000 if value > 1e11 else float(value)
     try:
@@ -66,7 +66,7 @@ def moment(value: object) -> float:
 
 
 def pico(usd: object) -> int | None:
-    """Pico-dollars of an amount in USD; None if it is missing, impossible or no amount."""
+    """Convert an amount in USD to pico-dollars; None if it is missing, impossible or not an amount."""
     try:
         amount = Decimal(str(usd))
     except InvalidOperation:
@@ -75,7 +75,8 @@ def pico(usd: object) -> int | None:
 
 
 def decoded(value: object) -> Any:
-    """A JSON value that may be stored as text, as databases export it. Text that is no JSON is returned unchanged."""
+    """Decode a JSON value that may be stored as text, because databases export it like this. Text that is not JSON is
+    returned unchanged."""
     if isinstance(value, str) and value[:1] in "[{":
         try:
             return orjson.loads(value)
@@ -85,7 +86,7 @@ def decoded(value: object) -> Any:
 
 
 def tokens(value: object) -> int:
-    """A number of tokens; 0 for anything else, and for an impossible number."""
+    """A number of tokens; 0 if the value is anything else, or an impossible number."""
     try:
         found = int(str(value))
     except ValueError:
@@ -94,7 +95,7 @@ def tokens(value: object) -> int:
 
 
 def reported(value: object) -> Usage | None:
-    """The usage that a provider of any kind reported; None if there are no counts."""
+    """The usage that the provider reported, in any provider's format; None if it has no counts."""
     if isinstance(value, dict) and "input_tokens" in value and "total_tokens" not in value:
         return messages_usage(value)
     return any_usage(value)

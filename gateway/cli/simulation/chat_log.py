@@ -1,4 +1,4 @@
-"""Reads plain logs: one object per call with a chat request and the usage of its answer."""
+"""Reads plain logs: one JSON object per call, with a chat request and the usage of its answer."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ def is_row(row: Object) -> bool:
 
 
 def read(row: Object) -> LoggedCall:
-    """The call of `{"messages": […], "model": …, "usage": {…}}`, or of `{"request": {…}, "response": {…}}`. Optional:
-    `at` (Unix seconds or ISO), `session`, `usd`. Raises LogError."""
+    """Read the call in `{"messages": […], "model": …, "usage": {…}}` or in `{"request": {…}, "response": {…}}`.
+    Optional fields: `at` (Unix seconds or ISO), `session`, `usd`. Raises LogError."""
     request, response = _request(row), row.get("response")
     answer: dict[str, Any] = response if isinstance(response, dict) else {}
     usage = reported(answer.get("usage") or row.get("usage"))

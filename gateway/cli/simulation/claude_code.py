@@ -1,9 +1,9 @@
-"""Reads the transcripts of Claude Code: one file per session in `~/.claude/projects/`, one JSON object per line.
+"""Reads the transcripts of Claude Code: one file per session in `~/.claude/projects/`, with one JSON object per line.
 
 A transcript has the conversation, but neither the system prompt nor the definitions of tools. Each block of an answer
-is a line of its own with the usage of the whole answer, so lines of one answer are one call. A call sends the messages
-on the path from the first line to its own line; lines of sub-agents and of branches that the user left are on other
-paths.
+is a line of its own with the usage of the whole answer. So all lines of one answer are one call. A call sends the
+messages on the path from the first line to the call's own line. Lines of sub-agents, and of branches that the user
+left, are on other paths.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def is_row(row: Object) -> bool:
 
 
 def _is_own(row: Object) -> bool:
-    """Whether a row with a session's id is of a transcript, and not of Langfuse."""
+    """Return whether a row with a session id belongs to a transcript, and not to an export of Langfuse."""
     return "startTime" not in row and "start_time" not in row
 
 
@@ -29,7 +29,7 @@ _SYNTHETIC = "<synthetic>"
 
 
 def read(rows: Iterable[Object]) -> Iterator[LoggedCall]:
-    """The calls of one transcript. Raises LogError."""
+    """Read the calls of one transcript. Raises LogError."""
     parents: dict[str, tuple[str, dict[str, Any] | None]] = {}
     """Id of a line → (id of the line before it, its message; None for a line that no request contains)."""
     seen: set[str] = set()
@@ -67,7 +67,8 @@ def _message(message: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _path(parents: dict[str, tuple[str, dict[str, Any] | None]], last: str, answer: str) -> list[dict[str, Any]]:
-    """The messages up to the line `last`, oldest first. Neighbours of one role are joined, as the API wants them."""
+    """The messages up to the line `last`, oldest first. Neighbouring messages with the same role are joined, because
+    the API requires it."""
     found: list[dict[str, Any]] = []
     passed: set[str] = set()
     while last in parents and last not in passed:

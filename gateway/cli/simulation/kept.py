@@ -1,4 +1,4 @@
-"""Reads the samples that a team keeps (data.store_samples), with the cost and usage that the ledger has for them."""
+"""Reads the samples that a team keeps (data.store_samples), with their cost and usage from the ledger."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from gateway.ledger.store.samples import KeptSample
 from gateway.state.sql.tables import ledger
 
 _AT_ONCE = 500
-"""Number of requests of one query. Databases limit the parameters of a query."""
+"""Maximum number of requests in one query, because databases limit the parameters of a query."""
 
 
 def read(connection: Connection, team: str) -> list[LoggedCall]:
-    """The requests of the samples that the team keeps, oldest first. Samples without a row in the ledger are left
+    """Read the requests of the samples that the team keeps, oldest first. A sample without a row in the ledger is left
     out."""
     kept = {one.request_id: one for one in samples.read(connection, team, time.time())}
     ids = list(kept)
@@ -32,7 +32,8 @@ def read(connection: Connection, team: str) -> list[LoggedCall]:
 
 
 def _rows(connection: Connection, team: str, ids: Sequence[str]) -> Iterator[tuple[str, list[RowMapping]]]:
-    """(Id of a request, its rows of the ledger in the order of the attempts), without comparisons."""
+    """Read the ledger's rows of each request, in the order of attempts: (request id, rows). Rows of comparisons are
+    left out."""
     c = ledger.c
     query = select(ledger).where(c.team == team, c.request_id.in_(ids), c.kind != "shadow", newest)
     found: dict[str, list[RowMapping]] = {}
@@ -42,7 +43,7 @@ def _rows(connection: Connection, team: str, ids: Sequence[str]) -> Iterator[tup
 
 
 def _call(sample: KeptSample, rows: Sequence[RowMapping]) -> LoggedCall:
-    """The call as it was answered. Its cost is that of all its attempts together."""
+    """The call that the client got. Its cost is the sum of the costs of all its attempts."""
     served = next((row for row in reversed(rows) if row["outcome"] == "ok"), rows[-1])
     costs = [row["cost_pico"] for row in rows if row["cost_pico"] is not None]
     messages = sample.request["messages"]

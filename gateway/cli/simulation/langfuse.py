@@ -1,5 +1,5 @@
-"""Reads exports of Langfuse: observations of type GENERATION, from the page's export, from its public API, or from the
-files that it writes to blob storage."""
+"""Reads exports of Langfuse: observations of type GENERATION, exported from its page, its public API, or to blob
+storage."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def is_row(row: Object) -> bool:
 
 
 def _camel(row: Object) -> Object:
-    """The row with the names that the API uses. Blob storage has `start_time` where the API has `startTime`."""
+    """Rename the fields of a row as the API names them. Blob storage has `start_time`, but the API has `startTime`."""
     return {re.sub("_([a-z])", lambda found: found[1].upper(), name): value for name, value in row.items()}
 
 
 def read(row: Object) -> LoggedCall | None:
-    """The call of an observation; None for one that is no call of a model. Raises LogError."""
+    """Read the call of an observation; None if the observation is not a call of a model. Raises LogError."""
     row = _camel(row)
     model = row.get("model") or row.get("providedModelName")
     if row.get("type", "GENERATION") != "GENERATION" or not model or row.get("level") == "ERROR":
@@ -52,7 +52,8 @@ def read(row: Object) -> LoggedCall | None:
 
 
 def _body(given: Any) -> dict[str, Any]:
-    """The request's fields. Applications log the messages, an object with messages and tools, or only the prompt."""
+    """The fields of the request. Applications log the messages, an object with messages and tools, or only the
+    prompt."""
     if isinstance(given, str) and given:
         return {"messages": [{"role": "user", "content": given}]}
     if isinstance(given, list):
@@ -63,7 +64,7 @@ def _body(given: Any) -> dict[str, Any]:
 
 
 def _usage(row: Object) -> Usage:
-    """Langfuse counts cached tokens apart from `input` where it knows them."""
+    """The usage in an observation. If Langfuse knows the cached tokens, its `input` does not include them."""
     details = decoded(row.get("usageDetails"))
     if isinstance(details, dict) and "input" in details:
         return Usage(

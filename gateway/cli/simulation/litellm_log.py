@@ -1,4 +1,4 @@
-"""Reads LiteLLM's spend logs: rows of the table `LiteLLM_SpendLogs`, or of its endpoint `/spend/logs`."""
+"""Reads LiteLLM's spend logs: rows of the table `LiteLLM_SpendLogs`, or of the endpoint `/spend/logs`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def is_row(row: Object) -> bool:
 
 
 def read(row: Object) -> LoggedCall | None:
-    """The call of a row; None for a failed call and for anything but chat. Raises LogError."""
+    """Read the call of a row; None if the call failed or was not a chat. Raises LogError."""
     kind = str(row.get("call_type") or "acompletion")
     if row.get("status") == "failure" or not kind.endswith(("completion", "anthropic_messages")):
         return None
@@ -37,7 +37,7 @@ def read(row: Object) -> LoggedCall | None:
 
 
 def _usage(row: Object) -> Usage:
-    """The usage that the provider reported, if the row has it, else the row's two sums."""
+    """The usage that the provider reported. If the row does not have it, the two token sums of the row."""
     metadata = decoded(row.get("metadata"))
     if isinstance(metadata, dict) and (found := reported(metadata.get("usage_object"))) is not None:
         return found

@@ -1,4 +1,4 @@
-"""Reads the calls of a log file or of a folder of transcripts. The kind of log is found from its first row."""
+"""Reads the calls of a log file or of a folder of transcripts. The first row shows what kind of log it is."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _WHOLE = re.compile(rb'\s*(\[|\{\s*"data"\s*:\s*\[)')
 
 
 def read_calls(path: Path, kind: str | None = None) -> tuple[str, list[LoggedCall]]:
-    """The kind of log and its calls, oldest first. `path`: a file (JSON lines, a JSON array, a page of an API,
-    CSV), or a folder with transcripts. Raises OSError, and LogError with file, row and remedy."""
+    """Read a log. Returns its kind and its calls, oldest first. `path`: a file (JSON lines, a JSON array, a page of an
+    API, CSV), or a folder with transcripts. Raises OSError, and LogError with file, row and remedy."""
     files = sorted(path.rglob("*.jsonl")) if path.is_dir() else [path]
     if not files:
         raise LogError(f"{path}: there are no *.jsonl files in this folder")
@@ -79,8 +79,8 @@ def _calls(kind: str, file: Path, rows: Iterable[tuple[int, Object]]) -> Iterato
 
 
 def _numbered(file: Path) -> Iterator[tuple[int, Object]]:
-    """(Number of the row, its fields). The last line of a JSON-lines file may be incomplete, because a program may
-    still be writing it."""
+    """Read the rows with their numbers: (number, fields). The last line of a JSON-lines file may be incomplete, because
+    a program may still be writing it."""
     if file.suffix == ".csv":
         yield from _table(file)
         return
@@ -91,7 +91,7 @@ def _numbered(file: Path) -> Iterator[tuple[int, Object]]:
 
 
 def _table(file: Path) -> Iterator[tuple[int, Object]]:
-    """The rows of a CSV file. Values beyond the columns of the first line are under an empty name."""
+    """Read the rows of a CSV file. Values beyond the columns of the first line are stored under an empty name."""
     csv.field_size_limit(sys.maxsize)
     number = 0
     try:

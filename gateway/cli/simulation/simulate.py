@@ -1,4 +1,4 @@
-"""`thriftgate simulate`: what the calls in a log of other software would have cost here."""
+"""`thriftgate simulate`: shows what the calls in other software's log would have cost in this gateway."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decides the calls of a log with the router, and sums what they cost and would have cost."""
+"""Decides the calls of a log with the router. Sums their actual costs, and the costs that they would have had."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ KINDS = ("repeat", "moved", "kept", "refused", "unknown")
 
 @dataclass(slots=True)
 class Sums:
-    """Calls of one kind, in pico-dollars."""
+    """The number of calls and their costs, in pico-dollars: `now`, the actual cost; `low` and `high`, the lowest and
+    the highest possible cost in this gateway."""
 
     calls: int = 0
     now: int = 0
@@ -55,7 +56,7 @@ class Sums:
 
 @dataclass(slots=True)
 class Simulation:
-    """One policy on one log. `listed` returns the list price of a model's name."""
+    """Simulates one policy on one log. `listed`: returns the list price of a model name."""
 
     router: Router
     prices: ModelPrices
@@ -73,7 +74,7 @@ class Simulation:
     _answered: dict[bytes, float] = field(default_factory=dict)
 
     def see(self, call: LoggedCall) -> None:
-        """Add one call. Calls must come oldest first."""
+        """Simulate one call, and add it to the sums. Calls must come oldest first."""
         now = self._cost_in_log(call)
         if now is None:
             self.unpriced[call.model] += 1
@@ -140,7 +141,7 @@ class Simulation:
         return found
 
     def as_object(self, kind: str) -> dict[str, Any]:
-        """JSON values. Money is exact decimal text in USD. `kind`: the kind of log."""
+        """The results as JSON values. Money is exact decimal text in USD. `kind`: the kind of log."""
         return {
             "format": kind,
             "team": self.tenant.team,
@@ -160,14 +161,14 @@ class Simulation:
 
 
 def saved_percent(sums: Sums) -> list[float] | None:
-    """The lowest and highest saving in percent; None if nothing was spent."""
+    """The lowest and the highest possible saving in percent; None if nothing was spent."""
     if not sums.now:
         return None
     return [round(100 * (1 - cost / sums.now), 2) for cost in (sums.high, sums.low)]
 
 
 def simulate(simulation: Simulation, calls: Iterable[LoggedCall], advance: Callable[[], object]) -> Simulation:
-    """Add all `calls`. `advance` is called after each of them."""
+    """Simulate all `calls`. `advance`: called after each call."""
     for call in calls:
         simulation.see(call)
         advance()

@@ -1,4 +1,4 @@
-"""Settings that connect each client to the gateway: lines to paste, or a file to write."""
+"""The settings with which each client uses the gateway, as lines to paste or as a file to write."""
 
 from __future__ import annotations
 
@@ -172,8 +172,8 @@ CLIENTS: dict[str, Client] = {
 
 
 def write(client: Client, home: Path, at: Connection) -> Path:
-    """Merge the settings into the client's file below `home`, and return its path. The old file is kept.
-    `client.merged` must be set. Raises ValueError for an unmergeable file, and OSError."""
+    """Merge the settings into the client's file below `home`, and return its path. A copy of the old file is kept. Only
+    for clients with `client.merged`. Raises ValueError if the file cannot be merged, and OSError."""
     assert client.merged is not None
     path = home / client.file
     before = path.read_text(encoding="utf-8") if path.is_file() else ""

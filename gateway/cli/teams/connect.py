@@ -1,4 +1,4 @@
-"""`thriftgate connect`: makes a key, prints or writes a client's settings, and tests them with one request."""
+"""`thriftgate connect`: makes a key, prints or writes a client's settings, and tests the settings with one request."""
 
 from __future__ import annotations
 
@@ -90,14 +90,14 @@ def connect(
 
 
 def _undo(context: Context, settings: Settings, at: Connection, checked: dict[str, Any], key_id: str | None) -> None:
-    """Revoke the key that was made, and print what the test has found. No settings were written."""
+    """Revoke the key that was made, and print the result of the test. No settings were written."""
     kept = f"{_revoked(settings, key_id)} To get the settings without a test, add --no-check."
     value = {"url": at.url, "model": at.model, "check": checked, "revoked": key_id, "written": None}
     context.print(value, lambda: echo(f"{_tried(at, checked)}\n{kept}", err=True))
 
 
 def _revoked(settings: Settings, key_id: str | None) -> str:
-    """Revoke the key that was made, if there is one. Returns a sentence about what is left."""
+    """Revoke the key that was made, if there is one. Returns a sentence about the result."""
     if key_id is None:
         return "No settings were written."
     with open_database(settings) as database:
@@ -124,7 +124,7 @@ def _url(settings: Settings) -> str:
 
 
 def _new_key(settings: Settings, team: str, client: str, expires: str | None) -> tuple[str, Key]:
-    """The secret and the key."""
+    """Make a key. Returns its secret and the stored key."""
     try:
         store.check_team(team)
     except ValueError as error:
@@ -145,7 +145,7 @@ def _write(client: Client, at: Connection) -> Path:
 
 
 def _check(client: Client, at: Connection) -> dict[str, Any]:
-    """The result of one request with these settings: the status, and backend and cost, or the gateway's error."""
+    """Send one request with these settings. Returns the status, and the backend and cost, or the gateway's error."""
     until = time.monotonic() + KEY_S
     while True:
         found = _ask(client, at)

@@ -1,4 +1,4 @@
-"""Tells that a team has no policy of its own, which is mostly a mistyped name."""
+"""Tells the user that a team has no policy of its own, because the name is often mistyped."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from gateway.settings.remedies import did_you_mean
 
 
 def note_default_policy(context: Context, settings: Settings, team: str) -> None:
-    """Print a note on standard error if no policy names the team. While the files have a mistake, nothing is
-    printed."""
+    """Print a note on standard error if no policy names the team. Prints nothing while the files have a mistake."""
     try:
         known = load_policies(context.policy_folders(settings), settings.config.ceilings).policies
     except ConfigError:

@@ -1,4 +1,4 @@
-"""`thriftgate keys`: API keys."""
+"""`thriftgate keys`: manages API keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`thriftgate policy`: the rules that apply to a team."""
+"""`thriftgate policy`: shows the rules that apply to a team, and tests new rules."""
 
 from __future__ import annotations
 

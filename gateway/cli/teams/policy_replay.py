@@ -72,7 +72,7 @@ def replay(context: Context, file: Path, since: str, until: str | None, max_incr
 
 
 def _pairs(present: PolicySet, new: Mapping[str, Policy], active: list[str]) -> dict[str, tuple[Policy, Policy]]:
-    """Team → (present policy, new policy), for the teams whose policy is replaced. A new default policy applies to all
+    """The teams whose policy is replaced: team → (present policy, new policy). A new default policy applies to all
     `active` teams without a policy of their own."""
     found = {team: (present.find(team)[0], policy) for team, policy in new.items()}
     if default := new.get(DEFAULT):

@@ -1,8 +1,9 @@
 """Decides recorded requests again, under other policies, with the router itself.
 
-The ledger has no prompts. It has a request's tokens, traffic class and difficulty, but not whether the grader
-abstained. So the present policy decides each request first. A grade that does not lead to the recorded backend is
-wrong, and is not used with the new policy. If no grade leads there, the request is not decided again.
+The ledger has no prompts. It has a request's tokens, traffic class and difficulty, but it does not say whether the
+grader abstained. Therefore the present policy decides each request first, with each grade that the request may have
+had. A grade with which it does not choose the recorded backend is wrong, and is not used with the new policy. If no
+grade leads to the recorded backend, the request is not decided again.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _NEEDS = {"tools": "tools", "image": "vision", "schema": "json_schema"}
 
 
 class RecordedGrader(Grader):
-    """A grader that returns a recorded grade instead of grading a text."""
+    """A grader that always returns a recorded grade, whatever the text is."""
 
     recorded = Grade(OUTSIDE, abstained=True)
 
@@ -46,25 +47,26 @@ class RecordedGrader(Grader):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A recorded request: the rows of its attempts, in order. Background checks are not among them."""
+    """A recorded request: the rows of its attempts, in order, without background checks."""
 
     rows: tuple[Row, ...]
 
     @property
     def served(self) -> Row:
-        """The row of the answer that the client got, or else the last row."""
+        """The row of the answer that the client got; if there is none, the last row."""
         return next((row for row in reversed(self.rows) if row.outcome in ("ok", "interrupted")), self.rows[-1])
 
     @property
     def cost_pico(self) -> int | None:
-        """The cost of all attempts; None if an attempt has no price. A failed attempt without a price cost nothing."""
+        """The cost of all attempts in pico-dollars; None if an attempt has no price. A failed attempt without a price
+        counts as 0."""
         costs = [row.cost_pico for row in self.rows if row.outcome != "failed" or row.cost_pico is not None]
         return None if None in costs else sum(cost or 0 for cost in costs)
 
 
 class Verdict(NamedTuple):
-    """What a request would have cost under the new policy, in pico-dollars. `low` and `high` are equal if everything is
-    known."""
+    """The cost that a request would have had under the new policy, in pico-dollars. `low` and `high` are equal if
+    everything is known."""
 
     low: int | None
     high: int | None
@@ -86,7 +88,7 @@ class Redecider:
         plans: Sequence[Plan],
         closed: Callable[[str], frozenset[str]],
     ) -> None:
-        """`closed(team)`: names of the backends that the team may not use."""
+        """`closed(team)`: returns the names of the backends that the team may not use."""
         self._grader = RecordedGrader.load()
         self._prices, self._closed = prices, closed
         fleet = Fleet(list(backends))
@@ -94,7 +96,7 @@ class Redecider:
         self._tenants: dict[tuple[int, str], Tenant] = {}
 
     def decide(self, request: Request, old: Policy, new: Policy) -> Verdict:
-        """The verdict on one request."""
+        """Decide one request again, and return the result."""
         served, cost = request.served, request.cost_pico
         if served.attempt == 0:
             return _from_cache(served, new)
@@ -120,7 +122,8 @@ class Redecider:
         return Verdict(min(known), max(known), names)
 
     def _grades(self, request: Request, old: Policy) -> list[Grade]:
-        """The grades with which the present policy leads to the recorded backend. Usually one; empty if none does."""
+        """The grades with which the present policy chooses the recorded backend. Usually there is one; empty if there
+        is none."""
         first = request.rows[0]
         recorded = first.decided.split(",")[0] or first.backend
         return [grade for grade in possible(first.difficulty) if self._chosen(first, old, grade) == recorded]
@@ -139,14 +142,14 @@ class Redecider:
         return self._router.decide(_request(row), self._tenant(policy, row.key_id), estimate, row.session)
 
     def _tenant(self, policy: Policy, key: str) -> Tenant:
-        name = id(policy), key  # a tenant holds its policy, so the id is not used again
+        name = id(policy), key  # the tenant keeps the policy alive, so no other object gets its id
         if name not in self._tenants:
             self._tenants[name] = Tenant(Key(key, policy.team), policy, closed=self._closed(policy.team))
         return self._tenants[name]
 
     def _priced(self, request: Request, route: Route) -> tuple[str, int | None, int | None]:
-        """(Name of the first backend, lowest cost, highest cost). If the request stays at its backend, the cost is the
-        recorded one."""
+        """The name of the first backend, and the lowest and highest cost in pico-dollars. If the request stays at its
+        backend, both are the recorded cost."""
         first = route.backends[0]
         if first.name == request.rows[0].backend:
             return first.name, request.cost_pico, request.cost_pico
@@ -154,8 +157,8 @@ class Redecider:
 
 
 def possible(difficulty: float | None) -> tuple[Grade, ...]:
-    """The grades that a row with this difficulty may have had. Without a recorded difficulty, these are the two
-    extremes: the easiest prompt, and a prompt that the grader abstains from."""
+    """The grades that a request with this recorded difficulty may have had. If no difficulty was recorded, these are
+    the two extremes: the easiest prompt, and a prompt from which the grader abstains."""
     if difficulty == OUTSIDE:
         return (Grade(OUTSIDE, abstained=True),)
     known = 0.0 if difficulty is None else difficulty
@@ -163,8 +166,8 @@ def possible(difficulty: float | None) -> tuple[Grade, ...]:
 
 
 def expected(route: Route, usage: Usage, prices: ModelPrices) -> tuple[int | None, int | None]:
-    """The lowest and highest cost in pico-dollars of the same tokens on `route`. If the route may escalate, the cost of
-    the second call counts with its probability."""
+    """The lowest and highest cost of the same tokens on `route`, in pico-dollars. If the route may escalate, the cost
+    of the second call is multiplied by its probability."""
     first = route.backends[0]
     low, high = elsewhere(prices.price(first), usage)
     if route.escalate_to is None:
@@ -176,8 +179,9 @@ def expected(route: Route, usage: Usage, prices: ModelPrices) -> tuple[int | Non
 
 
 def elsewhere(price: Price | None, usage: Usage) -> tuple[int | None, int | None]:
-    """The lowest and highest cost of the same tokens at another backend. How much of the prompt this backend had cached
-    is unknown: between as much as was recorded and nothing. Fees besides tokens are not included."""
+    """The lowest and highest cost of the same tokens at another backend, in pico-dollars. It is unknown how much of the
+    prompt this backend had cached: between nothing and the recorded amount. Fees in addition to tokens are not
+    included."""
     if price is None:
         return None, None
     written = usage.cache_write_5m_tokens + usage.cache_write_1h_tokens
@@ -189,7 +193,7 @@ def elsewhere(price: Price | None, usage: Usage) -> tuple[int | None, int | None
 
 
 def grouped(rows: Iterable[Row]) -> Iterable[Request]:
-    """The requests of `rows`, which must be sorted by request."""
+    """Group `rows` by request. The rows must be sorted by request."""
     group: list[Row] = []
     for row in rows:
         if group and group[0].request_id != row.request_id:
@@ -214,7 +218,7 @@ def _plus(first: int | None, then: int | None, share: float) -> int | None:
 
 
 def _request(row: Row) -> CompletionRequest:
-    """A request that routing treats like the recorded one. It has no text."""
+    """Make a request without text that routing treats like the recorded one."""
     need = _NEEDS.get(row.traffic_class.partition("/")[2].partition("/")[0])
     return CompletionRequest(
         id=row.request_id,

@@ -1,4 +1,5 @@
-"""Sums of a policy replay: dollars, moved routes, and budgets that would have been spent."""
+"""Sums the results of a policy replay: dollars, requests that move to another backend, and budgets that would have been
+spent."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ METHOD = (
 
 @dataclass(slots=True)
 class Meter:
-    """The spend in one budget's windows. Simulates which requests come after the budget is spent."""
+    """Simulates the spend in the windows of one budget, to find the requests that come after the budget is spent."""
 
     budget: Budget
     spent: dict[tuple[str, float], int] = field(default_factory=dict)
@@ -72,7 +73,7 @@ class Meter:
 
 @dataclass(slots=True)
 class Replay:
-    """The sums of one team."""
+    """The sums of a policy replay for one team."""
 
     team: str
     now: list[Meter]
@@ -117,8 +118,8 @@ class Replay:
 
     @property
     def increase(self) -> float | None:
-        """Percent by which the new policy may be dearer, at the higher end. None if nothing was spent but something
-        would be."""
+        """The percentage by which the new policy may cost more, at the higher end of the range. None if nothing was
+        spent before but something would be."""
         if not self.now_pico:
             return None if self.high_pico else 0.0
         return 100 * (self.high_pico - self.now_pico) / self.now_pico
@@ -131,8 +132,8 @@ def replayed(
     since: float,
     until: float,
 ) -> list[Replay]:
-    """One replay for each team with requests in `[since, until)` (Unix seconds). `policies`: team → (present policy,
-    new policy)."""
+    """Replay each team with requests in `[since, until)` (Unix seconds). `policies`: team → (present policy, new
+    policy)."""
     found = []
     for team, (old, new) in sorted(policies.items()):
         replay = Replay(team, [Meter(budget) for budget in old.budget], [Meter(budget) for budget in new.budget])
@@ -146,7 +147,7 @@ def replayed(
 
 
 def teams(connection: Connection, since: float, until: float) -> list[str]:
-    """Teams with rows in `[since, until)`."""
+    """The teams with rows in `[since, until)` (Unix seconds)."""
     return list(
         connection.execute(select(ledger.c.team).where(*within(since, until, None, ledger)).distinct()).scalars()
     )
@@ -162,7 +163,7 @@ def _rows(connection: Connection, team: str, since: float, until: float) -> Iter
 
 
 def as_object(found: Iterable[Replay]) -> dict[str, Any]:
-    """JSON values. Money is exact decimal text in USD."""
+    """The sums as JSON values. Money is exact decimal text in USD."""
     found = list(found)
     return {
         "teams": [_object(one) for one in found],
@@ -173,7 +174,8 @@ def as_object(found: Iterable[Replay]) -> dict[str, Any]:
 
 
 def increase(found: Iterable[Replay]) -> float | None:
-    """Percent by which all teams together may spend more, at the higher end; None if nothing was spent before."""
+    """The percentage by which all teams together may spend more, at the higher end of the range; None if nothing was
+    spent before."""
     found = list(found)
     whole = Replay(
         "", [], [], now_pico=sum(one.now_pico for one in found), high_pico=sum(one.high_pico for one in found)

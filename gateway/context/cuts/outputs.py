@@ -170,11 +170,13 @@ def _is_file(word: str) -> bool:
 
 def lines_in(text: str) -> frozenset[int]:
     """Hashes of the longer lines of a text, without line numbers and indentation."""
-    parts = [part for part in text.split("\n") if len(part) >= _LEAST_LINE]
+    if len(text) < _LEAST_LINE:
+        return frozenset()
+    parts = text.split("\n")
     if numbered := NUMBERED.search(text, 0, _EDGE):
         after = numbered[1]
-        parts = [part.partition(after)[2] or part for part in parts]
-    return frozenset([hash(line) for part in parts if len(line := part.strip()) >= _LEAST_LINE])
+        parts = [part.partition(after)[2] or part for part in parts if len(part) >= _LEAST_LINE]
+    return frozenset(map(hash, [line for line in map(str.strip, parts) if len(line) >= _LEAST_LINE]))
 
 
 def omitted(text: str, tokens: int) -> str:

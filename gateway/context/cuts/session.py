@@ -209,8 +209,10 @@ class SessionCuts:
         """
         for before in self._outputs if output.names else ():
             if not before.repeated and not before.names.isdisjoint(output.names):
+                if before.lines and before.lines.isdisjoint(output.lines):
+                    continue
                 before.left = before.left - output.lines
-                output.quoted = output.quoted or (before.quoted and not before.lines.isdisjoint(output.lines))
+                output.quoted = output.quoted or before.quoted
                 before.repeated = len(before.left) <= (1 - _REPEATED) * len(before.lines)
         self._outputs.append(output)
 

@@ -100,8 +100,9 @@ def error_in(body: bytes) -> UpstreamError | None:
 
 
 def broken(error: UpstreamError | None, otherwise: bytes | str = "no reason given") -> StreamBroken:
-    """The exception for an error event in a stream. If `error` is None, the exception contains `otherwise`, the text of
-    the event."""
+    """The exception for an error event in a stream. If `error` is None, the exception has the text of the event,
+    `otherwise`.
+    """
     if type(otherwise) is bytes:
         otherwise = otherwise[:MAX_MESSAGE].decode(errors="replace")
     failure = StreamBroken(f"The backend's stream ended with an error: {error.message if error else otherwise!s}")
@@ -116,7 +117,7 @@ def passing(error: UpstreamError) -> str:
 
 
 def in_success(error: UpstreamError) -> BackendError:
-    """The exception for an error in a plain answer with status 200."""
+    """The exception for a plain answer with status 200 whose body contains an error."""
     kind, message = passing(error), f"The backend answered 200 with an error: {error.message}"
     if kind == "rate_limit_error":
         return BackendRateLimited(message)
@@ -124,8 +125,10 @@ def in_success(error: UpstreamError) -> BackendError:
 
 
 def about_request(error: UpstreamError | None) -> bool:
-    """Whether a status 403 is about the request: its content, model or region. False if it is about the gateway's
-    account, or without an `error`."""
+    """Whether a status 403 is about the request: its content, model or region.
+
+    False if it is about the gateway's account, or if there is no `error`.
+    """
     if error is None:
         return False
     text = f"{error.kind} {error.code} {error.message}"

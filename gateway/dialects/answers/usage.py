@@ -63,8 +63,11 @@ class Counts:
 
 
 def openai_usage(value: object, *, tier: str = "", fees: Fees = ()) -> Usage | None:
-    """Read an OpenAI usage object; None if it contains no counts. `tier`, `fees`: reported outside of it. Impossible
-    counts are named in `Usage.doubt`. Of contradictory counts, the dearer one is used."""
+    """Read an OpenAI usage object; None if it contains no counts. `tier`, `fees`: values that the backend reported
+    outside of this object.
+
+    Impossible counts are named in `Usage.doubt`. Of two contradictory counts, the one with the higher cost is used.
+    """
     if type(value) is not dict:
         return None
     prompt, completion = value.get("prompt_tokens"), value.get("completion_tokens")
@@ -88,8 +91,9 @@ def openai_usage(value: object, *, tier: str = "", fees: Fees = ()) -> Usage | N
 
 
 def any_usage(value: object, *, tier: str = "", fees: Fees = ()) -> Usage | None:
-    """Like `openai_usage`, but also for Responses, Cohere's billed units, or only a total. A total counts as input
-    tokens."""
+    """Like `openai_usage`, but also reads the usage of Responses, Cohere's billed units, and a single total. A
+    total counts as input tokens.
+    """
     if type(value) is not dict:
         return None
     if type(units := value.get("billed_units")) is dict:
@@ -107,8 +111,10 @@ def usage_with(usage: Usage | None, tier: str, fees: Fees = ()) -> Usage | None:
 
 
 def later(reported: Usage | None, before: Usage | None) -> Usage | None:
-    """The better of two reports of one answer's usage. `reported`, the later one, counts unless it is None, or doubtful
-    and smaller than `before`."""
+    """The better of two reports of one answer's usage.
+
+    The later one, `reported`, is used unless it is None, or doubtful and smaller than the earlier one, `before`.
+    """
     if reported is None or before is None:
         return reported or before
     odd = reported.doubt or not reported.all_input
@@ -116,7 +122,7 @@ def later(reported: Usage | None, before: Usage | None) -> Usage | None:
 
 
 def counted(usage: Usage | None, estimated_input: int) -> Usage:
-    """`usage`, if it has input tokens. Otherwise an estimated usage with `estimated_input` input tokens."""
+    """Return `usage` if it has input tokens, else an estimate with `estimated_input` input tokens."""
     if usage is not None and usage.all_input:
         return usage
     doubt = usage.doubted("input_tokens") if usage is not None else ""
@@ -129,8 +135,10 @@ def shown(usage: Usage | None) -> Usage | None:
 
 
 def _billed(report: _Object) -> int | None:
-    """The cost that a usage object states, in pico-dollars; None if it states none, 0 or an impossible one. For a call
-    with the account's own key at the vendor, the vendor's cost is stated beside it and is added."""
+    """The cost that a usage object states, in pico-dollars. None if it states no cost, 0, or an impossible one.
+
+    If the account's own key at the vendor pays for the call, the vendor's cost is a separate field and is added.
+    """
     if "cost" not in report:
         return None
     details = report.get("cost_details")
@@ -142,8 +150,9 @@ def _billed(report: _Object) -> int | None:
 
 
 class _Reading:
-    """Reads one usage object. Cached tokens are parts of the prompt, and reasoning tokens of the completion. Totals
-    that leave these parts out are corrected."""
+    """Reads one usage object. Cached tokens are part of the prompt, and reasoning tokens are part of the
+    completion. A total that leaves out such a part is corrected.
+    """
 
     def __init__(self, report: _Object) -> None:
         counts = self._counts = Counts()
@@ -186,8 +195,9 @@ class _Reading:
         )
 
     def _cache(self) -> tuple[int, int]:
-        """Split the tokens of the prompt. Returns (cached, uncached). An impossible number of cached tokens counts as
-        0."""
+        """Split the tokens of the prompt into (cached, uncached). An impossible number of cached tokens counts as
+        0.
+        """
         counts, doubts = self._counts, self._counts.doubts
         cached = counts.count(self._read.get("cached_tokens"), "cached_tokens")
         separate = counts.first(self._report, _CACHED, "cached_tokens")
@@ -208,7 +218,7 @@ class _Reading:
         return cached, self._prompt - cached
 
     def _seen(self, fresh: int) -> tuple[int, int, int]:
-        """Split the uncached input. Returns (text, audio, images). `fresh`: number of uncached tokens."""
+        """Split the uncached input into (text, audio, images). `fresh`: number of uncached tokens."""
         counts, within = self._counts, self._read.get("cached_tokens_details")
         within = within if type(within) is dict else {}
         audio_input, image_input = (

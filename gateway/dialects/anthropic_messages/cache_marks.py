@@ -90,8 +90,10 @@ def _chosen(parts: list[Part], theirs: dict[Place, str], marks: CacheMarks) -> d
 
 
 def _lifetimes(theirs: dict[Place, str], added: dict[Place, str]) -> dict[Place, str]:
-    """The lifetime of every mark; none lives longer than a mark before it. `theirs`: the client's marks with their
-    lifetimes, which stay. `added`: the gateway's."""
+    """The lifetime of every mark. No mark may live longer than a mark before it.
+
+    `theirs`: the client's marks, whose lifetimes are not changed. `added`: the gateway's marks.
+    """
     chosen, short = {}, False
     for place in sorted({*theirs, *added}):
         chosen[place] = theirs.get(place) or ("5m" if short else added.get(place, "5m"))
@@ -118,8 +120,9 @@ def _before(parts: list[Part], count: int) -> Place | None:
 
 
 def _last_markable(parts: list[Part], number: int, most: int) -> Place | None:
-    """The last block of a message that can be marked, up to a position. This position is after the first `most` blocks
-    of the part `number`."""
+    """The last block of a message that can be marked, among those up to and including the first `most` blocks of
+    the part `number`.
+    """
     for each in range(number, _MESSAGES - 1, -1):
         first, blocks = parts[each]
         for at in range((most if each == number else len(blocks)) - 1, -1, -1):

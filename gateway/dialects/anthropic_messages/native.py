@@ -86,8 +86,11 @@ class MessagesToMessages:
 
 
 def _less_thinking(thinking: Any, most: int) -> dict[str, bytes]:
-    """The change that lowers the request's thinking budget below `most` (output tokens). Empty if it is lower already.
-    A very small `most` switches thinking off."""
+    """The change that makes the request's thinking budget smaller than `most` (output tokens). Empty if it is
+    smaller already.
+
+    If `most` is very small, the change switches thinking off.
+    """
     budget = thinking.get("budget_tokens") if type(thinking) is dict else None
     if type(budget) is not int or budget < most:
         return {}
@@ -125,8 +128,9 @@ def _conversation(request: CompletionRequest, plan: ContextPlan, changes: dict[s
 
 
 def _without_empty(kept: list[tuple[int, Any]], sent: list[Any]) -> list[tuple[int, Any]]:
-    """`kept` without the messages of which nothing remains. Two messages of the user around such a message become one,
-    because roles must alternate."""
+    """Return `kept` without messages that have no content left. If such a message stood between two messages of the
+    user, these become one, because roles must alternate.
+    """
     found: list[tuple[int, Any]] = []
     emptied = False
     for at, message in kept:
@@ -150,8 +154,10 @@ def _blocks(message: dict[str, Any]) -> list[Any]:
 def _located(
     raw: bytes, body: dict[str, Any], fields: dict[str, Any], pairs: list[tuple[Any, Any]]
 ) -> list[tuple[tuple[int, int], bytes]] | None:
-    """The spans in `raw` of the values that change, each with its new JSON. None if one cannot be located with
-    certainty. `fields`: top-level key → new value. `pairs`: (old, new) values inside messages."""
+    """The spans in `raw` of the values that change, each with its new JSON. None if a span is uncertain.
+
+    `fields`: top-level key → new value. `pairs`: (old, new) values inside messages.
+    """
     if len(pairs) > _MOST_SEARCHES:
         return None
     for separator, dumps in ((b":", orjson.dumps), (b": ", _as_python_writes)):
@@ -168,8 +174,11 @@ def _as_python_writes(value: Any) -> bytes:
 
 
 def _searched(raw: bytes, wanted: list[tuple[bytes, bytes, Any]]) -> list[tuple[tuple[int, int], bytes]] | None:
-    """The spans in `raw` of the values that change, each with its new JSON. None if a value's bytes do not occur
-    exactly as often as expected. `wanted`: (bytes before the value, bytes of the value, new value)."""
+    """Search the spans in `raw` of the values that change; return each with its new JSON. `wanted`: (bytes before
+    the value, bytes of the value, new value).
+
+    None if the bytes of a value do not occur exactly as often as expected.
+    """
     times = Counter(key + old for key, old, _ in wanted)
     ends: dict[bytes, int] = {}
     found = []

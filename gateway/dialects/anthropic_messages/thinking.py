@@ -17,8 +17,9 @@ _EFFORTS = {"low": "low", "medium": "medium", "high": "high", "xhigh": "high", "
 
 
 def carrier(signature: str) -> dict[str, Any]:
-    """An empty thinking block that carries Google's `signature` of the call after it. The client returns the block with
-    its next request."""
+    """An empty thinking block that contains Google's `signature` of the call after it. The client sends the block
+    back with its next request.
+    """
     return {"type": "thinking", "thinking": "", "signature": _CARRIED + signature}
 
 
@@ -35,7 +36,7 @@ def is_unsigned(block: Mapping[str, Any]) -> bool:
 
 
 def returns(body: Mapping[str, Any]) -> bool:
-    """Whether the client expects thinking blocks, and so will return them. They may have no text."""
+    """Whether the client expects thinking blocks, and so will send them back. The blocks may have no text."""
     return (body.get("thinking") or {}).get("type") not in (None, "disabled")
 
 
@@ -56,6 +57,7 @@ def effort(body: Mapping[str, Any]) -> str | None:
 
 
 def shown(body: Mapping[str, Any]) -> bool:
-    """Whether thinking is sent to the client. False if the client did not ask for it, because it would take it for the
-    answer."""
+    """Whether thinking is sent to the client. False if the client did not ask for it, because the client would take
+    the thinking for the answer.
+    """
     return returns(body) and body["thinking"].get("display") != "omitted"

@@ -121,8 +121,11 @@ def _instructs(content: list[Block]) -> bool:
 
 
 def _without_reminders(text: str) -> str:
-    """`text` without reminders. The pattern does not search the text after the last end of a reminder, because it would
-    search up to the end of the text for each beginning."""
+    """Return `text` without reminders.
+
+    The search ends at the last end mark of a reminder. Otherwise each start mark after it would cause a search to
+    the end of the text.
+    """
     before, end, after = text.rpartition("</system-reminder>")
     return _REMINDER.sub("", before + end) + after
 

@@ -15,8 +15,11 @@ _UNITS = (("web_search_requests", "web_search"), ("code_execution_requests", "co
 
 
 def messages_usage(value: object) -> Usage | None:
-    """Read a usage object; None if it contains no counts. Thinking is part of the output; no other classes overlap.
-    Impossible counts are named in `Usage.doubt`. Of contradictory counts, the higher one is used."""
+    """Read a usage object; None if it contains no counts. Thinking is part of the output; the other token classes
+    do not overlap.
+
+    Impossible counts are named in `Usage.doubt`. Of two contradictory counts, the higher one is used.
+    """
     if type(value) is not dict or value.keys().isdisjoint(_COUNTED):
         return None
     counts = Counts()

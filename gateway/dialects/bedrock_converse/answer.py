@@ -72,7 +72,9 @@ def writer(request: CompletionRequest) -> MessagesWriter:
 
 
 class _Frames:
-    """Implements `Form`: each of Anthropic's events as an event of Converse. Several have none."""
+    """Implements `Form`: writes each of Anthropic's events as an event of Converse. Some of Anthropic's events have
+    none.
+    """
 
     STOP = b""
 

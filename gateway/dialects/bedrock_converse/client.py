@@ -15,7 +15,7 @@ from gateway.domain.routing.route import ContextPlan
 
 
 class _AsChat(ParsedAsChat):
-    """Leaves out the fields for the model that only Converse takes."""
+    """Translates to chat, and leaves out the fields that only a Converse backend passes on to its model."""
 
     def chat(self, request: CompletionRequest, plan: ContextPlan | None) -> dict[str, Any]:
         found = super().chat(request, plan)

@@ -1,5 +1,8 @@
-"""Converse on both sides: the request is translated through chat, and the client's fields for the model are added. The
-backend's own answer passes."""
+"""Translates between a Converse client and a Converse backend.
+
+The request is translated through chat, and the client's additional fields for the model are added. The backend's
+own answer is passed on.
+"""
 
 from __future__ import annotations
 
@@ -57,13 +60,14 @@ class ConverseToConverse(ViaChat):
 
 
 def _renames(request: CompletionRequest) -> bool:
-    """Whether the request has names of tools that are too long for chat. Then the names in the answer are not the
-    client's."""
+    """Whether the request has names of tools that are too long for chat. Then the names in the backend's answer are
+    not the client's names.
+    """
     return bool(long_names(as_messages(request).body))
 
 
 class ConverseRelay(ConverseStream):
-    """Implements `StreamReader` from Converse to itself. Passes the events, and reads them as chat chunks."""
+    """Implements `StreamReader` from Converse to itself. Passes the events on, and reads them as chat chunks."""
 
     def __init__(self, request: CompletionRequest) -> None:
         super().__init__(wants_usage=True, created=0, name=name_of(request), model=request.model)
@@ -109,6 +113,6 @@ class ConverseRelay(ConverseStream):
 
 
 def _framed(parsed: list[dict[str, Any]]) -> bytes:
-    """The bytes of events, each of which is an object whose only key is the event's type."""
+    """The bytes of events. Each event is an object with one key, the type of the event."""
     kinds = groupby(parsed, lambda each: next(iter(each)))
     return b"".join([events(kind, [orjson.dumps(each[kind]) for each in group]) for kind, group in kinds])

@@ -23,7 +23,7 @@ request arrived (monotonic seconds)."""
 
 EXTRAS = "converse"
 """A key in `CompletionRequest.body`. Its value has the fields for the model that chat does not have. They may change
-the answer, so that they are part of the cache's key."""
+the answer, so they are part of the cache's key."""
 
 Block = dict[str, Any]
 

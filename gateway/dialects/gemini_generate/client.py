@@ -20,7 +20,9 @@ _FORMS = ("text/plain", "application/json")
 
 
 class _AsChat(ParsedAsChat):
-    """Leaves out the fields that only Gemini knows. Refuses those without which the answer would have another form."""
+    """Translates to chat. Leaves out fields that only Gemini knows, and refuses those without which the answer
+    would have another form.
+    """
 
     def chat(self, request: CompletionRequest, plan: ContextPlan | None) -> dict[str, Any]:
         found = super().chat(request, plan)

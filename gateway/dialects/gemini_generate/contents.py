@@ -37,8 +37,9 @@ def messages(contents: Any, system: Any) -> list[dict[str, Any]]:
 
 
 class _Calls:
-    """Assigns ids to function calls without one. A result without an id belongs to the first open call with its
-    name."""
+    """Assigns ids to function calls that have none. A result without an id is assigned to the first call of its
+    name without a result.
+    """
 
     def __init__(self) -> None:
         self._waiting: list[tuple[str, str]] = []
@@ -127,8 +128,9 @@ def _result(result: Any, calls: _Calls, where: str) -> dict[str, Any]:
 
 
 def _beside(result: Part, where: str) -> list[tuple[Part, str]]:
-    """Files in a function's result, each with its location. Chat allows only texts in a result, so that the files
-    follow it."""
+    """Files in a function's result, each with its location. Chat allows only texts in a result, so the files are
+    put after it.
+    """
     given = result.get("parts") or ()
     return [(part, f"{where}.parts[{place}]") for place, part in enumerate(given)]
 

@@ -1,4 +1,6 @@
-"""Gemini's API on both sides: the client's own fields and the backend's own answer pass."""
+"""Translates between a Gemini client and a Gemini backend: the client's own fields and the backend's own answer are
+passed on.
+"""
 
 from __future__ import annotations
 
@@ -56,8 +58,10 @@ class GeminiToGemini(ChatToGemini):
 
 
 def _prompt(own: dict[str, Any], plan: ContextPlan) -> dict[str, Any]:
-    """The contents and the system instruction that remain after trimming. The parser makes the chat messages, which
-    `plan` counts, in the same order."""
+    """The contents and the system instruction that remain after trimming.
+
+    `plan` counts chat messages. The parser makes them from the contents in the same order, so they correspond.
+    """
     found: dict[str, Any] = {}
     number = 0
     if system := "\n".join(part.get("text") or "" for part in _parts(own.get("systemInstruction"))):
@@ -83,7 +87,7 @@ def _parts(content: Any) -> list[Part]:
 
 
 def _messages(given: list[Part], role: Any) -> Iterator[list[Part]]:
-    """The parts of each chat message that the parser makes of one content."""
+    """Divide the parts of one content in the way in which the parser divides them into chat messages."""
     if role == "model":
         yield given
         return
@@ -95,7 +99,7 @@ def _messages(given: list[Part], role: Any) -> Iterator[list[Part]]:
 
 
 def _shortened(given: list[Part], text: str | None) -> list[Part]:
-    """`given` with its text replaced by `text`. None: the parts are not shortened."""
+    """The parts `given` with their text replaced by `text`. None: the parts are not changed."""
     if text is None:
         return given
     if "functionResponse" in given[0]:
@@ -107,8 +111,11 @@ def _shortened(given: list[Part], text: str | None) -> list[Part]:
 
 
 def _mark_foreign(contents: list[dict[str, Any]], *, signs: bool) -> None:
-    """Mark the first call of each turn without any signature as unsigned, and remove the ids of the turn's calls:
-    another model made them, and Vertex AI has no ids. `signs`: whether the model refuses calls without a signature."""
+    """Prepare calls that another model made: in each turn without any signature, mark the first call as unsigned.
+
+    The ids of the turn's calls are removed, because Vertex AI has no ids. `signs`: whether the model refuses calls
+    without a signature.
+    """
     own = set[Any]()
     for content in contents:
         calls = [part for part in content["parts"] if "functionCall" in part]
@@ -123,7 +130,7 @@ def _mark_foreign(contents: list[dict[str, Any]], *, signs: bool) -> None:
 
 
 class GeminiRelay(GeminiStream):
-    """Implements `StreamReader` from Gemini to itself. Passes the events, and reads them as chat chunks."""
+    """Implements `StreamReader` from Gemini to itself. Passes the events on, and reads them as chat chunks."""
 
     def __init__(self, request: CompletionRequest, created: int) -> None:
         super().__init__(wants_usage=True, created=created, name=name_of(request), model=request.model)
@@ -195,7 +202,7 @@ class GeminiRelay(GeminiStream):
         return GeminiWriter(self._request).end("length", delivered)
 
     def completion(self) -> bytes | None:
-        """The whole answer; None also if the stream had several candidates."""
+        """The whole answer. None if it is incomplete, or if the stream had several candidates."""
         if self._several or super().completion() is None:
             return None
         beside = {name: value for name, value in self._beside.items() if name != "candidates"}

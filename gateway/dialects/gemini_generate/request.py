@@ -20,7 +20,7 @@ OWN = "gemini"
 """A key in `CompletionRequest.echoed`. Its value is the request as the client sent it, with names in camelCase."""
 EXTRAS = "gemini"
 """A key in `CompletionRequest.body`. Its value has the fields that chat cannot express exactly. They may change the
-answer of Gemini, so that they are part of the cache's key."""
+answer of Gemini, so they are part of the cache's key."""
 
 _CONFIG = {
     "temperature": "temperature",

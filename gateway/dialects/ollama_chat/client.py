@@ -27,7 +27,7 @@ _CHAT = {
 
 
 class _AsChat(ParsedAsChat):
-    """Leaves out the fields that only Ollama's servers know."""
+    """Translates to chat, and leaves out the fields that only Ollama's servers know."""
 
     def chat(self, request: CompletionRequest, plan: ContextPlan | None) -> dict[str, Any]:
         found = super().chat(request, plan)

@@ -1,4 +1,6 @@
-"""Ollama's API on both sides: the client's own fields and the backend's own lines pass."""
+"""Translates between an Ollama client and an Ollama backend: the client's own fields and the backend's own lines
+are passed on.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,7 @@ class OllamaToOllama(ChatToOllama):
 
 
 class OllamaRelay(OllamaStream):
-    """Implements `StreamReader` from Ollama to itself. Passes the lines, and reads them as chat chunks."""
+    """Implements `StreamReader` from Ollama to itself. Passes the lines on, and reads them as chat chunks."""
 
     def __init__(self, request: CompletionRequest, created: int) -> None:
         super().__init__(

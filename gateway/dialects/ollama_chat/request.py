@@ -19,7 +19,7 @@ OWN = "ollama"
 """A key in `CompletionRequest.echoed`. Its value is the request as the client sent it."""
 EXTRAS = "ollama"
 """A key in `CompletionRequest.body`. Its value has the fields and options that chat does not have and that may change
-the answer of an Ollama server, so that they are part of the cache's key."""
+the answer of an Ollama server, so they are part of the cache's key."""
 
 _WANTED = {
     "stream": Wanted((bool,), "true or false"),
@@ -138,7 +138,9 @@ def _image(image: Any, where: str) -> dict[str, Any]:
 
 
 class _Calls:
-    """Assigns ids to tool calls without one. A result without an id belongs to the first open call with its name."""
+    """Assigns ids to tool calls that have none. A result without an id is assigned to the first call of its name
+    without a result.
+    """
 
     def __init__(self) -> None:
         self._waiting: list[tuple[str, str]] = []

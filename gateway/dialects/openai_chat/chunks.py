@@ -38,7 +38,7 @@ class ChatChunks:
         self._tries = _TRIES
 
     def again(self, event: bytes) -> Chunk | None:
-        """The chunk in `event`, if it differs from the previous chunk at most in its text; otherwise None."""
+        """The chunk in `event`. None if `event` differs from the previous event in more than its text."""
         if not (event.startswith(self._alike.before) and event.endswith(self._alike.after)):
             return None
         try:
@@ -50,8 +50,11 @@ class ChatChunks:
         return self._chunk
 
     def texts(self, block: bytes, at: int) -> tuple[int, list[str]]:
-        """The contents of the events from position `at` that differ from the previous event only in their content, and
-        the position after them. (`at`, []) if there are none, or if one of them must be read by itself."""
+        """Read the events from position `at` that differ from the previous event only in their content.
+
+        Returns their contents and the position after them; (`at`, []) if there are none, or if one of them must be
+        parsed alone.
+        """
         if not self._repeats:
             return at, []
         end, _, texts = self._alike.take(block, at)
@@ -82,7 +85,9 @@ class ChatChunks:
         return chunk
 
     def _begin(self, event: bytes, chunk: Chunk) -> None:
-        """Prepare `again` for later events that differ from `event` only in their text. `chunk`: the parsed event."""
+        """Prepare `again` for later events that differ from `event` only in their text. `chunk`: `event` after
+        parsing.
+        """
         if (run := TextRun.after(event, chunk)) is None:
             return
         self._tries -= 1

@@ -12,8 +12,10 @@ _SIGNATURES = "extra_content"
 
 
 def plain_chat(body: dict[str, Any], *, signatures: bool = True) -> dict[str, Any]:
-    """`body` without the fields that only Anthropic's API reads. They are removed from the messages, the parts of
-    messages, and the tools. `signatures`: whether Google's signatures of calls are kept."""
+    """Return `body` without the fields of messages, their parts and tools that only Anthropic's API reads.
+
+    `signatures`: whether Google's signatures of calls are kept.
+    """
     found = dict(body)
     names = _NOT_CHAT if signatures else _NOT_CHAT | {_SIGNATURES}
     for field in ("messages", "tools"):

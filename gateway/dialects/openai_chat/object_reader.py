@@ -21,8 +21,11 @@ class ObjectReader(ChunkMaker):
 
     @abstractmethod
     def _texts(self, values: list[dict[str, Any]], start: int) -> list[str]:
-        """The texts of the successive events from index `start` that contain a piece of the answer's text, not empty,
-        and nothing else. `values`: the data of all events of one read."""
+        """The texts of the successive events, from index `start` on, that contain only a piece of the answer's
+        text.
+
+        An event with an empty text is not included. `values`: the data of all events of one read.
+        """
 
     @abstractmethod
     def _misread(self) -> bytes:

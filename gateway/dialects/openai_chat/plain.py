@@ -41,8 +41,10 @@ def read(request: CompletionRequest, body: bytes) -> Plain:
 
 
 def load_reply(body: bytes) -> dict[str, Any]:
-    """The JSON object in the body of a 2xx answer. Raises BackendGarbage if there is none. If it reports an error,
-    raises a BackendError with the backend's message."""
+    """The JSON object in the body of a 2xx answer. Raises BackendGarbage if the body is no object.
+
+    If the object reports an error, raises a BackendError with the backend's message.
+    """
     try:
         reply = orjson.loads(body)
     except orjson.JSONDecodeError as error:

@@ -70,8 +70,10 @@ class ChunkMaker(ChatReader):
         return relayed
 
     def _read_many(self, block: bytes, at: int) -> tuple[int, bytes]:
-        """Convert several events from position `at` at once. Returns (position after them, chunks), and (`at`, b"") if
-        the next event must be read by itself."""
+        """Convert several events from position `at` at once. Returns (position after them, chunks).
+
+        Returns (`at`, b"") if the next event must be parsed alone.
+        """
         return at, b""
 
     def _take_last(self, event: bytes) -> None:

@@ -116,7 +116,7 @@ class ChatStream(ChatReader):
 
     @property
     def _tier(self) -> str:
-        """The service tier in the first chunk; "" if it has none. Used for later chunks without a tier."""
+        """The service tier in the first chunk, empty if it has none. It applies to later chunks without a tier."""
         first = self._transcript.first
         return tier_of(first) if first else ""
 

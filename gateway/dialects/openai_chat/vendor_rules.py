@@ -15,7 +15,9 @@ _ID_LENGTH = 9
 
 
 def refuse_fields(body: dict[str, Any], rules: ChatRules) -> None:
-    """Raise BadRequest if a field in `rules.refuses` has an effect. Empty values and `n: 1` have none."""
+    """Raise BadRequest if the request has a field in `rules.refuses` with an effect. Empty values and `n: 1` have
+    no effect.
+    """
     for name in rules.refuses:
         if (value := body.get(name)) and not (name == "n" and value == 1):
             raise BadRequest(f"{name} is refused by this model's vendor: leave it out.", param=name)
@@ -47,8 +49,9 @@ def _adapted(message: dict[str, Any], rules: ChatRules, id_of: Callable[[Any], A
 
 
 def _short_id(pattern: str) -> Callable[[Any], Any]:
-    """A function from the id of a call to the id that is sent. The same id always gives the same result, so that calls
-    and results still belong together."""
+    """Return a function that converts the id of a call to the id for the vendor. The same id always gives the same
+    result, so that calls and results still belong together.
+    """
     fits = re.compile(pattern).fullmatch
 
     def id_of(value: Any) -> Any:

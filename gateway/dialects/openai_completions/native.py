@@ -1,4 +1,4 @@
-"""Legacy completions on both sides: bytes pass through, and only changed keys are replaced."""
+"""Legacy completions client and backend: bytes are passed on, and only changed keys are replaced."""
 
 from __future__ import annotations
 

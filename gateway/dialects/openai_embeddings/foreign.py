@@ -22,7 +22,7 @@ from gateway.errors import BackendGarbage, BadRequest
 
 
 class ForeignEmbeddings(EmbeddingsToEmbeddings):
-    """Base class of translators whose backend takes texts only and has another form of answers."""
+    """Base class of translators to backends that accept only texts and have another form of answers."""
 
     @abstractmethod
     def fields(self, request: CompletionRequest, texts: list[str], model: str) -> dict[str, Any]:

@@ -38,7 +38,7 @@ class EmbeddingsToEmbeddings(ChatToChat):
         return json_splice.splice(request.raw, request.body, changes) if changes else request.raw
 
     def plain(self, request: CompletionRequest, body: bytes) -> Plain:
-        """Read a plain answer. The vectors are not needed, so only `usage` is parsed if this is possible."""
+        """Read a plain answer. If possible, only `usage` is parsed, because the vectors are not needed."""
         usage = counted(openai_usage(_usage_object(body)), request.estimated_tokens or 0)
         return Plain(body, usage, "stop", None, [vectors(len(request.turns))])
 

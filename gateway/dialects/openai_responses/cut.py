@@ -30,8 +30,11 @@ class PartialResponse:
             self._items.append((characters, item))
 
     def cut(self, text: str, last: bytes, delivered: Usage) -> bytes:
-        """The events that end the stream. `text`: all text sent. `last`: latest events sent, with the sequence number
-        to continue. `delivered`: usage of the sent part."""
+        """The events that end the stream. `text`: all text that was sent. `delivered`: usage of the part that was
+        sent.
+
+        `last`: the latest events that were sent; their sequence number is continued.
+        """
         number = max((int(found) for found in _NUMBER.findall(last)), default=delivered.all_output) + 1
         ends = [*(begin for begin, _ in self._items[1:]), len(text)]
         output = [_so_far(item, text[begin:end]) for (begin, item), end in zip(self._items, ends, strict=False)]

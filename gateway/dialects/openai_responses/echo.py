@@ -1,5 +1,8 @@
-"""Writes into a response those request fields that were sent to the backend with another value or not at all (`store`,
-`previous_response_id`, `instructions`, `tools`)."""
+"""Writes the client's own values into the request fields that a response repeats.
+
+This is needed for fields that were sent to the backend with another value or not at all (`store`,
+`previous_response_id`, `instructions`, `tools`).
+"""
 
 from __future__ import annotations
 
@@ -16,8 +19,9 @@ _RESPONSE = b'"response"'
 
 
 def differs(echoed: Mapping[str, Any]) -> bool:
-    """Whether a value in `echoed` differs from what a backend writes: nothing stored, no previous response, and the
-    instructions and tools that were sent."""
+    """Whether a value in `echoed` differs from the value that a backend writes. A backend writes that nothing is
+    stored, that there is no previous response, and the instructions and tools that it got.
+    """
     return bool(
         echoed.get("store")
         or echoed.get("previous_response_id")

@@ -81,8 +81,7 @@ class _Conversation:
             raise BadRequest(f"{where}.type {kind!r} means nothing to this model's provider.", param=f"{where}.type")
 
     def show(self) -> None:
-        """Add a user message with the parts of tool results that are not text. Does nothing if there are no such
-        parts."""
+        """Add a user message with those parts of tool results that are not text. Does nothing if there are none."""
         shown, self._shown = self._shown, []
         if shown:
             self.messages.append({"role": "user", "content": shown})
@@ -152,8 +151,10 @@ class _Conversation:
         self._assistant(anew=bool(self._thought)).setdefault("tool_calls", []).append(call)
 
     def _assistant(self, *, anew: bool) -> Item:
-        """The assistant message to which an item is added. A new message begins with the reasoning in `_thought`.
-        `anew`: whether to begin a new message in any case."""
+        """The assistant message to which an item is added. `anew`: always begin a new message.
+
+        A new message begins with the reasoning in `_thought`.
+        """
         if self._current is None or anew:
             current = {"role": "assistant", "content": None, **self._thought}
             self.add(current)

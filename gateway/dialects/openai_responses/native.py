@@ -93,8 +93,9 @@ class ResponsesToResponses:
 
 
 def _more_included(request: CompletionRequest, logprobs: bool) -> list[str]:
-    """The values to add to the request field `include`. These are encrypted reasoning for the client, and
-    log-probabilities for the gateway."""
+    """The values to add to the request field `include`: encrypted reasoning for the client, and log-probabilities
+    for the gateway.
+    """
     body = request.body
     more = [LOGPROBS] if logprobs and not request.stream and not wants_logprobs(body) else []
     if body.get("store") is not False and body.get("reasoning") and _SEALED not in (body.get("include") or ()):
@@ -125,8 +126,9 @@ def _context(request: CompletionRequest, plan: ContextPlan | None) -> dict[str, 
 
 
 def _forgotten(item: dict[str, Any]) -> bool:
-    """Whether `item` is reasoning that the backend cannot use: it is stored nowhere, or another vendor has encrypted
-    it."""
+    """Whether `item` is reasoning that the backend cannot use, because it is stored nowhere, or because another
+    vendor has encrypted it.
+    """
     if kind_of(item) != "reasoning":
         return False
     sealed = item.get("encrypted_content")

@@ -62,8 +62,9 @@ class Ids:
 
 
 def repeated(request: CompletionRequest) -> Item:
-    """The request fields that the response repeats. Values in `request.echoed` replace the values in the request
-    body."""
+    """The request fields that the response repeats. A value in `request.echoed` has priority over the value in the
+    request body.
+    """
     body = request.body
     fields = {name: otherwise if body.get(name) is None else body[name] for name, otherwise in _REPEATED.items()}
     field, thinking = body.get("text") or {}, body.get("reasoning") or {}
@@ -158,8 +159,9 @@ def _named(tool: Tool) -> Item:
 
 
 def input_of(arguments: str) -> str:
-    """The text for a custom tool. A custom tool is represented by a function; `arguments` are the arguments of a call
-    of this function."""
+    """The text for a custom tool. In chat, a function stands for the custom tool; `arguments` are those of a call
+    of this function.
+    """
     try:
         return custom_input(orjson.loads(arguments), arguments)
     except orjson.JSONDecodeError:
@@ -167,7 +169,7 @@ def input_of(arguments: str) -> str:
 
 
 def logprobs_of(choice: Mapping[str, Any]) -> list[Item]:
-    """The log-probabilities of a choice in the format of Responses. If `bytes` are missing, they are added."""
+    """The log-probabilities of a choice in the format of Responses. The field `bytes` is added where it is missing."""
     value = choice.get("logprobs")
     entries = value.get("content") if type(value) is dict else None
     return [{**_entry(entry), "top_logprobs": _tops(entry)} for entry in entries or () if _is_entry(entry)]

@@ -31,14 +31,14 @@ MOST_KEPT_BYTES = 8 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The conversation that contains the last response of a socket."""
+    """The conversation up to the last response of a socket, which the next request may continue."""
 
     response_id: str
     items: bytes
     """A JSON array with the input and the output of the response, including the earlier conversation."""
 
     def and_then(self, given: Any) -> orjson.Fragment:
-        """The conversation followed by `given`, a further input."""
+        """Return the conversation followed by `given`, a further input."""
         return _joined(self.items, orjson.dumps(_as_items(given)))
 
 
@@ -106,8 +106,11 @@ def _joined(one: bytes, two: bytes) -> orjson.Fragment:
 
 
 def warmed(body: Mapping[str, Any], request_id: str, now: int) -> tuple[CompletionRequest, list[dict[str, Any]]]:
-    """The request, and the events of a response without output. For a message with `generate: false`, which expects no
-    answer. Raises BadRequest."""
+    """Handle a message with `generate: false`, which expects no answer. Returns the request, and the events of a
+    response without output.
+
+    Raises BadRequest.
+    """
     request = parse(orjson.dumps(body), request_id, Controls(), {})
     begun = response(
         request,

@@ -60,8 +60,11 @@ def chat_tools(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _tools(body: Mapping[str, Any], allowed: frozenset[str] | None, *, removes: bool) -> list[dict[str, Any]]:
-    """The tools in the format of chat; of duplicates, the last. `allowed`: names of the tools to send; None: all.
-    `removes`: leave out tools run by OpenAI that the answer does not need."""
+    """The tools in the format of chat. Of duplicates, the last one is used. `allowed`: names of the tools to send;
+    None: all.
+
+    `removes`: leave out tools that OpenAI runs and that the answer does not need.
+    """
     value = list(_each(body))
     removes = removes and not all(_removable(tool) for tool, _, _ in value)
     found: dict[str, dict[str, Any]] = {}
@@ -143,8 +146,9 @@ def custom_input(arguments: Any, otherwise: str) -> str:
 
 
 def _choice(choice: Any, body: Mapping[str, Any]) -> tuple[Any, frozenset[str] | None]:
-    """The tool choice in the format of chat, and the names of the allowed tools. None: the client gave no list of
-    them."""
+    """Return (tool choice in the format of chat, names of the allowed tools). The names are None if the client gave
+    no list of them.
+    """
     if choice is None or (type(choice) is str and choice in _CHOICES):
         return choice, None
     if type(choice) is dict and choice.get("type") in ("function", "custom") and type(choice.get("name")) is str:

@@ -50,8 +50,9 @@ class _Unparsed:
 
 
 class Opaque(_Unparsed):
-    """Passes on bytes of any kind. The answer is complete when the backend closes the connection; there is no other
-    sign."""
+    """Passes on bytes of any kind. The answer counts as complete when the backend closes the connection, because
+    there is no other sign.
+    """
 
     def feed(self, data: bytes) -> bytes:
         self.chunks = self.silent = self.chunks + 1
@@ -65,7 +66,7 @@ class Opaque(_Unparsed):
 
 
 class Events(_Unparsed):
-    """Passes on server-sent events. An event that may be the last one is not sent at once but kept as `ending`."""
+    """Passes on server-sent events. An event that may be the last one is not sent at once, but kept in `ending`."""
 
     def __init__(self) -> None:
         super().__init__()

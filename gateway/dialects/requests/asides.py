@@ -1,5 +1,6 @@
-"""Detects text in messages outside the usual fields. Models read this text and vendors charge for it, so it must be
-counted."""
+"""Detects text in messages outside the usual fields. Such text must be counted, because models read it and vendors
+charge for it.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +13,9 @@ _OF_TEXTS = frozenset({"text", "cache_control", "prompt_cache_breakpoint"})
 
 
 def has_asides(message: Mapping[str, Any], counted: Set[str]) -> bool:
-    """Whether `message` has further fields with text to count. `counted`: fields counted already. Empty fields and
-    short labels are ignored."""
+    """Whether `message` has text outside the fields in `counted`, which are counted already. Empty fields and short
+    labels are ignored.
+    """
     for name in message.keys() - counted:
         value = message[name]
         if value and not (name in LABELS and type(value) is str and len(value) <= MOST_LABEL):

@@ -1,4 +1,4 @@
-"""The facts about the bytes of a large body that are kept with the body: its scan, and the memory that it takes."""
+"""Facts about the bytes of a large body that are remembered with the body: its scan, and the memory that it needs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ _MOST_UNDERSCORES = 24
 
 
 class Facts(NamedTuple):
-    """The facts of `BodyScan` about a part of a body that begins and ends between two values."""
+    """The facts of `BodyScan` for a part of a body. The part contains only whole values, such as the items of a
+    conversation.
+    """
 
     items: int = 0
     keys: int = 0
@@ -45,7 +47,7 @@ class Facts(NamedTuple):
 
     @classmethod
     def of(cls, part: bytes, words: frozenset[bytes] = WORDS) -> Facts:
-        """`words`: the words that may occur in `part`."""
+        """Find the facts about `part`. `words`: the words that may occur in `part`."""
         marks = part.translate(None, _UNMARKED)  # one pass; each `count` of `part` would take about as long
         keys, values = marks.count(b":"), marks.count(b",")
         near = _near_underscores(part)
@@ -67,12 +69,12 @@ class Facts(NamedTuple):
         )
 
     def scan(self, raw: bytes) -> BodyScan:
-        """The scan of the whole body `raw`, which these facts are about."""
+        """Return the scan of the whole body `raw`, whose facts this object has."""
         return BodyScan(raw, self.items, self.keys, self.values, self.words, self.escaped_letter, self.models)
 
 
 def scanned(raw: bytes) -> BodyScan:
-    """The scan of a body of which nothing is known."""
+    """Scan a body of which nothing is known yet."""
     return Facts.of(raw).scan(raw)
 
 
@@ -89,8 +91,9 @@ def _near_underscores(part: bytes) -> bytes:
 
 
 def memory_of_item(part: bytes, item: Any, turn: Turn | None) -> int:
-    """The bytes of memory of an item, of its JSON `part`, and of the texts of its turn. An estimate from above for an
-    item with many values."""
+    """Estimated bytes of memory of an item, of its JSON `part`, and of the texts of its turn. For an item with many
+    values, the estimate is too high rather than too low.
+    """
     if part.count(b"{") + part.count(b"[") + part.count(b",") > _MOST_WALKED:
         return memory_of(part, part.count(b"{") + part.count(b"["), part.count(b","), part.count(b":"))
     values = [item]

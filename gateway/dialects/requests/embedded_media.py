@@ -23,8 +23,9 @@ _HARMLESS = frozenset(
 
 
 def check_embedded(messages: Any, backend: str) -> None:
-    """Raises BadRequest with the first media in `messages` that are a URL and no data. `backend`: its name in the
-    error."""
+    """Raise BadRequest if media in `messages` are a URL and not data. The error names the first of them. `backend`:
+    name of the backend for the error.
+    """
     waiting: list[tuple[str, str, Any]] = [("messages", "", messages)]
     while waiting:
         where, name, value = waiting.pop()

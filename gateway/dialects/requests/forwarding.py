@@ -122,7 +122,7 @@ def _check_named(request: CompletionRequest, policy: Policy) -> None:
 
 
 def _check_references(request: CompletionRequest, data: DataPolicy) -> None:
-    """Check all references, or only those in the new part if the known part has none."""
+    """Check all references in the body. If the known beginning of the body has none, check only the new part."""
     field, continued = request.body, request.continued
     if request.dialect == "openai_responses":  # here the id is the gateway's own id, which the provider never receives
         field = {name: value for name, value in field.items() if name != "previous_response_id"}
@@ -142,7 +142,7 @@ def _check_references(request: CompletionRequest, data: DataPolicy) -> None:
 
 
 def _same(checked: Any, value: Any) -> bool:
-    """Whether `value` is the object or array `checked` itself."""
+    """Whether `value` is the same Python object as `checked`."""
     return checked is value and type(value) in (dict, list)
 
 

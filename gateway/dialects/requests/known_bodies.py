@@ -1,8 +1,9 @@
-"""Remembers recent large bodies. A body that continues a remembered conversation is parsed from its first new message.
+"""Remembers recent large bodies. A body that continues a remembered conversation is parsed only from its first new
+message on.
 
-A coding agent sends its whole conversation with every request, so all messages except the last ones have the bytes that
-the request before had. These bytes are compared, not hashed, so that results about other bytes are never used. The
-bytes around the known messages are parsed again. Each API key has its own bodies.
+A coding agent sends its whole conversation with every request, so all messages except the last ones have the same
+bytes as in the request before. These bytes are compared and not hashed, so that results for other bytes are never
+used. The bytes around the known messages are parsed again. Each API key has its own remembered bodies.
 """
 
 from __future__ import annotations
@@ -112,7 +113,7 @@ class _Body:
                 return
 
     def _count(self, ends: list[int]) -> None:
-        """Set `ends`, and find the facts about the items that have none yet."""
+        """Set `ends`, and find the facts about the items that have no facts yet."""
         facts = self.facts[-1] if self.facts else Facts()
         at = ends[len(self.facts) - 1] if self.facts else self.start
         known = len(self.facts)
@@ -131,7 +132,9 @@ class _Body:
         self.ends = ends
 
     def follow(self, known: Known) -> None:
-        """Take over what is known of the first items, and find the positions of the others."""
+        """Copy the known facts about the first items from an earlier body, and find the positions of the other
+        items.
+        """
         before, count = known.body, known.shared
         self.head, self.start = before.head, before.start
         ends = _ends_of(self.raw, known.end, self.items[count:], first=False)
@@ -148,7 +151,9 @@ class _Body:
         return known + len(self.items) * _PER_ITEM
 
     def common(self, raw: bytes) -> int:
-        """The number of items whose bytes `raw` has at the same positions, if it has the bytes before them too."""
+        """The number of leading items whose bytes are at the same positions in `raw`. 0 if the bytes before the
+        items differ.
+        """
         view = memoryview(self.raw)
         if not raw.startswith(view[: self.start]):
             return 0
@@ -170,7 +175,9 @@ class Known(NamedTuple):
 
     @property
     def is_most(self) -> bool:
-        """Whether these are most items of the earlier body, so that the new body probably replaces it."""
+        """Whether these items are most of the earlier body, so that the new body probably continues it and can
+        replace it.
+        """
         return 2 * self.shared >= len(self.body.ends)
 
     @property
@@ -186,8 +193,9 @@ class Known(NamedTuple):
         return len(self.body.head) + len(raw) - self.end
 
     def parsed(self, raw: bytes) -> Continued | None:
-        """The parsed body `raw`. None if the rest is not the JSON that continues the conversation; then `raw` must be
-        parsed as a whole."""
+        """The parsed body `raw`. None if the rest of `raw` is not JSON that continues the conversation; then `raw`
+        must be parsed as a whole.
+        """
         if len(raw) <= self.end:
             return None
         earlier, at = self.body, skip_blanks(raw, self.end)
@@ -326,7 +334,7 @@ class _Queue:
         self.size += body.size
 
     def discard(self, body: _Body) -> bool:
-        """Remove `body`. Returns False if it is not here."""
+        """Remove `body`. Returns False if the queue does not contain it."""
         if body not in self.bodies:
             return False
         del self.bodies[body]
@@ -355,8 +363,9 @@ def _places(raw: bytes, quoted: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _ends_of(raw: bytes, at: int, items: list[Any], *, first: bool) -> list[int]:
-    """The position after each of `items`, which stand in `raw` from `at` on; empty if they do not. `first`: whether
-    no comma stands before them."""
+    """The position after each of `items`, if they are in `raw` from `at` on; empty if they are not there. `first`:
+    whether no comma comes before them.
+    """
     ends: list[int] = []
     for item in items:
         if not first:
@@ -373,7 +382,7 @@ def _ends_of(raw: bytes, at: int, items: list[Any], *, first: bool) -> list[int]
 
 
 def _end_of(raw: bytes, at: int, item: Any) -> int:
-    """The position after `item`, which stands at `at`; 0 if another value stands there."""
+    """The position after `item`, if it is at position `at`; 0 if another value is there."""
     written = orjson.dumps(item)  # most clients write JSON as orjson does
     if raw.startswith(written, at):
         return at + len(written)
@@ -386,7 +395,9 @@ def _end_of(raw: bytes, at: int, item: Any) -> int:
 
 
 def _rest_of(rest: bytes, name: str) -> tuple[dict[str, Any], list[Any]] | None:
-    """The parsed `rest` and the items in it. None if it has another field `name`, or is no valid body."""
+    """Parse `rest`, and return it with the items in it. None if `rest` has another field `name`, or is no valid
+    body.
+    """
     try:
         fields = load_object(rest)
     except BadRequest:

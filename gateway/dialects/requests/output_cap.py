@@ -12,8 +12,10 @@ gateway itself sends for an effort."""
 
 
 def cap_output(request: CompletionRequest, most: int) -> None:
-    """Lower the output limit of `request` to `most` tokens. A request without a limit gets this limit. The thinking for
-    which the client asked is added to `most`, because providers count it as output."""
+    """Lower the output limit of `request` to `most` tokens. A request without a limit gets this limit.
+
+    Providers count thinking as output. So the thinking for which the client asked is added to `most`.
+    """
     if not FACTS[request.dialect].limits_output:
         return
     allowed = most + _thinking_tokens(request)

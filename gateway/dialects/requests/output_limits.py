@@ -64,8 +64,10 @@ def longest(fields: Mapping[str, Any], dialect: DialectName = "openai_chat") -> 
 
 
 def answers(fields: Mapping[str, Any]) -> int:
-    """The number of answers that a backend may generate for the request. Before the call, the fields `n`, `best_of` and
-    `n_cmpl` must have been checked."""
+    """The number of answers that a backend may generate for the request.
+
+    Before this call, the fields `n`, `best_of` and `n_cmpl` must have been checked.
+    """
     if _SEVERAL.isdisjoint(fields):
         return 1
     most: int = max(fields.get("n") or 1, fields.get("best_of") or 1, fields.get("n_cmpl") or 1)

@@ -54,8 +54,11 @@ class Surcharges:
 
 
 def surcharges(request: CompletionRequest, backend_dialect: DialectName) -> Surcharges | None:
-    """The charges beside the token price that `request` may cause at a backend. Usually None: no fee can be charged.
-    `backend_dialect`: the backend's dialect."""
+    """The charges, in addition to the token price, that `request` may cause at a backend. Usually None, because no
+    fee is possible.
+
+    `backend_dialect`: the backend's dialect.
+    """
     body = request.body
     fees = _fees(body, request.model)
     if backend_dialect == "anthropic_messages":
@@ -68,8 +71,11 @@ def surcharges(request: CompletionRequest, backend_dialect: DialectName) -> Surc
 
 
 def held_price(price: Price, wanted: Surcharges | None) -> Price | None:
-    """The price from which the reserved money is computed; None if a possible tier's price is unknown. It covers every
-    service tier that the provider may use. `wanted`: result of `surcharges`."""
+    """The price from which a hold is computed. It covers every service tier that the provider may use. None if the
+    price of such a tier is unknown.
+
+    `wanted`: result of `surcharges`.
+    """
     if wanted is None or wanted.service_tier is None:
         return price.unasked()
     asked = price.at_least(wanted.service_tier)

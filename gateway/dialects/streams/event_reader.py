@@ -29,8 +29,11 @@ class EventReader(ABC):
         return self.usage
 
     def _feed(self, data: bytes, taken: int = 0) -> bytes:
-        """The events in `data` to send to the client now. `taken`: number of bytes of `data` already processed. A
-        failure is raised after earlier events were returned."""
+        """Return the events in `data` to send to the client now. `taken`: number of bytes of `data` that are
+        already processed.
+
+        A failure is raised after the events before it were returned.
+        """
         if self._failure:
             raise self._failure
         if self.ended:

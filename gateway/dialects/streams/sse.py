@@ -82,7 +82,9 @@ def boundary(data: bytes) -> int:
 
 
 def sound(block: bytes) -> bool:
-    """Whether every event of `block` appears to be a single JSON object. If False, the events must be parsed."""
+    """Whether every event of `block` appears to be a single JSON object. If not, the events must be parsed one by
+    one.
+    """
     if block.startswith(b'data: {"') and block.find(b"\n") == len(block) - 2 and block.endswith(b"}\n\n"):
         return True  # the usual case: one event
     ends = block.count(b"\n\n")
@@ -142,7 +144,9 @@ def parts(block: bytes, marks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def objects(block: bytes) -> list[dict[str, Any]] | None:
-    """The data of all events of `block`, parsed at once. None if an event is not one line of data with an object."""
+    """Parse the data of all events of `block` at once. None if some event is not exactly one line of data with an
+    object.
+    """
     if b"\r" in block:
         block = block.replace(b"\r\n", b"\n")
     if not block.startswith(b"data: {"):

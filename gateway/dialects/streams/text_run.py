@@ -56,8 +56,11 @@ class TextRun:
 
     @classmethod
     def around(cls, event: bytes, choice: dict[str, Any], field: str, text: object) -> Self | None:
-        """The sequence of events that differ from `event` only in `field` of the only choice. `text`: its value in
-        `event`. None if its position is not certain."""
+        """The sequence of events that differ from `event` only in `field` of the only choice. `text`: the value of
+        this field in `event`.
+
+        None if the position of the text in `event` is uncertain.
+        """
         index, quoted = choice.get("index", 0), b'"%b"' % field.encode()
         if choice.get("logprobs") or choice.get("finish_reason") or type(index) is not int or type(text) is not str:
             return None
@@ -97,7 +100,9 @@ class TextRun:
         return end + len(self.tail), 1
 
     def _some(self, block: bytes, at: int) -> tuple[int, int]:
-        """Process many events at once. Returns as `take`; (`at`, 0) if any of them does not belong to the sequence."""
+        """Process many events at once. Returns the same values as `take`; (`at`, 0) if one of them does not belong
+        to the sequence.
+        """
         try:
             end, texts = split(block, at, self.head, self.tail)
         except ValueError:
@@ -124,7 +129,10 @@ class AlikeEvents:
 
     def take(self, block: bytes, at: int) -> tuple[int, list[bytes], list[str]]:
         """Read the events from position `at`. Returns (position after them, contents of the JSON strings, decoded
-        texts). The lists are empty if the next event is another one or must be read by itself."""
+        texts).
+
+        The lists are empty if the next event has another form or must be parsed alone.
+        """
         if not block.startswith(self.before, at):
             return at, [], []
         if self._pause:
@@ -139,9 +147,11 @@ class AlikeEvents:
 
 
 def split(block: bytes, at: int, before: bytes, after: bytes) -> tuple[int, list[bytes]]:
-    """The texts of the events from position `at`, up to the last event of the window that ends with `after`, and the
-    position after them. The texts are not validated. Raises ValueError if an event does not consist of `before`, a text
-    and `after`."""
+    """Split the events from position `at`, each of which consists of `before`, a text and `after`.
+
+    Returns the texts, without validating them, and the position after the last event of the window that ends with
+    `after`. Raises ValueError if an event has another form.
+    """
     end = block.rfind(after, at, at + _WINDOW) + len(after)
     separator = after[:_SEPARATOR_BYTES]
     skip = len(after) + len(before) - len(separator)

@@ -57,7 +57,7 @@ class Transcript:
         return TextRun.after(event, chunk)
 
     def says(self, chunk: dict[str, Any]) -> bool:
-        """Whether `chunk` contains more than the role and the finish reason."""
+        """Whether `chunk` contains anything besides the role and the finish reason."""
         choices = chunk.get("choices")
         for choice in choices if type(choices) is list else ():
             delta = choice.get("delta") if type(choice) is dict else None

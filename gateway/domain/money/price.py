@@ -96,7 +96,7 @@ class Price:
         return self if not service_tier or self.every_tier else self._at_least.get(service_tier)
 
     def without_tiers(self) -> Price:
-        """The price of the standard tier, without the prices of other tiers."""
+        """The price of the standard tier alone."""
         return replace(self, tiers={}, choosable=()) if self.tiers else self
 
     def billed(self, usage: Usage) -> Price:

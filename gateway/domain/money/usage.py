@@ -64,7 +64,7 @@ def interrupted(reported: Usage | None, input_tokens: int, delivered: int) -> Us
         input_tokens=reported.input_tokens if reported.all_input else input_tokens,
         output_tokens=reported.output_tokens + missing,
         estimated=True,
-        billed_pico=None if missing else reported.billed_pico,  # the bill lacks the missing tokens
+        billed_pico=None if missing else reported.billed_pico,  # the bill does not include the missing tokens
     )
 
 

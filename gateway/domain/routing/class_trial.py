@@ -192,7 +192,7 @@ class ClassTrial:
             self.weak[number] = max(1.0, kept * (1 + bet * (loss - TOLERANCE)))
 
     def _required(self, stage: int) -> float:
-        """The wealth that the opening test must reach for `stage`."""
+        """The value that the wealth of the opening test must reach for `stage`."""
         return math.ldexp(OPENING[stage - 1], min(self.attempt, _MOST_DOUBLINGS))
 
     def _advance(self) -> Change:

@@ -18,7 +18,8 @@ _ASKING = re.compile(
     r"|(?:(?:de|em|a)\s)?quant(?:o|os|as)\s|quem\s)",
     re.IGNORECASE,
 )
-"""Matches the beginning of such a sentence. All repetitions are bounded, so the time is linear in the sentences."""
+"""Matches the beginning of a sentence that asks for information. All repetitions are bounded, so the time is linear in
+the length."""
 
 
 def asks(sentence: str) -> bool:

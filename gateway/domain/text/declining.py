@@ -22,7 +22,7 @@ _DECLINES = (
 )
 _REFUSAL = re.compile(rf"\W*(?:{'|'.join(_DECLINES)})", re.IGNORECASE)
 _LONGEST_REFUSAL = 400
-"""Maximum characters of a refusal. A longer text that begins with an apology has answered something."""
+"""Maximum characters of a refusal. A longer text counts as an answer, even if it begins with an apology."""
 
 
 def declines(text: str) -> bool:

@@ -1,1 +1,1 @@
-"""Trials of fitted plans: observe, switch, roll back."""
+"""Trials of fitted plans: observe a plan, begin to use it, return to the previous plan."""

@@ -1,5 +1,5 @@
-"""Applies the stored states of plans. Routing follows the live plan, which is the plan in use. Plans on trial decide
-too, but their decisions are only recorded."""
+"""Applies the stored states of plans. Routing uses the live plan. Plans on trial decide, too, but their decisions are
+only recorded."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ INTERVAL_S = 5.0
 
 class PlanTrials:
     """Applies the stored states of plans (on trial, live, previous) in one worker. All workers do this. If a state must
-    change, the first worker that notices this stores the new state, and all workers apply it."""
+    change, the first worker that notices it stores the new state, and all workers apply it."""
 
     def __init__(
         self, database: Database, router: Router, fleet: Fleet, *, interval_s: float = INTERVAL_S, clock: Clock = time
@@ -95,7 +95,7 @@ class PlanTrials:
             self._on_trial[CONFIGURED] = self._configured
 
     def _beside(self, live: Plan) -> tuple[Plan, ...]:
-        """The live plan, and the configured plans for other pools of models."""
+        """The live plan, together with the configured plans for other pools of models."""
         others = (plan for plan in self._configured if not set(plan.models) & set(live.models))
         return (live, *others)
 
@@ -106,8 +106,8 @@ class PlanTrials:
         return await asyncio.to_thread(read_plan, data, f"plan {id[:16]}")
 
     def outcomes(self, job: Sample, given: Sequence[StrategyAnswer], score: float) -> Mapping[str, Outcome]:
-        """The outcomes of the plans for the judged request `job`, as id of a plan → outcome. A plan is omitted if its
-        outcome does not follow from the given answers. `given`, `score`: see `outcome`."""
+        """The outcomes of the plans for the judged request `job`: id of a plan → outcome. A plan is omitted if its
+        outcome cannot be derived from the given answers. `given`, `score`: see `outcome`."""
         if not self._on_trial:
             return {}
         found = {id: outcome(plans, job, given, score, self._fleet) for id, plans in self._on_trial.items()}
@@ -118,13 +118,13 @@ class PlanTrials:
 def outcome(
     plans: Sequence[Plan], job: Sample, given: Sequence[StrategyAnswer], score: float, fleet: Fleet
 ) -> Outcome | None:
-    """The quality and cost that `plans` would have had for the judged request `job`. The first plan that applies is
-    followed as in serving: it sees the answer of a backend only after it has called this backend, and each call adds to
+    """The quality and cost that `plans` would have had for the judged request `job`. The first plan that applies
+    decides as in serving: it sees the answer of a backend only after it has called the backend, and each call adds to
     the cost.
 
     `given`: the answers that backends gave to the request. `score`: quality of every answer that is not the
-    reference's. None in three cases: the plan calls a backend without an answer in `given`; the fleet no longer has the
-    reference; the route has no target quality.
+    reference's. None in three cases: the plan calls a backend without an answer in `given`; the reference is no longer
+    configured; the route has no target quality.
     """
     route, record = job.record.route, job.record
     assert route is not None
@@ -161,8 +161,8 @@ def outcome(
 
 
 def _served(job: Sample, score: float) -> Outcome | None:
-    """The outcome of routing's own decision for the request `job`, whether this decision was applied or not. None if
-    the first backend of the decision is neither the reference nor the backend that is evaluated."""
+    """The outcome of routing's own decision for the request `job`, whether it was applied or not. None if the first
+    backend of the decision is neither the reference nor the backend that is evaluated."""
     route, record = job.record.route, job.record
     assert route is not None
     costs = {one.backend: one.cost_pico or 0 for one in route.considered}
@@ -178,4 +178,4 @@ def _served(job: Sample, score: float) -> Outcome | None:
 
 
 def _troubled(error: Exception) -> None:
-    log.warning("plans on trial cannot be read, the current plan stays in use: %s", error)
+    log.warning("plans on trial cannot be read, so the present plan is still used: %s", error)

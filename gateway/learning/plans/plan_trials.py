@@ -1,8 +1,8 @@
-"""States of plans on trial. At first, the decisions of such a plan are only recorded. The plan goes live if it is
-better than the live plan, and is rolled back if it is worse.
+"""Stores the states of plans on trial. At first, the decisions of a plan are only recorded. If it is better than the
+live plan, it becomes the live plan. If it then turns out to be worse, the previous plan is used again.
 
-States: `shadow`: decisions are only recorded; `live`: used in place of the configured plan; `previous`: was live
-before, its decisions are still recorded; `refused`: was not better; `retired`: was replaced.
+States: `shadow`: decisions are only recorded; `live`: used instead of the configured plan; `previous`: was live before,
+decisions are still recorded; `refused`: was not better; `retired`: was replaced.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class PlanFile:
 
 
 def known(connection: Connection) -> list[PlanFile]:
-    """All plans. The plan whose state changed last comes first."""
+    """All plans, beginning with the plan whose state changed last."""
     c = artefacts.c
     return [PlanFile(*row) for row in connection.execute(select(c.id, c.state, c.at, c.why).order_by(c.at.desc()))]
 
@@ -45,8 +45,8 @@ def body(connection: Connection, id: str) -> bytes:
 
 
 def stage(connection: Connection, data: bytes, now: float) -> str:
-    """Put the plan in `data` on trial. The plan that was on trial before is retired. Returns the id of the plan. If
-    this plan is already live or on trial, its state does not change."""
+    """Put the plan in `data` on trial. A plan that was on trial before is retired. Returns the id of the plan. If this
+    plan is already live or on trial, its state does not change."""
     id = hashlib.sha256(data).hexdigest()
     c = artefacts.c
     state = connection.scalar(select(c.state).where(c.id == id))
@@ -61,8 +61,8 @@ def stage(connection: Connection, data: bytes, now: float) -> str:
 
 
 def roll_back(connection: Connection, now: float, why: str) -> bool:
-    """Stop using the live plan and use the previous plan again. Returns False if no plan is live, because the
-    configured plan is in use."""
+    """Stop using the live plan, and use the previous plan again. Returns False if no plan is live, and so the
+    configured plan is used."""
     if not _move(connection, "live", "retired", now, why):
         return False
     _move(connection, "previous", "live", now, f"rolled back to: {why}")
@@ -115,8 +115,8 @@ def compared(connection: Connection, tried: str, live: str, since: float) -> tup
 
 
 def decide(connection: Connection, now: float) -> str:
-    """Make one of these changes if it is due: begin to use the plan on trial, refuse the plan on trial, or roll back
-    the live plan. Returns a description of the change; empty if nothing changed."""
+    """Change the state of a plan if a change is due: begin to use the plan on trial, refuse the plan on trial, or
+    return from the live plan to the previous one. Returns a description of the change; empty if nothing changed."""
     states = {one.state: one for one in known(connection)}
     live, shadow, previous = (states.get(state) for state in ("live", "shadow", "previous"))
     if live is not None:

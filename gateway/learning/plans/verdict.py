@@ -1,4 +1,4 @@
-"""Decides with confidence whether one plan is better than another plan, on the same judged requests.
+"""Decides, with confidence, whether one plan is better than another plan on the same judged requests.
 
 Differences are computed per request, so requests that are hard for both plans have no effect. Bounds of differences are
 one-sided at 99 %, by the normal approximation, from LEAST requests on. The level is this high because the comparison is
@@ -32,8 +32,8 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A plan on trial compared with the live plan. A difference is the value of the plan on trial minus the value of
-    the live plan."""
+    """The comparison of a plan on trial with the live plan. Each difference is the value of the plan on trial minus the
+    value of the live plan."""
 
     pairs: int = 0
     quality: tuple[float, float] = (0.0, 0.0)
@@ -76,9 +76,9 @@ def on_trial(found: Comparison) -> Literal["", "better", "refused"]:
 
 
 def to_roll_back(before: Comparison, target: float) -> bool:
-    """Whether the live plan must be replaced by the previous plan. This is so if the measurements show with confidence
-    that the live plan is worse than the previous plan, or that its quality is below `target`. `before`: the comparison
-    of the two plans, with differences as previous plan minus live plan."""
+    """Return whether the previous plan must replace the live plan. It must if the measurements show, with confidence,
+    that the live plan is worse than the previous one, or that its quality is below `target`. `before`: the comparison
+    of the two plans; differences are previous plan minus live plan."""
     if before.pairs < LEAST:
         return False
     return before.quality[0] > TOLERANCE or before.live_quality[1] < target - TOLERANCE

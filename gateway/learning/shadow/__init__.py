@@ -1,1 +1,1 @@
-"""Compares backends on requests that have been served."""
+"""Compares backends on requests that were served."""

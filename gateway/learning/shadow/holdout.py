@@ -12,13 +12,13 @@ class Holdout:
     holdout."""
 
     def __init__(self, share: float) -> None:
-        """`share`: share of requests to select, 0..1. Each selected request costs as much as the reference does."""
+        """`share`: the share of requests to select, 0..1. Each selected request costs as much as the reference."""
         self._share = share
         self._held = 0
 
     def holdout(self, request: CompletionRequest) -> bool:
-        """Whether the reference must serve this request. The result is the same for a whole conversation, so that a
-        session does not alternate between backends."""
+        """Return whether the reference must serve this request. The result is the same for a whole conversation, so
+        that a session does not alternate between backends."""
         if not self._share:
             return False
         session = request.controls.session or request.agent_session or request.last_user

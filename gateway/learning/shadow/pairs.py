@@ -1,4 +1,4 @@
-"""Sends the same prompts to two backends; each call is an attempt in the ledger (`thriftgate compare`)."""
+"""Sends the same prompts to two backends for `thriftgate compare`. Each call is an attempt in the ledger."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """One backend's answer, its duration and its cost."""
+    """The answer of one backend, with its duration and its cost."""
 
     choices: Choices = ()
     finish: str = ""
@@ -56,10 +56,8 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """One prompt with the answers of two backends, a and b. `agreed`: the judge's score, 0..1, of b's answer compared
-    with a's answer; None if undecided. `right`: how right a's answer and b's answer are, if the expected answer is
-    known.
-    """
+    """One prompt with the answers of the backends a and b. `agreed`: the judge's score, 0..1, for b's answer compared
+    with a's answer; None if undecided. `right`: how right a's and b's answers are, if the expected answer is known."""
 
     prompt: Prompt
     a: Response
@@ -69,8 +67,8 @@ class Pair:
 
     @property
     def as_good(self) -> float | None:
-        """Whether b's answer could have replaced a's answer, 0..1; None if unknown. The expected answer decides if it
-        is known, otherwise the judge."""
+        """A score, 0..1, for whether b's answer could have replaced a's answer; None if unknown. If the expected answer
+        is known, it decides; otherwise the judge."""
         of_a, of_b = self.right
         if of_a is not None and of_b is not None:
             return float(of_b >= of_a)
@@ -89,7 +87,7 @@ class PairSettlement:
         return PairHold(self, most_output)
 
     def worst(self, backend: Backend, input_tokens: int, output_tokens: int) -> int:
-        """Maximum pico-dollars that a call of `backend` may cost. It is 0 for the operator's own server without a
+        """The maximum cost of a call of `backend`, in pico-dollars. It is 0 for the operator's own server without a
         price. Raises BudgetExhausted for a hosted backend without a price."""
         price = self._prices.price(backend)
         if price is not None:
@@ -155,8 +153,8 @@ class Pairs:
         self._settlement, self._tenant, self._deadline_s = settlement, tenant, deadline_s
 
     async def compare(self, prompt: Prompt, a: Backend, b: Backend, judge: Judge, most_output: int) -> Pair:
-        """Call both backends and have their answers judged. Errors of backends are in the returned pair. Raises
-        BudgetExhausted, LedgerUnavailable."""
+        """Call both backends, and let the judge compare their answers. If a backend fails, the returned pair contains
+        the error. Raises BudgetExhausted, LedgerUnavailable."""
         one, other = await _both(self.response(prompt, a, most_output), self.response(prompt, b, most_output))
         agreed = None
         correct: tuple[float | None, float | None] = (None, None)
@@ -196,7 +194,7 @@ class Pairs:
         return Response(choices, answer.finish, "", took, usage.all_input, usage.all_output, attempt.cost_pico)
 
     async def response(self, prompt: Prompt, backend: Backend, most_output: int) -> Response:
-        """Like `ask`, but an error of the backend is in the returned response. Raises BudgetExhausted,
+        """Like `ask`, but if the backend fails, the returned response contains the error. Raises BudgetExhausted,
         LedgerUnavailable."""
         try:
             return await self.ask(backend, prompt.request(backend.model), most_output)
@@ -216,7 +214,7 @@ class Pairs:
 
 
 async def _both(one: Awaitable[Response], other: Awaitable[Response]) -> tuple[Response, Response]:
-    """Run both calls concurrently. If one call cannot be paid for, the other call still runs to its end and is
+    """Make both calls at the same time. If one call cannot be paid, the other call still runs to its end and is
     recorded."""
     found = await asyncio.gather(one, other, return_exceptions=True)
     for each in found:
@@ -229,7 +227,7 @@ async def _both(one: Awaitable[Response], other: Awaitable[Response]) -> tuple[R
 
 
 async def right(prompt: Prompt, request: CompletionRequest, response: Response) -> float | None:
-    """How right the answer is, 0..1. None if the prompt has no expected answer, or if the answers cannot be
+    """Score how right the answer is, 0..1. None if the prompt has no expected answer, or if the answers cannot be
     compared."""
     if prompt.expected is None:
         return None

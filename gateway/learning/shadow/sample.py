@@ -1,4 +1,4 @@
-"""Selects the served answers to compare, and the backend with which each is compared."""
+"""Selects the answers to compare, and the backend with which each is compared."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _HOSTED = frozenset({"mcp_servers", "web_search_options", "container"})
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """A backend to evaluate, and the quality that is expected of its answer to this request."""
+    """A backend that is evaluated, and the quality that is expected of its answer to this request."""
 
     backend: str
     predicted: float
@@ -45,7 +45,7 @@ class Promise:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One comparison to make. It contains a prompt and an answer, so it is kept in memory only."""
+    """A comparison to make. It contains a prompt and an answer, so it is kept only in memory."""
 
     record: Record
     request: CompletionRequest
@@ -64,14 +64,15 @@ class Sample:
 
     @property
     def key(self) -> TrialKey:
-        """The trial of a class to which the comparison belongs. Raises AssertionError if there is none."""
+        """The traffic-class trial to which the comparison belongs. Raises AssertionError if there is none."""
         route = self.record.route
         assert route is not None
         assert route.by_class is not None
         return route.by_class.key
 
     def finding(self, judge: str, score: float, plans: Mapping[str, Any]) -> Finding:
-        """The result to store. `judge`: name of the judge. `plans`: outcomes of plans on trial."""
+        """The result of the comparison, in the form in which it is stored. `judge`: name of the judge. `plans`:
+        outcomes of plans on trial."""
         promise, record = self.promise, self.record
         return Finding(
             record.request_id, record.tenant.team, promise.backend, self.reference, self.source, judge,
@@ -88,8 +89,8 @@ def choices_of(answer: Answer, dialect: DialectName) -> Sequence[Mapping[str, An
 def sample(
     request: CompletionRequest, record: Record, answer: Answer, learned: Evidence, drawn: float
 ) -> Sample | None:
-    """The comparison to make; None if there is nothing to compare. `drawn`: a random number 0..1. If the reference
-    served the request, this number selects the backend to evaluate."""
+    """The comparison to make for a served answer; None if there is nothing to compare. `drawn`: a random number 0..1.
+    If the reference served the request, this number selects the backend that is evaluated."""
     route, attempt = record.route, answer.attempt
     if route is None or route.reference is None or attempt is None or not repeatable(request) or not answer.complete:
         return None
@@ -112,9 +113,9 @@ def sample(
 def class_sample(
     request: CompletionRequest, record: Record, answer: Answer, by: ClassDecision, drawn: float
 ) -> Sample | None:
-    """A sample for the trial of a traffic class. None if the answer cannot be compared. `drawn`: a random number 0..1.
-    An answer that the backend in question served is also a sample if it is neither drawn nor weak, so that it can be
-    counted."""
+    """The comparison to make for the trial of a traffic class; None if the answer cannot be compared. `drawn`: a random
+    number 0..1, which selects the answers that are really compared. An answer that the backend on trial served, and
+    that is neither selected nor weak, is returned only to be counted."""
     attempt, key = answer.attempt, by.key
     if attempt is None or not answer.complete or not repeatable(request):
         return None
@@ -138,7 +139,7 @@ def class_sample(
 
 
 def share_to_compare(by: ClassDecision, learning: float, *, served: bool) -> float:
-    """Share of answers to compare for the trial of a class. `learning`: the policy's `learning.classes`."""
+    """The share of answers to compare for the trial of a class. `learning`: the policy's `learning.classes`."""
     trial = by.trial or ClassTrial(by.key.target)
     return trial.compare_share(learning, served=served)
 
@@ -146,8 +147,8 @@ def share_to_compare(by: ClassDecision, learning: float, *, served: bool) -> flo
 def looks_weak(
     request: CompletionRequest, answer: Answer, choices: Sequence[Mapping[str, Any]], confidence: float
 ) -> bool:
-    """Whether the answer has a sign of weakness that costs nothing to find: it is invalid, refused, empty, cut or
-    repetitive, or its mean token probability is below `confidence`."""
+    """Return whether the answer has a sign of weakness that can be found without a further call: it is invalid,
+    refused, empty, cut or repetitive, or its mean token probability is below `confidence`."""
     attempt = answer.attempt
     found = None if attempt is None else attempt.confidence
     if found is not None and found < confidence:
@@ -159,9 +160,9 @@ def looks_weak(
 
 
 def repeatable(request: CompletionRequest) -> bool:
-    """Whether the request can safely be sent to a second backend. The result is false if the request makes the provider
-    do more than answer: run tools, or store the response. Large requests and requests for several answers are not
-    repeated either."""
+    """Return whether the request can safely be sent to a second backend. It cannot if the provider would do more than
+    answer, such as run tools or store the response. Large requests, and requests for several answers, are not repeated
+    either."""
     if not FACTS[request.dialect].repeatable or request.parallel != 1 or request.body.get("store"):
         return False
     if len(request.raw) > MOST_BYTES:
@@ -172,15 +173,15 @@ def repeatable(request: CompletionRequest) -> bool:
 
 
 def plain(request: CompletionRequest) -> CompletionRequest:
-    """The same request without streaming and with batch priority."""
+    """A copy of the request without streaming and with batch priority."""
     body = {name: value for name, value in request.body.items() if name not in ("stream", "stream_options")}
     controls = replace(request.controls, priority="batch")
     return DIALECTS[request.dialect].parse(orjson.dumps(body), request.id, controls, request.headers)
 
 
 def kept(job: Sample, other: Sequence[Mapping[str, Any]], finish: str, judge: str, score: float | None) -> KeptSample:
-    """What is stored of a comparison: the request and both answers, without names of keys and end users. `other`,
-    `finish`: the answer of the backend that was called for the comparison."""
+    """The parts of a comparison that are stored: the request and both answers, without names of keys and end users.
+    `other`, `finish`: the answer of the backend that was called for the comparison."""
     sent = orjson.loads(wire(job.request.dialect, "openai_chat").body(plain(job.request), "", None))
     request = {name: sent[name] for name in _KEPT if name in sent}
     served = job.reference if job.asks == job.promise.backend else job.promise.backend
@@ -193,7 +194,8 @@ def kept(job: Sample, other: Sequence[Mapping[str, Any]], finish: str, judge: st
 
 
 def _in_question(route: Route, served: str, drawn: float, learned: Evidence, team: str) -> tuple[Source, str | None]:
-    """Two values: the source of the comparison, and the backend to evaluate (None if no backend is to be evaluated)."""
+    """The purpose of the comparison (its `source` in the evidence), and the backend that is evaluated; None instead of
+    a backend if there is none to evaluate."""
     assert route.reference is not None
     decided = route.decided
     if decided is not None:
@@ -206,9 +208,9 @@ def _in_question(route: Route, served: str, drawn: float, learned: Evidence, tea
 
 
 def _probed(route: Route, drawn: float, learned: Evidence, team: str) -> str | None:
-    """Select one of the cheaper backends that routing did not choose, by the random number `drawn`. If the quality of
-    some of these backends was found to be below target, one of them is selected, because it may have recovered.
-    Otherwise any cheaper backend may be selected, because its assumed quality may be too low."""
+    """Select one of the cheaper backends that routing did not choose, by the random number `drawn`. If some of them
+    were measured to be below the target quality, one of these is selected, because it may have recovered. Otherwise any
+    of them may be selected, because the quality assumed for it may be too low."""
     able = [one for one in route.considered if _may_be_probed(one, route)]
     wanting = [one for one in able if learned.adjust(team, one.backend).margin]
     among = wanting or able
@@ -236,12 +238,12 @@ def promised(route: Route, backend: str, learned: Evidence, team: str) -> Promis
 
 
 def cascaded(record: Record, answer: Answer, learned: Evidence) -> Finding | None:
-    """Judge the first answer of a cascade by the later answers of the same cascade, which needs no further call. The
-    later answers are not judged, because they are not a random sample: whether a later backend is called depends on the
-    earlier answers.
+    """Judge the first answer of a cascade by the later answers of the same cascade, without a further call. The later
+    answers are not judged: whether a later backend is called depends on the earlier answers, so they are not a random
+    sample.
 
-    If the cascade continued because the first answer was weak, the result has weight 0. Such a result is stored only to
-    show how often it was unnecessary to continue.
+    If the cascade continued because the first answer was weak, the result has weight 0. It is stored only to show how
+    often it was unnecessary to continue.
     """
     route, attempt, answers = record.route, answer.attempt, record.answers
     if route is None or attempt is None or len(answers) < 2:

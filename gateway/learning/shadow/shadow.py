@@ -1,4 +1,4 @@
-"""Compares served answers in the background: calls another backend and has both answers judged."""
+"""Compares served answers in the background: calls another backend, and lets a judge compare both answers."""
 
 from __future__ import annotations
 
@@ -52,7 +52,8 @@ TIDY_S = 600.0
 
 
 class Shadows:
-    """Implements `Sampler` of domain/protocols.py. An error here can only lose a comparison."""
+    """Implements `Sampler` of domain/protocols.py. An error here can only lose a comparison, and never affects a
+    request."""
 
     def __init__(
         self,
@@ -75,19 +76,18 @@ class Shadows:
         self._counts = dict.fromkeys(counted, 0)
 
     async def open(self, pipeline: Pipeline, plans: PlanTrials | None = None) -> None:
-        """Start to compare. Answers that were offered earlier are compared too. `plans` receives every judged
-        request."""
+        """Start to compare, also answers that were offered before. `plans`: gets every judged request."""
         self._plans = plans
         for number in range(AT_A_TIME):
             self._tasks.spawn(self._work(pipeline), f"comparing {number}")
         self._tasks.spawn(self._tidy(), "kept samples")
 
     async def aclose(self) -> None:
-        """Drop waiting samples. Calls in progress are recorded in the ledger as interrupted."""
+        """Drop the samples that wait. Calls in progress are recorded in the ledger as interrupted."""
         await self._tasks.aclose()
 
     async def idle(self) -> None:
-        """Wait until all answers that were offered so far have been handled."""
+        """Wait until all answers that were offered so far have been processed."""
         await self._queue.join()
 
     def stats(self) -> dict[str, int | float | str]:
@@ -97,9 +97,9 @@ class Shadows:
         return self._holdout.holdout(request)
 
     def offer(self, request: CompletionRequest, record: Record, answer: Answer) -> None:
-        """Offer a served answer for comparison. A hash decides whether the answer is selected. Nothing else is computed
-        for an answer that is not selected, except whether it looks weak if a traffic class chose its backend. If the
-        policy's shares are 0, this method does nothing."""
+        """Offer a served answer for comparison. A hash decides whether the answer is selected. For an answer that is
+        not selected, nothing else is computed, except whether it looks weak if a traffic class chose its backend. If
+        the shares in the policy are 0, this method does nothing."""
         trials = record.tenant.policy.trials
         if not (record.answers or trials.share or trials.classes):
             return
@@ -159,7 +159,7 @@ class Shadows:
         try:
             found = await self._compare(job, pipeline)
         except BudgetExhausted:
-            if job.trial is not None and job.trial.weak:  # nothing can show that the reference is no better
+            if job.trial is not None and job.trial.weak:  # without a comparison, count it as worse
                 await self._trials.see(job.key, job.trial._replace(score=0.0))
             raise
         if found is None:
@@ -170,7 +170,8 @@ class Shadows:
         return None if found.score is None else job.finding(found.judge, found.score, found.plans)
 
     async def _compare(self, job: Sample, pipeline: Pipeline) -> _Compared | None:
-        """The verdict on a sample. None if the other backend cannot be asked, or if its answer is incomplete."""
+        """Compare a sample. Returns the verdict; None if the other backend cannot be called, or if its answer is
+        incomplete."""
         backend = pipeline.fleet.get(job.asks)
         if backend is None or not _open(backend, job.record.tenant) or not pipeline.fleet.state(backend).available:
             return None
@@ -191,8 +192,8 @@ class Shadows:
         return _Compared(judge.name, score, plans)
 
     async def _keep(self, sample: KeptSample, tenant: Tenant) -> None:
-        """Store a compared request for learning. If it cannot be stored, for example because the disk is full, only the
-        sample is lost."""
+        """Store a compared request for learning. If this fails, for example because the disk is full, only the sample
+        is lost."""
         now, lives_s = self._clock.time(), tenant.policy.data.store_samples or 0.0
         try:
             await self._database.run(lambda link: samples.keep(link, tenant.team, sample, now, now + lives_s))
@@ -222,7 +223,7 @@ class Shadows:
 
 
 class _Compared(NamedTuple):
-    """The verdict of a judge. `score`: None if undecided. `plans`: outcomes of plans on trial."""
+    """The verdict of a judge. `score`: None if it is undecided. `plans`: outcomes of plans on trial."""
 
     judge: str
     score: float | None
@@ -230,15 +231,15 @@ class _Compared(NamedTuple):
 
 
 class _Calls:
-    """The calls of one comparison, recorded in the ledger next to the attempts of the served request."""
+    """Makes the calls of one comparison. They are recorded in the ledger next to the attempts of the served request."""
 
     def __init__(self, pipeline: Pipeline, spend_cap: SpendCap, prices: PriceList, job: Sample) -> None:
         self._pipeline, self._spend_cap, self._prices, self._job = pipeline, spend_cap, prices, job
         self._before = len(job.record.attempts)
 
     async def ask(self, backend: Backend, request: CompletionRequest, most: int) -> tuple[Choices, str] | None:
-        """(Choices, finish reason) of the backend's answer; None if it is incomplete. Raises GatewayError,
-        SQLAlchemyError."""
+        """Call the backend. Returns (choices, finish reason) of its answer; None if the answer is incomplete. Raises
+        GatewayError, SQLAlchemyError."""
         of = self._job.record
         record = Record(
             of.request_id, of.tenant, backend.name, request.dialect, False, session=of.session, tags=of.tags,
@@ -259,7 +260,8 @@ class _Calls:
 
 
 def _judge(pipeline: Pipeline, job: Sample, calls: _Calls) -> Judge | None:
-    """The judge that the policy names. None if it names an unknown backend, or a backend that its data rule forbids."""
+    """The judge that the policy names. None if the policy names an unknown backend, or one that its data rule
+    forbids."""
     tenant = job.record.tenant
     name = tenant.policy.trials.judge
     if known := JUDGES.get(name):
@@ -271,6 +273,6 @@ def _judge(pipeline: Pipeline, job: Sample, calls: _Calls) -> Judge | None:
 
 
 def _open(backend: Backend, tenant: Tenant) -> bool:
-    """Whether the policy's data rule and the tenant's backend access allow the tenant's prompts to be sent to
-    `backend`."""
+    """Return whether the tenant's prompts may be sent to `backend`, by the policy's data rule and the tenant's access
+    to backends."""
     return may_go_to(backend, tenant.policy.data) and not (tenant.access and tenant.access.excludes(backend))

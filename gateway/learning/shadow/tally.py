@@ -1,4 +1,5 @@
-"""Summarises compared pairs: how often b is as good as a, for which prompts, and at what price and speed."""
+"""Summarises compared pairs: how often backend b is as good as backend a, for which prompts, and at what price and
+speed."""
 
 from __future__ import annotations
 
@@ -31,8 +32,8 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """The prompts in a range of difficulty. `part`: number of these prompts, as a share of all prompts that were
-    judged. The bounds of the range are None for prompts outside the grader's domain."""
+    """The prompts in a range of difficulty. `part`: these prompts as a share of all judged prompts. The bounds of the
+    range are None for prompts that the grader cannot judge."""
 
     low: float | None
     high: float | None
@@ -43,7 +44,7 @@ class Bin:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Figures of one backend over all its answers."""
+    """The figures of one backend over all its answers."""
 
     answers: int
     failed: int
@@ -109,8 +110,8 @@ def tally(pairs: Sequence[Pair], difficulty: Callable[[Pair], float | None], qua
 
 
 def share(scores: Sequence[float]) -> Interval:
-    """The mean of `scores` as a share, with Wilson's interval (1927). A score of 0.5 counts as half a prompt, which can
-    only widen the interval."""
+    """The mean of `scores` with Wilson's interval (1927). A score of 0.5 counts as half a prompt, which can only widen
+    the interval."""
     n, mean = len(scores), sum(scores) / len(scores)
     return Interval(mean, *wilson(mean, n, Z), n)
 
@@ -131,8 +132,8 @@ def _judge(of: Interval, quality: float) -> Judged:
 
 
 def _bins(scored: Sequence[tuple[float | None, float]], quality: float) -> list[Bin]:
-    """Bins with about the same number of prompts, easiest bin first. Prompts outside the grader's domain form the last
-    bin."""
+    """Divide the prompts into bins of about equal size, easiest bin first. Prompts that the grader cannot judge form
+    the last bin."""
     known = sorted((hard, score) for hard, score in scored if hard is not None)
     outside = [score for hard, score in scored if hard is None]
     count = max(1, min(MOST_BINS, len(known) // LEAST_IN_BIN))

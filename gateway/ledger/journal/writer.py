@@ -314,8 +314,8 @@ class Journal:
                 opened.seen_bytes = opened.attempt.output_bytes
 
     def _paces(self) -> dict[str, orphan.BackendPace]:
-        """Backend name → the backend's speed, for the backends of the given attempts. There may be thousands of open
-        attempts, but they have few backends."""
+        """The speeds of the backends that the given attempts call, as backend name → speed. There may be thousands of
+        open attempts, but they call few backends."""
         found: dict[str, orphan.BackendPace] = {}
         different: dict[int, Attempt] = {}
         for opened in self._open.values():

@@ -1,2 +1,2 @@
-"""Prices of tokens: the packaged price list, the operator's prices, discounts, and later prices for rows without a
-price."""
+"""Prices of tokens: the packaged price list, the operator's own prices, discounts, and prices that are added later to
+rows without a price."""

@@ -39,8 +39,8 @@ def per_million(prices: str) -> dict[str, str]:
 
 
 class Terms:
-    """A price, and the texts about this price that rows contain. The texts are made once and used for all attempts with
-    the price."""
+    """A price, with the texts that ledger rows contain about it. The texts are made once and used for all attempts with
+    this price."""
 
     __slots__ = ("_above", "_text", "flat", "price", "source")
 

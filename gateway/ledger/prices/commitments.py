@@ -27,8 +27,8 @@ from gateway.state.sql.database import Database
 log = logging.getLogger(__name__)
 
 EVERY_S = 5.0
-"""Seconds between two readings of the balances. More than a balance can be spent only by calls of this time, and of the
-second until the rows of these calls are in the database."""
+"""Seconds between two readings of the balances. Calls in this time, and in the second until their rows are in the
+database, may spend more than a balance has."""
 _LEAST_PAUSE = 100
 """The pause is at least this number of times as long as the reading, so that a large ledger does not keep the database
 busy."""

@@ -1,4 +1,4 @@
-"""Compares LiteLLM's file of model prices with this gateway's price list. The file is read as plain JSON."""
+"""Compares LiteLLM's file of model prices (the map) with this gateway's price list. The file is read as plain JSON."""
 
 from __future__ import annotations
 

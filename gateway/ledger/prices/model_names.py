@@ -42,8 +42,8 @@ def model_of(backend: Backend) -> str:
 
 
 def equal(backends: Sequence[Backend]) -> dict[str, list[Backend]]:
-    """Model → the backends that serve it at several vendors and have no `model_group`. Only models with at least two
-    such backends are included."""
+    """Find the models that are called at several vendors, as model → backends. Backends with a `model_group` are left
+    out."""
     found: dict[str, list[Backend]] = defaultdict(list)
     for backend in backends:
         if not backend.model_group and (model := model_of(backend)):

@@ -39,7 +39,7 @@ class Finding:
     subject: str
     requests: int
     month_pico: float
-    """Pico-dollars that this costs in a month."""
+    """Pico-dollars that this part costs in a month."""
     text: str
 
 

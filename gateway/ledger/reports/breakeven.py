@@ -88,7 +88,7 @@ class Comparison:
 
 
 def hardware(billing: str, path: Path = HARDWARE) -> Iterator[Machine]:
-    """Yield the machines of the packaged table that can be rented in the way `billing`: on_demand, spot or reserved."""
+    """Yield the machines of the packaged table that have a price for `billing`: on_demand, spot or reserved."""
     table = orjson.loads(path.read_bytes())
     costs = {entry["name"]: entry for entry in table["machines"] if billing in entry}
     for entry in table["throughput"]:

@@ -209,8 +209,8 @@ class _Paths:
         return seasons * self._sums[-1] + self._sums[whole] + part
 
     def _when(self, spends: Sequence[float], widths: Sequence[float], left: int) -> float:
-        """The number of future cells after which `left` is spent; inf if `left` is not spent. `spends`, `widths`: spend
-        and number of cells of each block."""
+        """The number of future cells (equal spans of time) after which `left` is spent; inf if it is not spent.
+        `spends`, `widths`: spend and number of cells of each block."""
         if left <= 0:
             return 0.0
         before = 0.0

@@ -50,7 +50,7 @@ _DRAWS, _AT_ONCE, _EXCHANGES, _SEED = 1000, 50, 4000, 17
 _OUTSIDE = 0.025
 """Share of the bootstrap's results that is outside the interval on each side."""
 _SURE = 0.001
-"""A figure loses if at most this share of the random exchanges gives as bad a result. The share is small, because
+"""A figure loses if at most this share of the random assignments gives as bad a result. The share is small, because
 several figures are checked again and again."""
 _MOST_ROWS = 200_000
 _TEXTS = ("prices", "backend", "model", "key_id", "session", "request_id", "outcome", "kind")
@@ -70,7 +70,7 @@ class Figure:
     high: float | None
     """`low`, `high`: limits of the 95 % interval of `change`."""
     loses: bool
-    """Whether the others are certainly worse."""
+    """Whether the sessions that are not held out are worse, with certainty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Holdout:
     cut_sessions: int
     figures: tuple[Figure, ...] = ()
     paid_pico: int = 0
-    """What the sessions cost that are not held out, in pico-dollars."""
+    """Cost of the sessions that are not held out, in pico-dollars."""
 
     @property
     def saved_usd(self) -> tuple[float, float, float] | None:

@@ -52,7 +52,7 @@ class Reconciliation:
     """The comparison of an invoice with the ledger."""
 
     by: str
-    """What is compared: `request` or `day and model`."""
+    """The unit of the comparison: `request` or `day and model`."""
     pairs: tuple[Pair, ...]
     invoiced: Sums
     booked: Sums

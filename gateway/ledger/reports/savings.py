@@ -83,8 +83,8 @@ def statements(
     since: float | None = None,
     until: float | None = None,
 ) -> list[Statement]:
-    """One statement per team with requests in `[since, until)` (Unix seconds). `references`: team → (reference, its
-    price)."""
+    """Compute the savings of each team with requests in `[since, until)` (Unix seconds). `references`: team →
+    (reference, its price)."""
     found = []
     for team, reference in sorted(references.items()):
         statement = _statement(connection, team, reference, since, until)

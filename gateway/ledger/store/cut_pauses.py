@@ -12,9 +12,9 @@ from sqlalchemy import Connection, select
 from gateway.state.sql.tables import alerts
 
 KIND: Final = "context"
-"""Kind of the alerts that switch cuts off."""
+"""Kind of the alerts that switch off leaving out old outputs."""
 OFF_S = 14 * 86400.0
-"""Seconds for which cuts stay switched off."""
+"""Seconds for which leaving out old outputs stays switched off."""
 
 
 @dataclass(frozen=True, slots=True)

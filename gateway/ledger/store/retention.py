@@ -131,7 +131,7 @@ class Retention:
         for part in _parts(ids):
             if connection.execute(delete(ledger).where(ledger.c.id.in_(part))).rowcount != len(part):
                 raise RuntimeError("another process has removed rows meanwhile")
-        # A stored day counts its rows, and these numbers may come back.
+        # A stored day is found by its number of rows, and another day may get the same number later.
         connection.execute(delete(ledger_days).where(ledger_days.c.since <= max(row.at for row in batch.rows)))
         counting = [row for row in batch.rows if row.id not in replaced]
         sums = summed(id, counting, _split(connection, {row.request_id for row in counting}))

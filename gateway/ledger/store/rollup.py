@@ -29,7 +29,8 @@ whether the row has tokens."""
 
 
 class _Sum(dict[str, int]):
-    """The sums of the rows with one key: column → sum. A column is missing if it is None in all these rows."""
+    """The sums over all rows with the same key (see `Key`), as column → sum. A column is missing if it is None in all
+    these rows."""
 
     def add(self, row: Row) -> bool:
         """Add a row. Returns False, and adds nothing, if the sum would be too large for its column."""

@@ -22,7 +22,7 @@ TEAM_BYTES = 256 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class KeptSample:
-    """A compared request."""
+    """A compared request with its answers, which is stored for learning."""
 
     request_id: str
     traffic_class: str

@@ -1,4 +1,5 @@
-"""Compares a frontier of strategies with the hull of single models, with a random choice and with an oracle."""
+"""Compares a frontier (the best strategies at each cost) with three alternatives: single models or mixes of two of
+them, a random choice, and an oracle that knows all outcomes."""
 
 from __future__ import annotations
 

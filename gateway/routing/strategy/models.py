@@ -48,11 +48,11 @@ class ModelAdequacies:
     """For each of m models, the intercept, the slopes of the r scores and the slopes of their squares: m × (1 + 2r)."""
 
     def of(self, text: str) -> dict[str, float]:
-        """Model → P(quality ≥ 0.5) for the prompt `text`."""
+        """The probability of a good answer to the prompt `text`, as model → P(quality ≥ 0.5)."""
         return self.of_features(extract(text))
 
     def of_features(self, features: Features) -> dict[str, float]:
-        """Model → P(quality ≥ 0.5) for a prompt with these features."""
+        """The probability of a good answer to a prompt with these features, as model → P(quality ≥ 0.5)."""
         chances = _chance(self.curves, self.scores(features)[None])[0]
         return dict(zip(self.models, chances.tolist(), strict=True))
 

@@ -71,7 +71,7 @@ def read_plan(data: bytes, name: str) -> Plan:
     if not plan.strategies or not all(
         each.models <= set(models) for each in (*plan.strategies, *plan.singles, *plan.reserves)
     ):
-        raise ArtefactError(f"{name}: its strategies ask models that it does not list; fit it anew")
+        raise ArtefactError(f"{name}: its strategies call models that it does not list; fit it anew")
     return plan
 
 

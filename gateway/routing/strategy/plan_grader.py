@@ -27,7 +27,7 @@ class PlanGrader(Grader):
         super().__init__(load())
         singles = sorted(plan.singles, key=lambda single: (single.quality, -single.usd))
         if plan.adequacies is None or len(singles) < 2:
-            raise ArtefactError(f"{name}: this plan tells no prompts apart, so it cannot grade them")
+            raise ArtefactError(f"{name}: this plan does not distinguish prompts, so it cannot grade them")
         self._adequacies: ModelAdequacies = plan.adequacies
         (self._strong,) = singles[-1].first
         (self._weak,) = min(singles[:-1], key=lambda single: single.usd).first

@@ -15,7 +15,7 @@ from gateway.routing.candidates import Candidate
 from gateway.routing.decision import Choice, by_cost
 from gateway.routing.strategy.tariff import Tariff, repriced_usd, steps
 
-if TYPE_CHECKING:  # it brings NumPy
+if TYPE_CHECKING:  # it imports NumPy
     from gateway.routing.strategy.plan import Plan
     from gateway.routing.strategy.strategy import Strategy
 

@@ -37,7 +37,7 @@ _AHEAD_TICKS = 3
 
 @dataclass(frozen=True, slots=True)
 class NotEnough:
-    """A counter that could not grant the requested units. `wanted`: number of these units."""
+    """A counter that could not grant the requested units. `wanted`: the number of units requested."""
 
     lease: Lease
     wanted: int
@@ -53,8 +53,9 @@ class NotEnough:
 
 
 class Lease:
-    """One counter, as one worker knows it, with the units that the worker has reserved. Made by `Leases.counter`.
-    Methods are synchronous."""
+    """One counter as one worker knows it, with the units that this worker has reserved. `Leases.counter` creates
+    it. Methods are synchronous.
+    """
 
     __slots__ = (  # an instance with more than thirty attributes would need a dict for them
         *("__weakref__", "_acknowledged", "_biggest", "_demand", "_least", "_leased", "_pending", "_sent", "_seq"),
@@ -111,8 +112,10 @@ class Lease:
     # ── on the hot path ────────────────────────────────────────────────────────────────────────────────────────────
 
     def take(self, units: int, step: int) -> None:
-        """Take `units`. The caller must check before that `free` is at least `units`. `step`: the server's clock in
-        steps of 100 ms, for the kind `rate`."""
+        """Take `units`. The caller must first check that `free` is at least `units`.
+
+        `step`: the server's clock in steps of 100 ms, for counters of the kind `rate`.
+        """
         take_all(((self, units),), step)
 
     def force(self, units: int, step: int) -> None:
@@ -138,8 +141,9 @@ class Lease:
             self._unreported += cost
 
     def correct(self, units: int, step: int) -> None:
-        """Change by `units` the number of units that were used at `step`. `units` may be negative. Only for counters of
-        the kind `rate`."""
+        """Add `units`, which may be negative, to the units that were used at `step`. Only for counters of the kind
+        `rate`.
+        """
         self._pending[step] += units
         if units > 0:
             self._window[step] += units
@@ -181,7 +185,9 @@ class Lease:
         return None
 
     def refuses(self, units: int, now: float) -> bool:
-        """Whether the server has just refused `units` or fewer, so that asking is useless. `now`: monotonic seconds."""
+        """Whether the server has just refused `units` or fewer, so that another request for them is useless. `now`:
+        monotonic seconds.
+        """
         return now < self.refused_until and units - max(self.free, 0) >= self.refused_least
 
     # ── reports to the server ──────────────────────────────────────────────────────────────────────────────────────
@@ -222,8 +228,11 @@ class Lease:
             self._pending = _counting({max(self._pending): sum(self._pending.values())})
 
     def report(self, base: str) -> list[str | int]:
-        """The arguments of the server's script for this counter. They offer some free units to other workers; these
-        units cannot be taken meanwhile. `base`: result of `rebuild.read_base`, or empty."""
+        """The arguments of the server's script for this counter. They offer some free units to other workers. This
+        worker cannot take these units until the reply arrives.
+
+        `base`: result of `rebuild.read_base`, or empty.
+        """
         if self._acknowledged:
             self._sent, self._pending = self._pending, defaultdict(int)
             self._seq += 1
@@ -252,8 +261,11 @@ class Lease:
         return max(int(demand * _AHEAD_TICKS), 2 * self._biggest) if demand else 0
 
     def learn(self, reply: Reply, floor: int, now: float, lease_s: float) -> None:
-        """Apply the server's reply to a report sent at `now` (monotonic seconds). `floor`: units held according to the
-        report. `lease_s`: seconds from `now` for which the units stay reserved."""
+        """Apply the server's reply to a report that was sent at `now` (monotonic seconds).
+
+        `floor`: units held according to the report. `lease_s`: seconds from `now` for which the units stay
+        reserved.
+        """
         if reply.status is Status.UNKNOWN:
             return
         if reply.status is Status.CHANGED:
@@ -274,8 +286,9 @@ class Lease:
             self.refused_until = now + STEP_MS / 1000
 
     def _start_over(self, reply: Reply) -> None:
-        """Prepare to report units again, after the server has lost and rebuilt the counter. Only units already read
-        from the ledger are left out."""
+        """Prepare to report units again, after the server has lost and rebuilt the counter. Units that were already
+        read from the ledger are not reported again.
+        """
         if self.rated:
             self._pending = _counting(self._window)
         else:

@@ -50,8 +50,9 @@ class Status(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The server's reply for one counter. `units`: units that this worker has reserved. `rest`: units that are still
-    free."""
+    """The server's reply for one counter. `units`: units that this worker has reserved. `rest`: units that are
+    still free.
+    """
 
     status: Status
     units: int
@@ -75,7 +76,7 @@ class Reply:
 
 
 def parse(reply: list[Any]) -> tuple[int, list[Reply]]:
-    """(The server's clock in Unix ms, one reply per counter) from the result of the script."""
+    """Parse the result of the script. Returns (the server's clock in Unix ms, one reply per counter)."""
     now, *answers = reply
     return now, [_reply(*answer) for answer in answers]
 

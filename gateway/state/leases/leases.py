@@ -82,8 +82,11 @@ class Leases:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """`workers`: minimum number of workers that share a limit. `period_s`: seconds between reports. `ttl_s`:
-        seconds for which units stay reserved without a report. `worker`: name; None: a new one. `dead`: dead workers
-        whose spend is in the ledger; None: all."""
+        seconds for which units stay reserved without a report.
+
+        `worker`: this worker's name; None: a new one. `dead`: tells for which dead workers the spend is in the
+        ledger; None: for all.
+        """
         self._state, self._monotonic = state, monotonic
         self._dead: DeadWorkers = dead or AllDrained()
         self.workers = workers
@@ -115,7 +118,7 @@ class Leases:
         self._tasks.spawn(self._dead.run(), "dead workers")
 
     async def aclose(self) -> None:
-        """Give back unused units and report used ones."""
+        """Return unused units, and report used ones."""
         await self._tasks.aclose()
         for group in self._groups.values():
             for lease in group.active:
@@ -141,8 +144,11 @@ class Leases:
         rebuild: Rebuild | None = None,
         ahead: bool = True,
     ) -> Lease:
-        """The counter with this name; the same object while it is in use. `limit` may change. A sum needs `rebuild`.
-        `ahead`: whether units are reserved before they are needed."""
+        """The counter with this name. While the counter is in use, every call returns the same object. `limit` may
+        change.
+
+        A sum needs `rebuild`. `ahead`: whether units are reserved before they are needed.
+        """
         key = self._state.key("lease", *name, tag=tag)
         lease = self._known.get(key)
         if lease is None:
@@ -185,8 +191,11 @@ class Leases:
         return True
 
     async def take(self, wants: Sequence[Want]) -> NotEnough | None:
-        """Take all units in `wants`. All its counters must have the same tag, so that one server of a cluster has them.
-        Returns a counter with too few units (then nothing was taken), or None. Raises StateUnavailable."""
+        """Take all units in `wants`. Returns None, or a counter with too few units; then nothing was taken. Raises
+        StateUnavailable.
+
+        All counters must have the same tag, so that one server of a cluster has them.
+        """
         if self.try_take(wants):
             return None
         for again in (True, True, False):
@@ -224,8 +233,9 @@ class Leases:
         self._watch(lease)
 
     def correct(self, lease: Lease, units: int, step: int) -> None:
-        """Change by `units` the number of units of a rate that were used at `step`. If `units` is above 0, these units
-        count as used now."""
+        """Add `units`, which may be negative, to the units of a rate that were used at `step`. Positive `units`
+        count as used now.
+        """
         lease.correct(units, step if units < 0 else self.step)
         if not lease.watched:
             self._watch(lease)
@@ -233,8 +243,10 @@ class Leases:
             self._report_now.set()
 
     async def refresh(self, leases: Sequence[Lease], max_age_s: float) -> None:
-        """Read the state of `leases`, all of one tag, from the server. `max_age_s`: seconds for which an earlier read
-        is enough. Raises StateUnavailable."""
+        """Read the state of `leases` from the server. All must have one tag. Raises StateUnavailable.
+
+        `max_age_s`: an earlier read that is at most this many seconds old is enough.
+        """
         now = self._monotonic()
         old = [lease for lease in leases if now - lease.seen > max_age_s]
         if old:
@@ -304,8 +316,11 @@ class Leases:
         raise StateUnavailable("the counters changed during every call")
 
     async def _drained(self, unknown: Sequence[Lease]) -> str:
-        """The names of dead workers whose spend is completely in the ledger. `unknown`: counters without a base, for
-        which they are read again. Call this before reading their bases. Raises StateUnavailable."""
+        """The names of dead workers whose spend is completely in the ledger. Call this before reading the bases of
+        the counters. Raises StateUnavailable.
+
+        `unknown`: counters without a base. If there are any, the names are read again.
+        """
         if unknown:
             await self._dead.refresh(_RECORD_FRESH_S)
         return self._dead.drained
@@ -341,8 +356,9 @@ class Leases:
         return repeat
 
     def _set_clock(self, clock_ms: int, sent: float) -> None:
-        """Estimate the server's clock from `clock_ms` (Unix ms) in a reply. `sent`: time of the call. The shortest
-        round trip counts most."""
+        """Estimate the server's clock from `clock_ms` (Unix ms) in a reply. `sent`: time of the call. The estimate
+        from the shortest round trip has priority.
+        """
         now = self._monotonic()
         if now - sent < self._quickest_s or now - self._clock_set_at > _CLOCK_S:
             self._quickest_s, self._clock_set_at = now - sent, now

@@ -1,8 +1,8 @@
-"""SQL records about dead workers: which of them are drained (all their spend is in the ledger), and how much of the
-budgets is held for the others.
+"""SQL records about dead workers. They say which dead workers are drained (all their spend is in the ledger), and
+how much of the budgets is held for the others.
 
-The records are in the ledger's database, because they must survive the state server, and because the ledger's writer
-marks a worker as drained in the same transaction as its last rows. Call all functions in a thread.
+The records are in the ledger's database for two reasons: they must survive the state server, and the ledger's
+writer marks a worker as drained in the same transaction as its last rows. Call all functions in a thread.
 """
 
 from __future__ import annotations
@@ -83,8 +83,9 @@ def host_of(worker: str) -> str:
 
 
 def drained(connection: Connection, worker: str, *, by: str = "", now: float | None = None) -> None:
-    """Record that all spend of `worker` is in the ledger. `by`: the operator who declares the worker's journal lost, if
-    it is lost."""
+    """Record that all spend of `worker` is in the ledger. `by`: the operator who has declared the worker's journal
+    lost, or empty.
+    """
     now = time.time() if now is None else now
     connection.execute(
         text("INSERT INTO drained_workers (worker, at, actor) VALUES (:worker, :at, :actor) ON CONFLICT DO NOTHING"),
@@ -103,7 +104,7 @@ def which_drained(connection: Connection, workers: Collection[str]) -> set[str]:
 
 
 def held(connection: Connection) -> list[OrphanedHold]:
-    """Holds for dead workers that are not drained, oldest hold first."""
+    """The holds for dead workers that are not drained, oldest first."""
     c = orphaned_holds.c
     rows = connection.execute(
         select(c.worker, c.counter, c.tag, c.units, c.limit_units, c.since)

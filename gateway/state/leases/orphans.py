@@ -47,13 +47,16 @@ class DeadWorkers(Protocol):
     """Names of drained workers, separated by spaces."""
 
     def note(self, lease: Lease, names: str) -> int:
-        """Store that the counter `lease` has units reserved for dead workers. `names`: `NAME=UNITS NAME=UNITS`. Returns
-        how many units are older than `PATIENCE_S` seconds."""
+        """Record that the counter `lease` has units reserved for dead workers. `names`: `NAME=UNITS NAME=UNITS`.
+
+        Returns the number of units that are older than `PATIENCE_S` seconds.
+        """
         ...
 
     async def refresh(self, max_age_s: float) -> None:
-        """Read which workers are drained. Does nothing if this was read within the last `max_age_s` seconds. Raises
-        StateUnavailable."""
+        """Read which workers are drained. Does nothing if they were read within the last `max_age_s` seconds.
+        Raises StateUnavailable.
+        """
         ...
 
     def recorded(self, lease: Lease) -> str:
@@ -68,8 +71,9 @@ class DeadWorkers(Protocol):
 
 
 class AllDrained:
-    """Implements DeadWorkers for a process that reads all journals itself when it rebuilds a sum. Therefore all dead
-    workers count as drained."""
+    """Implements DeadWorkers for a process that reads all journals itself when it rebuilds a sum. So all dead
+    workers count as drained.
+    """
 
     drained = ALL_WORKERS
 

@@ -1,5 +1,6 @@
-"""Names of workers that share counters. From a name, any process of the same machine can find out whether the worker
-has ended."""
+"""Names of workers that share counters. From such a name, any process of the same machine can find out whether the
+worker has ended.
+"""
 
 from __future__ import annotations
 
@@ -45,8 +46,11 @@ class DeadHolders:
 
 
 def own_name() -> str:
-    """A unique name for this process, `MACHINE-PID-SINCE-RANDOM@HOST`. By this name, processes of the same machine find
-    out whether it still runs. MACHINE is empty without /proc; then they cannot. HOST is for display."""
+    """A unique name for this process, `MACHINE-PID-SINCE-RANDOM@HOST`. With it, processes of the same machine can
+    find out whether this process still runs.
+
+    MACHINE is empty on systems without /proc, where this is impossible. HOST is for display.
+    """
     name = "-".join((_MACHINE, f"{os.getpid():x}", f"{_since_boot():x}", secrets.token_hex(4)))
     return f"{name}@{re.sub('[^A-Za-z0-9._-]', '-', socket.gethostname())[:40] or 'host'}"
 

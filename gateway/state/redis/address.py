@@ -24,8 +24,9 @@ _DEFAULT_PORT: dict[Kind, int] = {"unix": 0, "tcp": 6379, "cluster": 6379, "sent
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A parsed state URL. `hosts` has one entry for tcp. For sentinel and cluster it has any number of addresses to try
-    first."""
+    """A parsed state URL. `hosts` has one entry for tcp. For sentinel and cluster it has the addresses that are
+    tried first.
+    """
 
     kind: Kind
     hosts: tuple[tuple[str, int], ...] = ()

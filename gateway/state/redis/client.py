@@ -21,8 +21,9 @@ from gateway.state.redis.transport import CONNECTIONS, LATE, OwnTransport, Share
 
 
 def reason(error: BaseException) -> str:
-    """The text of the error. For an error reply of the server, the text includes the error code, which redis-py
-    removes."""
+    """The text of the error. For an error reply of the server, it includes the error code, which redis-py removes
+    from its text.
+    """
     if isinstance(error, exceptions.InvalidResponse):
         return f"does not speak the Redis protocol ({error})"
     if isinstance(error, TimeoutError | exceptions.TimeoutError):
@@ -47,7 +48,7 @@ def options(url: str, connect_s: float) -> dict[str, Any]:
 
 
 class ServerClient:
-    """Implements Client for one server: that of the URL, or the master that Sentinel names."""
+    """Implements Client for one server: the server of the URL, or the master that Sentinel names."""
 
     def __init__(self, address: Address, connect_s: float) -> None:
         self._address, self._connect_s = address, connect_s

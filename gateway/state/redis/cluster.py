@@ -31,8 +31,11 @@ class ClusterClient:
         self._address, self._connect_s, self._call_s = address, connect_s, call_s
 
     async def connect(self, on_lost: Lost) -> ClusterTransport:
-        """A transport of the cluster. `on_lost` is never called: if a node is lost, only the calls for its slots fail.
-        The heartbeat tests the cluster."""
+        """Open a transport of the cluster.
+
+        `on_lost` is never called: if a node is lost, only the calls for its slots fail. The heartbeat tests the
+        cluster.
+        """
         return await self._open(self._call_s * _PATIENCE)
 
     async def dial(self) -> ClusterTransport:
@@ -94,7 +97,7 @@ class ClusterTransport:
         return replies
 
     def _place(self, command: Command) -> dict[str, Any]:
-        """Options for redis-py with the node for an XREAD; empty for other commands. They save a round trip."""
+        """Options for redis-py that name the node for an XREAD, which saves a round trip. Empty for other commands."""
         if command[0] != "XREAD":
             return {}
         key = command[list(command).index("STREAMS") + 1]

@@ -13,8 +13,11 @@ class Transport(Protocol):
     """A connection to the server. After a failure, the caller must close it and connect again."""
 
     def exchange(self, commands: Sequence[Command], timeout_s: float) -> Awaitable[list[Any]]:
-        """Send `commands` and return one reply per command, in order. A refused command's reply is a StateUnavailable
-        object. Raises StateUnavailable on timeout; any command may then have been executed."""
+        """Send `commands` and return one reply per command, in order. The reply to a refused command is a
+        StateUnavailable object.
+
+        Raises StateUnavailable on timeout; then each of the commands may have been executed.
+        """
         ...
 
     async def aclose(self) -> None: ...

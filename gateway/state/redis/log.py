@@ -1,4 +1,4 @@
-"""A log in the state server that every worker follows from its beginning."""
+"""A log on the state server that every worker follows from its beginning."""
 
 from __future__ import annotations
 
@@ -51,8 +51,10 @@ class IndexLog:
     """A stream of limited length. Each instance has at most one follower; any instance may append."""
 
     def __init__(self, state: State, name: str, *, max_length: int = 200_000) -> None:
-        """`max_length`: above this length, the oldest entries are removed. An instance that follows the log adds up the
-        weights of the entries. Other instances count the entries."""
+        """`max_length`: maximum length of the log; the oldest entries are removed above it.
+
+        An instance that follows the log adds up the weights of the entries. Other instances only count the entries.
+        """
         self._state = state
         self._key = state.key("log", name)
         self._max_length = max_length
@@ -102,8 +104,11 @@ class IndexLog:
         return entry.decode()
 
     async def rewrite(self, change: Callable[[Mapping[bytes, bytes]], Replacement | None]) -> int:
-        """Replace each entry for which `change` returns a replacement; return their number. Replacements are appended
-        to the log. Unreadable entries stay. Several workers may do this at once. Raises StateUnavailable."""
+        """Replace each entry for which `change` returns a replacement. Returns their number. Raises
+        StateUnavailable.
+
+        Replacements are appended to the log. Unreadable entries stay. Several workers may do this at once.
+        """
         rewritten = 0
         transport = await self._state.dial()
         try:
@@ -146,8 +151,11 @@ class IndexLog:
         return reply
 
     async def follow(self, handle: Callable[[str, dict[bytes, bytes]], None], reset: Callable[[], None]) -> None:
-        """Call `handle(id, fields)` for each entry, oldest first, forever. `reset()`: called if entries were lost; then
-        all are handled again. Entries on which `handle` raises are skipped."""
+        """Call `handle(id, fields)` for each entry, oldest first, forever. Entries for which `handle` raises an
+        error are skipped.
+
+        `reset()` is called if entries were lost; then all entries are handled again.
+        """
         while True:
             try:
                 transport = await self._state.dial()
@@ -166,8 +174,11 @@ class IndexLog:
                 await asyncio.sleep(RETRY_S)
 
     async def _restart(self, transport: Transport, followed: str, reset: Callable[[], None]) -> str:
-        """Start over if the server's data have changed, or entries were removed unread. Returns the id of the data
-        followed from now on. `followed`: the id so far."""
+        """Start over if the server's data have changed, or if entries were removed unread. `followed`: the id of
+        the data so far.
+
+        Returns the id of the data that are followed from now on.
+        """
         epoch = self._state.epoch
         if not epoch:
             raise StateUnavailable("the epoch is not known yet")

@@ -36,8 +36,9 @@ def url(path: Path) -> str:
 
 
 def make_private_folder(folder: Path) -> None:
-    """Create `folder` with mode 0700, or use this user's existing one. Raises ForeignSocket if anything else is
-    there."""
+    """Create `folder` with mode 0700, or use an existing one of this user. Raises ForeignSocket if something else
+    has this path.
+    """
     try:
         folder.mkdir(mode=0o700)
     except FileExistsError:

@@ -1,9 +1,9 @@
-"""Sends commands over a connection, with a deadline for each call. The connection belongs to one caller, or all callers
-share it.
+"""Sends commands over a connection, with a deadline for each call. A connection belongs to one caller, or is shared
+by all callers.
 
-redis-py's client uses a connection for only one command at a time. `SharedTransport` sends the commands of all callers
-as they arrive, and assigns the replies by their order. That takes at most half the CPU time per GET and needs only one
-connection. A caller that is cancelled does not break the connection.
+redis-py's client uses a connection for only one command at a time. `SharedTransport` sends the commands of all
+callers as they arrive, and assigns the replies by their order. This takes at most half the CPU time per GET and
+needs only one connection. The cancellation of one caller does not break the connection.
 """
 
 from __future__ import annotations
@@ -50,8 +50,9 @@ def pack(commands: Sequence[Command]) -> bytes:
 
 
 class OwnTransport:
-    """Implements `Transport` for one caller at a time. An interrupted exchange closes the connection, so that no late
-    reply is read."""
+    """Implements `Transport` for one caller at a time. If an exchange is interrupted, the connection is closed, so
+    that a late reply is never taken for another one.
+    """
 
     def __init__(self, name: str, channel: Channel) -> None:
         self.name, self._channel = name, channel
@@ -99,7 +100,7 @@ class _Call:
 
 
 class SharedTransport:
-    """Implements `Transport` for all callers together. A late reply closes the connection."""
+    """Implements `Transport` for all callers together. If a reply is late, the connection is closed."""
 
     def __init__(self, transport: OwnTransport, on_lost: Lost) -> None:
         self._transport = transport
@@ -145,8 +146,9 @@ class SharedTransport:
             await self._transport.write(packed)
 
     async def _read(self) -> None:
-        """Read replies and assign them to callers. This continues while no caller waits, so that a lost server is
-        noticed at once."""
+        """Read replies and assign them to callers. Reading continues while no caller waits, so that a lost server
+        is noticed at once.
+        """
         while True:
             reply = await self._transport.read()
             if not self._calls:

@@ -46,7 +46,7 @@ _ADVISORY_LOCK = 0x7468726966740001
 
 
 class Database:
-    """A connection pool and its threads. All errors that methods raise are SQLAlchemyErrors."""
+    """A connection pool and its threads. All errors of the methods are SQLAlchemyErrors."""
 
     def __init__(self, url: str) -> None:
         """`url`: sqlite:///PATH or postgresql://…"""
@@ -88,7 +88,9 @@ class Database:
 
     @contextmanager
     def begin(self) -> Iterator[Connection]:
-        """A transaction that may write: committed at the end, rolled back by an exception. Call it in a thread."""
+        """A transaction that may write. It is committed at the end, and rolled back by an exception. Call it in a
+        thread.
+        """
         with self.engine.connect() as connection:
             connection = connection.execution_options(writes=True)
             with connection.begin():
@@ -101,8 +103,10 @@ class Database:
             yield connection
 
     async def run(self, work: Callable[[Connection], T], *, timeout_s: float = RUN_S, writes: bool = True) -> T:
-        """Run `work(connection)` in a thread, within a transaction. `writes`: whether the transaction may write. Raises
-        SQLAlchemyError; it is a DatabaseTimeout if the transaction takes longer than `timeout_s`."""
+        """Run `work(connection)` in a thread, within a transaction. `writes`: whether the transaction may write.
+
+        Raises SQLAlchemyError. It is a DatabaseTimeout if the transaction takes longer than `timeout_s` seconds.
+        """
         future = self._threads.submit(self._transact, work, writes)
         self._running.add(future)
         future.add_done_callback(self._running.discard)

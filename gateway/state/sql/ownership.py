@@ -1,5 +1,8 @@
-"""Decides which stored rows a key may see: rows of its lineage (the key and those that it has replaced by rotation) and
-rows of the whole team. An admin sees all rows of a team."""
+"""Decides which stored rows a key may see: rows of its lineage, and rows of the whole team. An admin sees all rows
+of a team.
+
+The lineage is the key and all keys that it has replaced by rotation.
+"""
 
 from __future__ import annotations
 

@@ -21,9 +21,8 @@ def messages(words: int, answer: str = "") -> list[dict[str, Any]]:
 def session(name: str, api: str, model: str, hidden: int = 30_000) -> bytes:
     turns = [
         {"t": 0, "append": messages(50), "out": 5, "reset": "start"},
-        {"t": 20, "append": messages(10, "yes"), "out": 5},
-        {"t": 30, "append": messages(10, "no"), "out": 5},
-        {"t": 1500, "append": messages(10, "so"), "out": 5},
+        *({"t": 20 * number, "append": messages(10, "yes"), "out": 5} for number in range(1, 11)),
+        {"t": 1700, "append": messages(10, "so"), "out": 5},
     ]
     return orjson.dumps({"id": name, "api": api, "model": model, "hidden_tokens": hidden, "turns": turns})
 
@@ -45,13 +44,13 @@ def test_what_is_sent_is_marked_and_billed_alike_by_replay_and_bill(tmp_path: Pa
     assert replayed == run("bill", str(out), "--sessions", str(sessions), "--prices", str(prices))
     rows = [orjson.loads(line) for line in out.read_bytes().splitlines()]
     assert [(row["id"], row["turn"], row["own_usd"]) for row in rows] == [
-        (name, turn, 0.0) for name in "ab" for turn in range(4)
+        (name, turn, 0.0) for name in "ab" for turn in range(12)
     ]
     assert b"cache_control" not in b"".join(map(orjson.dumps, (row for row in rows if row["id"] == "b")))
     kept = replayed["sessions"][0]
     assert kept["input_tokens"] == 0
-    assert kept["cached_tokens"] > 89_000  # the pause of 25 minutes too was within the hour of a mark
-    assert 0 < kept["cache_write_1h_tokens"] < 100
+    assert kept["cached_tokens"] > 11 * 30_000  # the pause of 25 minutes too was within the hour of a mark
+    assert 0 < kept["cache_write_1h_tokens"] < 10  # only the first of the two new messages
     assert replayed["sessions"][1]["cached_tokens"] == 0  # too short to be cached
 
 

@@ -62,7 +62,7 @@ class Azure(ByToken, OpenAI):
         await super().aclose()
 
     async def look(self, within_s: float) -> tuple[int, bytes]:
-        """Read the list of models. Raises BackendError, also if Entra gives no token: then with Entra's reason."""
+        """Read the list of models. Raises BackendError. If Entra gives no token, the error has Entra's reason."""
         if self.tokens is not None:
             try:
                 self.authorise(await self.tokens.within(asyncio.get_running_loop().time() + within_s))
@@ -79,14 +79,16 @@ class Azure(ByToken, OpenAI):
         return f"{below}{path}?api-version={self._version}"
 
     def sign(self, headers: list[tuple[bytes, bytes]], body: bytes) -> list[tuple[bytes, bytes]]:
-        """`headers` with the key added in `api-key`, or with the bearer token added."""
+        """Return `headers` with the key in `api-key`, or with the bearer token."""
         if self._token is None and self.tokens is None:
             return [*headers, (b"api-key", self.secret.encode())]
         return super().sign(headers, body)
 
     async def _follow(self, reference: str) -> None:
-        """Read the bearer token again whenever its file changes. While the file cannot be read, the last token is used.
-        `reference`: the configured reference to the file."""
+        """Read the bearer token again whenever its file changes. `reference`: the configured reference to the file.
+
+        While the file cannot be read, the last token is used.
+        """
 
         async def look() -> None:
             token = await asyncio.to_thread(self._read, reference)

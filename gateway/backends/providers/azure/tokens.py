@@ -41,9 +41,11 @@ _NUMBER = re.compile(r"AADSTS\d+")
 
 
 class EntraTokens(Renewed[Token]):
-    """The current access token, which is replaced before it expires. The source is the first of: the configured
-    `client_secret`; AZURE_CLIENT_SECRET, unless it belongs to another application; the token in
-    AZURE_FEDERATED_TOKEN_FILE; the managed identity."""
+    """The current access token, which is replaced before it expires.
+
+    The source is the first of these that exists: the configured `client_secret`; AZURE_CLIENT_SECRET, unless it
+    belongs to another application; the token in AZURE_FEDERATED_TOKEN_FILE; the managed identity.
+    """
 
     tries_expired: ClassVar[bool] = False
 
@@ -104,8 +106,11 @@ class EntraTokens(Renewed[Token]):
 
 
 def authority(host: str) -> str:
-    """The address of an authority, without a final slash. Raises ValueError for an address to which no secret may be
-    sent: plain HTTP to another machine, or an address with a path, query or user."""
+    """The address of an authority, without a final slash. Raises ValueError for an address to which no secret may
+    be sent.
+
+    Such addresses are plain HTTP to another machine, and addresses with a path, query or user.
+    """
     at = urlsplit(host)
     plain = at.scheme == "http" and loopback(host)
     if (at.scheme != "https" and not plain) or not at.hostname or at.path.strip("/") or at.query or "@" in at.netloc:

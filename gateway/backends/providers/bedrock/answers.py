@@ -34,7 +34,7 @@ _TOO_LONG = ("too long", "too many input tokens", "context limit")
 
 
 class Events(Converted):
-    """Wraps an `Upstream` whose body is an AWS event stream. The body of the wrapper consists of server-sent events."""
+    """Wraps an `Upstream` whose body is an AWS event stream, and converts the body to server-sent events."""
 
     def __init__(self, inner: Upstream, write: Callable[[Messages], bytes]) -> None:
         super().__init__(inner)

@@ -115,8 +115,11 @@ class Bedrock(OverHttp):
         )
 
     async def _mended(self, upstream: Upstream, name: str, used: Credentials) -> bool:
-        """Whether the gateway should sign the call again. True if a wrong clock was corrected, or the credentials now
-        differ from `used`. `name`: the name of AWS's exception."""
+        """Whether the gateway should sign the call again: a wrong clock was corrected, or the credentials now
+        differ from `used`.
+
+        `name`: the name of AWS's exception.
+        """
         if (
             name.startswith(_TIMED)
             and (ahead := _ahead_s(upstream)) is not None
@@ -134,8 +137,9 @@ def _ahead_s(upstream: Upstream) -> float | None:
 
 
 async def _problem(upstream: Upstream) -> tuple[str, bytes]:
-    """The name of AWS's exception, from the header or else the body, and the body of an error response. The response is
-    closed."""
+    """Read an error response, and close it. Returns the name of AWS's exception, from the header or else the body,
+    and the body.
+    """
     try:
         body = await error_body(upstream)
     finally:

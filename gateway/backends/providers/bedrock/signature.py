@@ -41,8 +41,10 @@ def signed(
     service: str,
     now: float,
 ) -> list[Header]:
-    """The `headers` with `x-amz-date`, the session token and `authorization`. The signature covers all headers.
-    `headers` must contain `host`. `target`: path and query as sent. `now`: Unix seconds."""
+    """Return `headers` with `x-amz-date`, the session token and `authorization`. The signature covers all headers.
+
+    `headers` must contain `host`. `target`: path and query as sent. `now`: Unix seconds.
+    """
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
     every = [*headers, (b"x-amz-date", stamp.encode())]
     if credentials.token:

@@ -121,7 +121,9 @@ class Litellm:
 
 
 async def _begun(chunks: Any) -> Reply:
-    """A stream whose first chunk has arrived, because litellm raises a provider's refusal only at that point."""
+    """Wait until the first chunk of a stream has arrived. This is needed because litellm raises a provider's
+    refusal only at that point.
+    """
     try:
         first = await anext(chunks, None)
         if not _invented(first, chunks):
@@ -134,7 +136,7 @@ async def _begun(chunks: Any) -> Reply:
 
 
 async def _chunks(first: Any, chunks: Any) -> AsyncGenerator[bytes]:
-    """`first` and the chunks after it, as JSON. Raises Failed."""
+    """Yield `first` and the chunks after it, as JSON. Raises Failed."""
     async with aclosing(chunks):
         chunk = first
         while chunk is not None:
@@ -148,17 +150,21 @@ async def _chunks(first: Any, chunks: Any) -> AsyncGenerator[bytes]:
 
 
 def _invented(chunk: Any, chunks: Any) -> bool:
-    """Whether litellm has added an end of the answer that the provider did not send. litellm reports an end whenever a
-    connection closes. For some providers, litellm does not show whether the provider sent the end; then this function
-    returns False. `chunk`: the chunk that reports the end."""
+    """Whether litellm has added an end of the answer that the provider did not send. `chunk`: the chunk that
+    reports the end.
+
+    litellm reports an end whenever a connection closes. For some providers it does not show whether the provider
+    sent the end; then this function returns False.
+    """
     ended = any(choice.finish_reason for choice in getattr(chunk, "choices", None) or ())
     reasons = ("received_finish_reason", "intermittent_finish_reason")
     return ended and all(getattr(chunks, name, "unknown") is None for name in reasons)
 
 
 def _standard(reply: Any) -> dict[str, Any]:
-    """A reply or chunk that has only the fields that OpenAI's API has. In a stream, the usage is in a chunk of its own,
-    without choices."""
+    """A reply or chunk with only the fields of OpenAI's API. In a stream, the usage is in a separate chunk without
+    choices.
+    """
     fields: dict[str, Any] = reply.model_dump(exclude_none=True)
     fields = {key: value for key, value in fields.items() if key in _CHAT_KEYS}
     if isinstance(usage := fields.get("usage"), dict):
@@ -171,7 +177,7 @@ def _standard(reply: Any) -> dict[str, Any]:
 
 
 def _packed(vector: Any) -> Any:
-    """A vector of numbers as base64 of 32-bit floats, as OpenAI writes it. Anything else is returned unchanged."""
+    """A vector of numbers as base64 of 32-bit floats, in OpenAI's format. Other values are returned unchanged."""
     if not isinstance(vector, list):
         return vector
     return base64.b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode()

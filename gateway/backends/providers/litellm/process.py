@@ -21,8 +21,10 @@ _END_S = 3.0
 
 
 def socket_path(folder: Path) -> Path:
-    """The path of the socket of the gateway whose data are in `folder`. If a path in `folder` is too long for the
-    kernel, it is in a folder of the temporary directory."""
+    """The path of the socket of the gateway whose data are in `folder`.
+
+    If a path in `folder` is too long for the kernel, the socket is in a folder of the temporary directory.
+    """
     path = folder / "litellm.sock"
     if len(os.fsencode(path)) <= _PATH_BYTES:
         return path
@@ -60,7 +62,7 @@ def command(listener: socket.socket) -> list[str]:
 
 
 class Process(Protocol):
-    """Litellm's process, as a provider needs it."""
+    """The interface of litellm's process for a provider."""
 
     @property
     def path(self) -> str:
@@ -83,7 +85,7 @@ class Supervised:
 
 
 class OwnProcess:
-    """The process of a program without a supervisor."""
+    """Starts litellm's process for a program that runs without a supervisor."""
 
     def __init__(self) -> None:
         self._path = Path(tempfile.gettempdir()) / f"thriftgate-{token_hex(8)}" / "litellm.sock"

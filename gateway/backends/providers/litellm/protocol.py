@@ -1,4 +1,4 @@
-"""What workers and litellm's process agree on, beside OpenAI's API."""
+"""Headers and paths, in addition to OpenAI's API, that workers and litellm's process use to communicate."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class ViaLitellm(OverHttp):
     models_path = HEALTH_PATH
 
     def __init__(self, backend: Backend, process: Process | None = None) -> None:
-        """`process`: the process that calls litellm. None: this object has a process of its own."""
+        """`process`: the process that calls litellm. None: this object starts a separate process."""
         self._own = OwnProcess()
         self._process: Process = process or self._own
         super().__init__(backend)
@@ -53,8 +53,9 @@ class ViaLitellm(OverHttp):
         return connect("http://litellm", concurrent=backend.concurrent, name=backend.name, socket_path=path)
 
     async def open(self) -> None:
-        """Make litellm's process load what the backend's model needs, in the background. If litellm is not installed,
-        only this backend is unusable."""
+        """Make litellm's process load the code for the backend's model, in the background. If litellm is not
+        installed, only this backend is unusable.
+        """
         if self._installed:
             self._tasks.spawn(self._load(), f"litellm for {self._backend.name}")
         else:
@@ -83,8 +84,9 @@ class ViaLitellm(OverHttp):
         return PATHS[wire.backend]
 
     def sign(self, headers: list[tuple[bytes, bytes]], body: bytes) -> list[tuple[bytes, bytes]]:
-        """`headers` with the provider's key and address, and the time limit of a call. They go to litellm's process,
-        which passes them to litellm."""
+        """Return `headers` with the provider's key and address, and the time limit of a call. litellm's process
+        reads them and passes them to litellm.
+        """
         backend = self._backend
         headers = [*super().sign(headers, body), (TIMEOUT, b"%g" % backend.timeout)]
         return [*headers, (BASE, backend.base_url.encode())] if backend.base_url else headers

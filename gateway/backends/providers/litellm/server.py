@@ -111,8 +111,11 @@ NO_KEY = "none"
 
 
 def _options(headers: Mapping[bytes, bytes]) -> dict[str, Any]:
-    """Litellm's arguments that the worker passes in headers. A backend with an own address and without a key gets a
-    placeholder: without a key, litellm would send the vendor's key of the environment to that address."""
+    """The arguments for litellm that the worker passes in headers.
+
+    A backend with its own address and without a key gets a placeholder as key. Without it, litellm would send the
+    vendor's key from the environment to that address.
+    """
     bearer = headers.get(b"authorization", b"").removeprefix(b"Bearer ").decode()
     return {
         "api_base": headers[BASE].decode() if BASE in headers else None,

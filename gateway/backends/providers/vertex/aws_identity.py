@@ -1,4 +1,4 @@
-"""Proves an AWS identity to Google: a signed request to AWS's `GetCallerIdentity`, which Google sends.
+"""Proves an AWS identity to Google: signs a request to AWS's `GetCallerIdentity`, which Google then sends.
 
 https://google.aip.dev/auth/4117
 """

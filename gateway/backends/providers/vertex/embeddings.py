@@ -19,13 +19,15 @@ _LENGTH = "outputDimensionality"
 
 
 def embeds_alone(model: str) -> bool:
-    """Whether `model` is called with `embedContent`, which takes one text."""
+    """Whether `model` is called with `embedContent`, which accepts only one text."""
     return "gemini" in model and model != _PREDICTED
 
 
 def embedded_alone(body: bytes) -> bytes | None:
-    """The body for `embedContent`; None if there are several texts. A text that is too long is refused and not
-    truncated, as OpenAI does."""
+    """The body for `embedContent`; None if there are several texts.
+
+    As at OpenAI, a text that is too long is refused and not truncated.
+    """
     asked = orjson.loads(body)["requests"]
     if len(asked) != 1:
         return None
@@ -34,7 +36,7 @@ def embedded_alone(body: bytes) -> bytes | None:
 
 
 def predicted(body: bytes) -> bytes:
-    """The body for `predict`. A text that is too long is refused and not truncated, as OpenAI does."""
+    """The body for `predict`. As at OpenAI, a text that is too long is refused and not truncated."""
     asked = orjson.loads(body)["requests"]
     parameters: dict[str, Any] = {"autoTruncate": False}
     if _LENGTH in asked[0]:

@@ -44,7 +44,7 @@ class Vertex(ByToken):
         return f"{self._google}:{operation(request)}"
 
     def sign(self, headers: list[tuple[bytes, bytes]], body: bytes) -> list[tuple[bytes, bytes]]:
-        """`headers` with the access token added, or with the API key added in `x-goog-api-key`."""
+        """Return `headers` with the access token, or with the API key in `x-goog-api-key`."""
         return [*headers, (b"x-goog-api-key", self.secret.encode())] if self._by_key else super().sign(headers, body)
 
     def headers(self, request: CompletionRequest, wire: Translator, body: bytes) -> list[tuple[bytes, bytes]]:

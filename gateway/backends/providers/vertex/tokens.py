@@ -68,8 +68,10 @@ class Tokens(Renewed[Token]):
 
 
 async def _of_service_account(given: dict[str, Any]) -> Token:
-    """Exchange an assertion for an access token. If it is refused and this machine's clock differs from Google's, sign
-    once more for Google's time."""
+    """Exchange an assertion for an access token.
+
+    If Google refuses it and this machine's clock differs from Google's, sign another assertion with Google's time.
+    """
     url = given.get("token_uri", _TOKEN_URL)
 
     async def exchanged(now: float) -> Token:
@@ -110,8 +112,11 @@ _CANNOT = {"executable": "a program", "certificate": "a certificate"}
 
 
 async def _federated(given: dict[str, Any], backend: str) -> Token:
-    """Exchange another provider's token for an access token (workload identity federation). `given`: contents of the
-    credentials file. The access token is for the service account in this file, if it names one."""
+    """Exchange another provider's token for an access token (workload identity federation). `given`: contents of
+    the credentials file.
+
+    If the file names a service account, the access token is for this account.
+    """
     source = given["credential_source"]
     if key := next((key for key in _CANNOT if key in source), None):
         raise ValueError(f"credential_source.{key} ({_CANNOT[key]}) is not supported: use a file, a url, or AWS")
@@ -143,7 +148,9 @@ async def _exchanged(given: dict[str, Any], subject: str) -> Token:
 
 
 async def _acting(given: dict[str, Any], token: Token) -> Token:
-    """A token for the service account that `given` names. `token`: of the identity that may act for the account."""
+    """A token for the service account that `given` names. `token`: the token of the identity that may impersonate
+    the account.
+    """
     url = given["service_account_impersonation_url"]
     headers = [(b"authorization", b"Bearer " + token.value.encode()), (b"content-type", b"application/json")]
     chain = {"delegates": given["delegates"]} if given.get("delegates") else {}

@@ -137,8 +137,10 @@ def _result(block: Block, where: str) -> Block:
 
 
 def _tools(message: dict[str, Any]) -> dict[str, Any] | None:
-    """The tools and the tool choice. None for the choice `none`, which Converse lacks; if the conversation contains
-    calls, the tools stay."""
+    """The tools and the tool choice. None for the choice `none`, which Converse does not have.
+
+    If the conversation contains calls, the tools are sent in spite of the choice `none`.
+    """
     choice = message.get("tool_choice") or {}
     if not (offered := message.get("tools")) or (choice.get("type") == "none" and not _called(message)):
         return None

@@ -29,15 +29,20 @@ def stop_reason(reason: Any) -> Any:
 
 
 def fault(reason: Any) -> FaultyAnswer | None:
-    """The error if an answer without content ended for `reason`. None if `reason` explains an empty answer."""
+    """The error for an answer without content that ended for `reason`. None if `reason` explains why the answer is
+    empty.
+    """
     if type(reason) is not str or reason not in _FAULTS:
         return None
     return FaultyAnswer(f"The model ended without an answer ({reason}).")
 
 
 def usage(given: Any, tier: Any = None) -> dict[str, Any] | None:
-    """Anthropic's usage object for Converse's; None if `given` contains no counts. Input tokens exclude cached ones.
-    `tier`: value of `serviceTier`."""
+    """Convert Converse's usage object to Anthropic's. None if `given` contains no counts. `tier`: value of
+    `serviceTier`.
+
+    Cached tokens are not part of the input tokens.
+    """
     if type(given) is not dict:
         return None
     found: dict[str, Any] = {name: given[theirs] for theirs, name in _COUNTS.items() if theirs in given}

@@ -43,8 +43,10 @@ _THOUGHTS = frozenset({"thinking", "redacted_thinking"})
 
 
 def generate(body: dict[str, Any], messages: list[Numbered], model: str, limit: int | None) -> dict[str, Any]:
-    """The Gemini request for the chat request `body`. `messages`: those of `body` to send. `limit`: maximum output
-    tokens; None: the model's. Raises BadRequest with an unsupported field."""
+    """The Gemini request for the chat request `body`. Raises BadRequest with an unsupported field.
+
+    `messages`: the messages of `body` to send. `limit`: maximum output tokens; None: the model's limit.
+    """
     try:
         rest = {name: value for name, value in body.items() if name not in _OWN}
         as_messages = messages_body.translate(rest, messages, model, stream=False, limit=limit)
@@ -79,8 +81,9 @@ def _signatures(messages: list[Numbered]) -> dict[str, str]:
 
 
 class _Contents:
-    """Converts turns to Gemini's contents. The order matters, because a result must contain the name of the function
-    that was called before."""
+    """Converts turns to Gemini's contents, in order. A result must contain the name of the called function, which
+    is known only from the call before it.
+    """
 
     def __init__(self, signatures: Mapping[str, str], *, signs: bool) -> None:
         """`signatures`: id of a call → signature. `signs`: whether the model refuses calls without a signature."""

@@ -17,7 +17,7 @@ from gateway.errors import BackendRefused
 
 EXTRAS = "gemini"
 """A key in `CompletionRequest.body`. Its value is a list with Google's own fields of each text (`taskType`, `title`).
-They change the vectors, so that they are part of the cache's key."""
+They change the vectors, so they are part of the cache's key."""
 
 
 class EmbeddingsToGemini(ForeignEmbeddings):

@@ -27,8 +27,11 @@ _BESIDE = frozenset({"thought", "thoughtSignature"})
 
 
 def finish_of(reason: Any, *, called: bool) -> str:
-    """OpenAI's finish reason for Gemini's `reason`; empty: not finished. `called`: whether the answer contains a call.
-    A failure after a part of the answer becomes `stop`; `fault` finds a failure without an answer."""
+    """OpenAI's finish reason for Gemini's `reason`; empty if the answer has not finished. `called`: whether the
+    answer contains a call.
+
+    A failure after a part of the answer becomes `stop`. `fault` finds a failure without an answer.
+    """
     if type(reason) is not str or reason == _UNSPECIFIED:
         return ""
     if reason in _FILTERED:
@@ -38,15 +41,20 @@ def finish_of(reason: Any, *, called: bool) -> str:
 
 
 def fault(reason: Any) -> FaultyAnswer | None:
-    """The error if an answer without content ended for `reason`, such as `MALFORMED_FUNCTION_CALL`, `OTHER` or a reason
-    that this version does not know. None if `reason` explains an empty answer."""
+    """The error for an answer without content that ended for `reason`. None if `reason` explains why the answer is
+    empty.
+
+    Examples: `MALFORMED_FUNCTION_CALL`, `OTHER`, or a reason that this version does not know.
+    """
     if type(reason) is not str or reason in _FILTERED or reason in _FINISH or reason == _UNSPECIFIED:
         return None
     return FaultyAnswer(f"The model ended without an answer ({reason[:_LONGEST_REASON]}).")
 
 
 def is_content(part: Block) -> bool:
-    """Whether a part belongs to the answer itself: a text that is not empty and no thought, a call, a picture, code."""
+    """Whether a part belongs to the answer itself: a call, a picture, code, or a text that is not empty and not a
+    thought.
+    """
     return not part.get("thought") and any(value for name, value in part.items() if name not in _BESIDE)
 
 

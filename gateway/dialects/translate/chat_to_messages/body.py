@@ -36,8 +36,11 @@ _ONLY_JSON = "Answer with one JSON object and nothing else: no code fence, no wo
 def translate(
     body: dict[str, Any], messages: list[Numbered], model: str, *, stream: bool, limit: int | None
 ) -> dict[str, Any]:
-    """Convert a chat body to a messages request, which may contain `orjson.Fragment`s. `messages`: those of `body` to
-    send. `limit`: output tokens; None: the model's. Raises BadRequest with an unsupported field."""
+    """Convert a chat body to a messages request, which may contain `orjson.Fragment`s. Raises BadRequest with an
+    unsupported field.
+
+    `messages`: the messages of `body` to send. `limit`: maximum output tokens; None: the model's limit.
+    """
     _refuse_impossible(body)
     can = abilities(model)
     system, turns = conversation(messages)

@@ -57,7 +57,9 @@ def plain_id(call_id: str) -> str:
 
 
 def _append(turns: list[Block], role: str, blocks: list[Block]) -> None:
-    """Add blocks as a turn, or to a last turn with the same role. Results of parallel calls must be in one turn."""
+    """Add blocks as a turn, or to the last turn if it has the same role. Results of parallel calls must be in one
+    turn.
+    """
     if not blocks:
         return
     if turns and turns[-1]["role"] == role:

@@ -51,8 +51,10 @@ def _think(translated: dict[str, Any], budget: int, can: Abilities, limit: int |
 
 
 def _lacks_thinking(turns: list[dict[str, Any]]) -> bool:
-    """Whether thinking must be off, because the client did not send earlier thinking back. Anthropic requires it before
-    the call of a last tool result."""
+    """Whether thinking must be off, because the client did not send back the thinking before its last tool call.
+
+    Anthropic requires this thinking before the call of a last tool result.
+    """
     if len(turns) < 2 or "tool_result" not in _kinds(turns[-1]):
         return False
     before = _kinds(turns[-2])
@@ -64,8 +66,11 @@ def _kinds(turn: dict[str, Any]) -> list[str]:
 
 
 def sample(body: dict[str, Any], translated: dict[str, Any], can: Abilities) -> None:
-    """Add `temperature`, `top_p` and `top_k` as far as the model accepts them. Others are dropped, so that an
-    application's fixed values cause no failure. Raises BadRequest for a value that is no number."""
+    """Add those of `temperature`, `top_p` and `top_k` that the model accepts. Raises BadRequest for a value that is
+    no number.
+
+    The others are dropped, so that an application that always sends them does not fail.
+    """
     temperature, top_p, top_k = (_number(body, name) for name in ("temperature", "top_p", "top_k"))
     if not can.sampling:
         return

@@ -31,8 +31,11 @@ class DeltaRun:
     def after(
         cls, event: bytes, key: str, chunk: bytes, field: str, text: str, kept: list[bytes] | None = None
     ) -> Self | None:
-        """The sequence that begins with `event`; None if event or chunk is written unusually. `text`: the event's text.
-        `key`: its field in the event. `chunk`: the translated event. `field`: the text's field in it."""
+        """The sequence of events that begins with `event`. None if event or chunk has an unusual form.
+
+        `text`: the event's text. `key`: the field of the text in the event. `chunk`: the translated event. `field`:
+        the field of the text in the chunk.
+        """
         in_event, in_chunk = _around(event, key, text), _around(chunk, field, text)
         return cls(in_event, in_chunk, kept) if in_event and in_chunk else None
 
@@ -56,8 +59,11 @@ class DeltaRun:
         return b"%b%b%b" % (self._opening, text, self._closing)
 
     def chunks_for(self, block: bytes, at: int) -> tuple[int, bytes]:
-        """The chunks for the events of this run from position `at`, and the position after these events. (`at`, b"") if
-        the next event must be read by itself."""
+        """Translate the events of this run from position `at` on. Returns the chunks and the position after these
+        events.
+
+        Returns (`at`, b"") if the next event must be parsed alone.
+        """
         end, contents, _ = self._alike.take(block, at)
         if not (texts := [content for content in contents if content]):
             return end, b""

@@ -22,8 +22,11 @@ Ollama would cut the prompt and not report the cut. Versions before 0.12.6 do no
 
 
 def chat(body: dict[str, Any], kept: list[Numbered], model: str, *, stream: bool, limit: int | None) -> Block:
-    """The request for the chat request `body`. `kept`: the messages of `body` to send. `limit`: maximum output tokens;
-    None: the model's. The result may contain `orjson.Fragment`s. Raises BadRequest with an unsupported field."""
+    """The request for Ollama, which may contain `orjson.Fragment`s. `body`: the chat request. Raises BadRequest
+    with an unsupported field.
+
+    `kept`: the messages of `body` to send. `limit`: maximum output tokens; None: the model's limit.
+    """
     _refuse_impossible(body)
     try:
         found: Block = {"model": model, "messages": messages(kept), "stream": stream, **REFUSES}
@@ -44,8 +47,11 @@ def chat(body: dict[str, Any], kept: list[Numbered], model: str, *, stream: bool
 
 
 def forced_function(body: dict[str, Any]) -> str:
-    """The name of the function that the model must call; empty if the request forces no single function. Ollama cannot
-    force a call. The gateway asks for the arguments as a structured answer instead, and makes the call from it."""
+    """The name of the single function that the request forces the model to call; empty if there is none.
+
+    Ollama cannot force a call. So the gateway asks for the arguments as a structured answer, and makes the call
+    from it.
+    """
     choice = body.get("tool_choice") if body.get("tool_choice") is not None else body.get("function_call")
     if type(choice) is dict:
         function = choice.get("function", choice)

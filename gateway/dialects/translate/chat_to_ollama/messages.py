@@ -25,8 +25,10 @@ def messages(given: Iterable[Numbered]) -> list[Block]:
 
 
 def _message(message: Block, names: dict[str, str], where: str) -> Block:
-    """The message in Ollama's format. `names`: id of each earlier call → name of the called function. The calls of the
-    message are added."""
+    """Convert a message to Ollama's format. `names`: id of each earlier call → name of the called function.
+
+    The calls of this message are added to `names`.
+    """
     role = _ROLES.get(message["role"], message["role"])
     content = [*_blocks(message, where)]
     found: Block = {"role": role, "content": "\n".join(each["text"] for each in content if "text" in each)}

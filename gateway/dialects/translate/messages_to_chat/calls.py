@@ -1,5 +1,8 @@
-"""Puts the tool calls of a chat stream in order. Chat may interleave the pieces of several calls. One call is written
-at a time; the pieces of the others wait."""
+"""Puts the tool calls of a chat stream in order.
+
+The pieces of several calls may be mixed in chat. They are written one call after another, and the pieces of later
+calls wait.
+"""
 
 from __future__ import annotations
 

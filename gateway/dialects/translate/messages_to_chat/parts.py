@@ -55,8 +55,10 @@ def _user(role: str, content: list[Part], where: str) -> Iterator[Message]:
 
 
 def _result(block: Part, where: str) -> tuple[Message, list[Part]]:
-    """The tool result as a message with text, and its other parts. The text of an error says so, because chat has no
-    field for it."""
+    """Convert a tool result. Returns a message with its text, and its other parts.
+
+    If the result is an error, the word "Error:" is written before the text, because chat has no field for errors.
+    """
     content = block.get("content")
     parts = _parts(content, f"{where}.content") if type(content) is list else [_text(content or "")]
     texts = [part for part in parts if part["type"] not in _SEPARATE]

@@ -21,8 +21,9 @@ _CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 
 
 def chat_tools(body: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields `tools`, `tool_choice` and `parallel_tool_calls`. Raises BadRequest for tools that only Anthropic
-    can run."""
+    """Convert the tools to the fields `tools`, `tool_choice` and `parallel_tool_calls` of a chat request. Raises
+    BadRequest for tools that only Anthropic can run.
+    """
     for name in _ELSEWHERE:
         if body.get(name):
             raise BadRequest(f"{name} is known only to models of Anthropic's; leave it out.", param=name)

@@ -117,8 +117,11 @@ def _messages(body: Mapping[str, Any], plan: ContextPlan | None) -> list[dict[st
 
 
 def _changed(item: dict[str, Any], place: int, plan: ContextPlan, silent: AbstractSet[int]) -> dict[str, Any]:
-    """`item` as `plan` sends it. `silent`: indexes of turns without thinking, and of the reasoning before them.
-    Google's signatures stay, as in chat."""
+    """The item in the form that `plan` requires. `silent`: indexes of turns that lose their thinking, and of the
+    reasoning items before them.
+
+    Google's signatures stay, as in chat.
+    """
     if place in plan.replace:
         return shortened(item, plan.replace[place])
     if place in silent and (blocks := unpack(item.get(SEALED))):
