@@ -28,6 +28,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    gc.disable()  # until the tests are collected
     # Gateways of tests are not among those of this user: each test process has its own list of them.
     folder = Path(tempfile.mkdtemp(prefix="tg-running-"))
     os.environ["XDG_STATE_HOME"] = str(folder)
@@ -44,6 +45,7 @@ def pytest_collection_finish() -> None:
     """Some 12,000 collected tests are never garbage; looked through again and again, they would cost a tenth of all."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 LONG = (

@@ -16,6 +16,7 @@ from urllib.request import Request, urlopen
 import orjson
 import pytest
 
+from tests.support import prepared
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(90)]
@@ -68,15 +69,7 @@ class Demo:
         wait_until(so, within_s)
 
     def json(self, *words: str) -> Any:
-        done = subprocess.run(
-            thriftgate(*words, "--json", "--data-dir", str(self.data)),
-            capture_output=True,
-            text=True,
-            cwd=self.home,
-            env=self.environment,
-            timeout=60,
-            check=False,
-        )
+        done = prepared.run([*words, "--json", "--data-dir", str(self.data)], self.environment, self.home)
         assert done.returncode == 0, done.stderr
         return orjson.loads(done.stdout)
 

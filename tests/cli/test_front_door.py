@@ -20,6 +20,7 @@ from gateway.settings.running import register, running, running_on
 from loadtests.ports import free_port
 from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Provider
+from tests.support import prepared
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]
@@ -61,18 +62,9 @@ async def provider(port: int) -> AsyncIterator[Provider]:
 async def call(user: Path, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
     """`thriftgate WORDS` as this user types it in a folder of theirs."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("THRIFTGATE_")}
-    environment |= {"HOME": str(user), "XDG_STATE_HOME": str(user / "state"), "PYTHONPATH": os.getcwd(), **more}
+    environment |= {"HOME": str(user), "XDG_STATE_HOME": str(user / "state"), **more}
     environment.pop("XDG_DATA_HOME", None)
-    return await asyncio.to_thread(
-        subprocess.run,
-        [sys.executable, "-m", "gateway.cli.main", *words],
-        capture_output=True,
-        text=True,
-        cwd=user,
-        env=environment,
-        timeout=60,
-        check=False,
-    )
+    return await asyncio.to_thread(prepared.run, words, environment, user)
 
 
 async def test_status_names_the_running_gateway_and_ends_with_0(gateway: GatewayProcess, user: Path) -> None:

@@ -124,6 +124,13 @@ def test_a_session_of_fewer_than_ten_requests_pays_for_no_hour() -> None:
     assert session.step(40_000).earlier == ((10, "1h"),)
 
 
+def test_a_gap_of_two_minutes_announces_pauses() -> None:
+    session = Session()
+    session.begin(40_000, 3)
+    assert session.step(40_000, after_s=119.0).earlier == ((3, "5m"),)
+    assert session.step(40_000, after_s=121.0).earlier == ((5, "1h"),)
+
+
 def test_a_worker_that_has_seen_few_requests_counts_the_answers_in_the_history() -> None:
     session = Session()
     messages = [{"role": role, "content": "hello"} for _ in range(9) for role in ("user", "assistant")]

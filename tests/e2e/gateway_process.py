@@ -1,4 +1,4 @@
-"""The real gateway as a user starts it: `thriftgate serve` in a process of its own, steered from a test."""
+"""The real gateway: `thriftgate serve` in processes of its own, steered from a test."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import time
 import traceback
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import IO, Any, Self
 from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
@@ -22,6 +22,7 @@ from click.testing import CliRunner, Result
 from gateway.cli.main import cli
 from gateway.settings.files import ConfigError
 from loadtests.ports import free_port
+from tests.support.prepared import PreparedProcess, start
 
 REPOSITORY = Path(__file__).parents[2]
 PATIENCE_S = 45
@@ -71,7 +72,7 @@ class GatewayProcess:
     workers: int = 1
     under: tuple[str, ...] = ()
     """Words before the command, such as a tracer's."""
-    process: subprocess.Popen[bytes] | None = None
+    process: PreparedProcess | subprocess.Popen[bytes] | None = None
     _keys: dict[tuple[str, ...], str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -110,18 +111,7 @@ class GatewayProcess:
     def start(self) -> None:
         """Start and wait until it is ready, or has no backend. Raises RuntimeError with its log otherwise."""
         with (self.home / "log").open("ab") as log:
-            self.process = subprocess.Popen(
-                [
-                    *self.under,
-                    *command("serve", *self._common(), "--port", str(self.port), "--workers", str(self.workers)),
-                ],
-                stdout=log,
-                stderr=log,
-                stdin=subprocess.DEVNULL,
-                cwd=REPOSITORY,
-                env={**os.environ, **self.environment},
-                start_new_session=True,
-            )
+            self.process = self._started(log)
         until = time.monotonic() + PATIENCE_S
         while time.monotonic() < until:
             if self.process.poll() is not None:
@@ -137,6 +127,17 @@ class GatewayProcess:
                 time.sleep(0.05)
         self.stop()
         raise RuntimeError(f"the gateway did not become ready:\n{self.log[-4000:]}")
+
+    def _started(self, log: IO[bytes]) -> PreparedProcess | subprocess.Popen[bytes]:
+        words = ["serve", *self._common(), "--port", str(self.port), "--workers", str(self.workers)]
+        environment = {**os.environ, **self.environment}
+        if not self.under and not any(name.startswith("PYTHON") for name in self.environment):
+            return start(words, environment, log.fileno())
+        return subprocess.Popen(
+            [*self.under, *command(*words)],
+            stdout=log, stderr=log, stdin=subprocess.DEVNULL,
+            cwd=REPOSITORY, env=environment, start_new_session=True,
+        )  # fmt: skip
 
     def __enter__(self) -> Self:
         self.start()

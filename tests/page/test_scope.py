@@ -202,7 +202,8 @@ def test_an_admin_goes_down_from_the_organisation_to_a_request_and_up_again(visi
 
 def test_a_key_of_one_team_begins_with_its_team(visit: Open) -> None:
     page = visit().enter("lead", "#/requests?period=30&key=key_shop")
-    page.wait_for_selector("#log tbody a")
+    page.wait_for_selector("#crumbs [aria-current]:text-is('Key Web shop')")
     assert page.inner_text("#crumbs") == "Team search › Key Web shop"
     page = visit().enter("app", "#/requests?period=30")
+    page.wait_for_selector("#crumbs [aria-current]:text-is('Team search')")
     assert page.inner_text("#crumbs") == "Team search"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import os
 import shutil
 import signal
 import subprocess
@@ -9,7 +11,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
@@ -17,6 +19,7 @@ import orjson
 import pytest
 
 from gateway.settings.environment import child_environment
+from tests.support.prepared import PreparedProcess, start
 from tests.support.waiting import wait_until
 
 SCRIPT = Path(__file__).with_name("run.py")
@@ -28,17 +31,28 @@ class Gateway:
 
     def __init__(self, data: Path) -> None:
         self.data = data
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: PreparedProcess | subprocess.Popen[bytes] | None = None
+        self._lines: IO[bytes] = io.BytesIO()
+        self._said = data / "said"
 
     def start(self, port: int = 0, **options: object) -> Gateway:
         words = [f"{name}={value}" for name, value in options.items()]
-        self.process = subprocess.Popen(
-            [sys.executable, str(SCRIPT), str(self.data), str(port), *words],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd=ROOT / "tests",
-            env=child_environment({"PYTHONPATH": str(ROOT)}),
-        )
+        environment = child_environment({"PYTHONPATH": str(ROOT)})
+        arguments = [str(self.data), str(port), *words]
+        self._lines.close()
+        reader, writer = os.pipe()
+        self._lines = os.fdopen(reader, "rb")
+        with open(writer, "wb") as lines, self._said.open("wb") as said:
+            if "real" in options:  # whose workers are forked by a process that has imported nothing else
+                self.process = subprocess.Popen(
+                    [sys.executable, str(SCRIPT), *arguments],
+                    stdout=lines, stderr=said, cwd=ROOT / "tests", env=environment,
+                )  # fmt: skip
+            else:
+                self.process = start(
+                    arguments, environment, lines.fileno(),
+                    errors=said.fileno(), folder=ROOT / "tests", script=SCRIPT,
+                )  # fmt: skip
         return self
 
     def ready(self) -> Gateway:
@@ -48,9 +62,7 @@ class Gateway:
 
     def next_line(self) -> bytes:
         """The next line that it announces."""
-        assert self.process
-        assert self.process.stdout
-        return self.process.stdout.readline()
+        return self._lines.readline()
 
     def facts(self) -> Any:
         return orjson.loads((self.data / "runtime.json").read_bytes())
@@ -80,10 +92,16 @@ class Gateway:
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
         """Signal it; its exit status and what it said to standard error."""
+        self.send(number)
+        return self.ended()
+
+    def ended(self) -> tuple[int, str]:
+        """Wait until it, and everything that writes to its streams, has ended; what `end` returns."""
         assert self.process
-        self.process.send_signal(number)
-        _, said = self.process.communicate(timeout=15)
-        return self.process.returncode, said.decode()
+        code = self.process.wait(timeout=15)
+        with self._lines as lines:
+            lines.read()
+        return code, self._said.read_text()
 
 
 def until(condition: Callable[[], object]) -> None:
@@ -118,5 +136,5 @@ def gateway() -> Iterator[Gateway]:
     yield gateway
     if gateway.process and gateway.process.poll() is None:
         gateway.process.kill()
-        gateway.process.communicate()
+        gateway.ended()
     shutil.rmtree(data, ignore_errors=True)

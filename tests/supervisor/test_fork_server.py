@@ -131,7 +131,7 @@ def test_when_the_supervisor_is_killed_everybody_goes(real: Gateway) -> None:
     real.send(signal.SIGKILL)
     until(lambda: gone(*family.values()))
     assert real.process
-    real.process.communicate()
+    real.ended()
 
 
 def test_beside_other_threads_nothing_is_forked() -> None:

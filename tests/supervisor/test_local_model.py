@@ -59,7 +59,7 @@ def test_it_answers_comes_back_after_a_kill_and_leaves_with_the_gateway(gateway:
     pid = gateway.facts()["local_model"]["pid"]
     assert gateway.process
     gateway.process.kill()
-    gateway.process.communicate()
+    gateway.ended()
     until(lambda: gone(pid))
 
 

@@ -123,7 +123,7 @@ def test_a_due_refit_puts_a_plan_on_trial_though_the_gateway_was_killed_meanwhil
     assert gateway.process
     family = children(gateway.process.pid).values()
     gateway.process.kill()
-    gateway.process.communicate()
+    gateway.ended()
     until(lambda: gone(*family))
     (file,) = outcomes(gateway)
     file.write_bytes(file.read_bytes()[:-10])  # a kill may leave the last line in part

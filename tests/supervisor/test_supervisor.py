@@ -234,7 +234,7 @@ def test_after_a_kill_nobody_is_left_and_the_next_start_succeeds(gateway: Gatewa
     gateway.process.kill()
     again = Gateway(gateway.data)
     again.start(facts["port"]).ready()
-    gateway.process.communicate()
+    gateway.ended()
     assert again.facts()["port"] == facts["port"]
     assert gone(*facts["workers"], facts["valkey"]["pid"])
     assert again.end() == (0, "")
