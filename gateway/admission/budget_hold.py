@@ -22,7 +22,7 @@ from gateway.admission.output_forecast import OutputForecasts, least_input_token
 from gateway.dialects.requests.surcharges import held_price, surcharges
 from gateway.domain.backend import Backend
 from gateway.domain.money.price import Price
-from gateway.domain.record import KEEP_ALIVE, Attempt, Record
+from gateway.domain.record import FOR_SESSIONS, Attempt, Record
 from gateway.domain.request import CompletionRequest
 from gateway.domain.routing.route import NOTHING_ATTACHED, Attached
 from gateway.errors import BudgetExhausted, StateUnavailable
@@ -332,7 +332,7 @@ class BudgetHold:
         self._over = True
         group.settle(self.held, group.meter.of_request(cost_pico, record))
         self.held = 0
-        if learn and record.kind != KEEP_ALIVE:
+        if learn and record.kind not in FOR_SESSIONS:
             attempts = record.attempts
             for place, call in self._calls.items():
                 if place < len(attempts):
