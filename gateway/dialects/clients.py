@@ -23,6 +23,10 @@ CONVERSATIONS: Mapping[str, ConversationDialect] = {
     path: client.conversation for client in CLIENTS.values() if client.conversation for path in client.paths
 }
 """Path → client dialect, for the paths whose requests repeat the conversation."""
+CONVERSING: Mapping[str, DialectName] = {
+    path: name for name, client in CLIENTS.items() if client.conversation for path in client.paths
+}
+"""Path → name of the client dialect, for the same paths."""
 DIALECTS: Mapping[DialectName, ClientDialect] = {
     name: client.dialect for name, client in CLIENTS.items() if not FACTS[name].opaque
 }

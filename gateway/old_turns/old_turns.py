@@ -305,11 +305,12 @@ def _drafted(one: _Waiting, stored: Stored) -> tuple[list[Notes], Draft | None]:
 
 
 def _text_of(answer: Answer) -> str:
-    """The text of the whole answer; empty if it is incomplete."""
+    """The text of the whole answer; empty if it is incomplete, or ended at the limit of tokens or by a filter: then a
+    name or a number at its end may be cut off."""
     body = answer.completion() if answer.complete else None
     if body is None:
         return ""
     choices = answer.choices or DIALECTS["openai_chat"].choices(orjson.loads(body))
-    message = choices[0].get("message") if choices else None
+    message = choices[0].get("message") if choices and choices[0].get("finish_reason") == "stop" else None
     text = message.get("content") if type(message) is dict else None
     return text if type(text) is str else ""

@@ -66,3 +66,20 @@ async def test_the_event_loop_neither_locates_items_nor_parses_many_bytes(api: A
     assert await off(conversation(LARGE_BYTES // 4, user="u")) == []
     assert await off(conversation(LARGE_BYTES // 4, "a", user="u")) == ["locate"]
     off_loop.close()
+
+
+async def test_a_body_known_in_one_dialect_is_read_anew_in_another(api: Api, inference: Inference) -> None:
+    """Both dialects call the conversation `messages`, but only chat allows a message without content."""
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    messages = [
+        {"role": "user", "content": "Hello"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c", "content": "word " * LARGE_BYTES},
+    ]
+    more = [*messages, {"role": "user", "content": "Go on"}]
+    bodies = [orjson.dumps({"model": "small", "max_tokens": 5, "messages": each}) for each in (messages, more)]
+    for path, status in (("/v1/chat/completions", 200), ("/v1/messages", 400)):
+        for body in bodies:
+            client = await Client(inference, path, key=api.secrets["search"], body=body, headers=JSON).run()
+            assert client.status == status, client.body
+    assert b"messages[1].content" in client.body

@@ -353,3 +353,11 @@ async def test_reports_count_its_cost_but_not_a_request(noted: Noting) -> None:
 def test_the_histories_are_what_the_tests_take_them_for() -> None:
     assert len(steps()) == STEPS
     assert answer(1) in texts({"messages": messages("openai_chat")})
+
+
+@pytest.mark.parametrize("finish", ["length", "content_filter"])
+async def test_notes_that_are_cut_off_are_unusable(noted: Noting, finish: str) -> None:
+    noted.cheap.default = Reply(text=NOTES, finish=finish)
+    await noted.ask(WHO, asked())
+    await noted.counted("unusable")
+    assert await noted.kinds() == [("", "ok"), ("summary", "ok")]

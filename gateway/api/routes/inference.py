@@ -20,7 +20,7 @@ from gateway.api.server.envelope import Envelope
 from gateway.api.server.reframed import Reframed
 from gateway.dialects.agents import recognise
 from gateway.dialects.client import ClientDialect
-from gateway.dialects.clients import CONVERSATIONS, PASSED_THROUGH, at
+from gateway.dialects.clients import CONVERSATIONS, CONVERSING, PASSED_THROUGH, at
 from gateway.dialects.controls import check_overrides, parse_controls
 from gateway.dialects.facts import FACTS
 from gateway.dialects.framing import FramedEndpoint
@@ -153,7 +153,8 @@ class Inference:
     ) -> CompletionRequest:
         """Parse the body, and check whether the request may be forwarded. Raises the errors of `dialect.parse` and
         `check_forwarding`; BodyTooLarge for too many items."""
-        conversing, owner = CONVERSATIONS.get(path), tenant.key.lineage
+        conversing = CONVERSATIONS.get(path)
+        owner = f"{CONVERSING.get(path)} {tenant.key.lineage}"  # the dialects read the same bytes differently
         name, off_loop = conversing.CONVERSATION if conversing else "", self._pipeline.off_loop
         alike = self._bodies.alike(owner, name, body)
         if bodies := to_locate(alike):

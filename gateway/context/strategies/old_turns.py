@@ -55,6 +55,12 @@ _DIALECTS = frozenset({"anthropic_messages", "openai_chat", "openai_responses"})
 """The dialects of clients in which old outputs are cut, too."""
 _EFFORT = b'"effort"'
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
+_USER_SAYS = re.compile(
+    r"\bthe user (?:said|doesn't want|does not want|wants|denied|rejected|provided)\b|\buser has answered\b|<feedback>",
+    re.IGNORECASE,
+)
+"""Matches outputs in which coding agents pass on words of the user: why a call was rejected, and answers to questions.
+Such words may forbid something, and no repeated call brings them back."""
 MARK = "[Left out by the gateway; its notes about old outputs cover this. Repeat the call to read it.]"
 _MARK_TOKENS = estimate(MARK)
 _WRITER = """You write notes about the history of a work session, which replace old parts of it. The user's \
@@ -279,9 +285,11 @@ def digests(turns: Sequence[Turn], ends: Collection[int]) -> dict[int, str]:
 def loaded(stored: bytes) -> Notes | None:
     try:
         end, history, places, carrier, text = orjson.loads(stored)
-        return Notes(end, history, tuple(places), carrier, text)
+        found = Notes(end, history, tuple(places), carrier, text)
     except (ValueError, TypeError):  # another version wrote it
         return None
+    known = type(end) is int and type(history) is type(text) is str and carrier in found.places
+    return found if known and all(type(place) is int and 0 <= place < end for place in found.places) else None
 
 
 def _answered(turns: Sequence[Turn]) -> list[int]:
@@ -294,7 +302,7 @@ def _answered(turns: Sequence[Turn]) -> list[int]:
 
 
 def _may_go(turn: Turn, answers: bool) -> bool:
-    if turn.images or turn.files or turn.instructs:
+    if turn.images or turn.files or turn.instructs or (turn.role == "tool" and _USER_SAYS.search(turn.text)):
         return False
     return turn.role == "tool" or (answers and turn.role == "assistant" and not turn.asides)
 

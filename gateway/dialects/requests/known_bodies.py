@@ -3,7 +3,8 @@ message on.
 
 A coding agent sends its whole conversation with every request, so all messages except the last ones have the same
 bytes as in the request before. These bytes are compared and not hashed, so that results for other bytes are never
-used. The bytes around the known messages are parsed again. Each API key has its own remembered bodies.
+used. The bytes around the known messages are parsed again. Each API key has its own remembered bodies for each client
+dialect, because two dialects read the same messages differently.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ MOST_LOCATED = 4
 _PROBE = 64
 """Bytes that a place in the index of remembered bodies has of a body."""
 _Place = tuple[str, str, int, bytes]
-"""The API key, the name of the conversation's field, a position, and the bytes of the body from this position on."""
+"""The API key with the client dialect, the name of the conversation's field, a position, and the bytes of the body from
+this position on."""
 _index = attrgetter("index")
 _WIDER, _BLANKS = 8, 1000
 """An item of a body takes at most `_WIDER` times the bytes that orjson writes for the item, and `_BLANKS` more bytes;
@@ -62,7 +64,7 @@ class _Body:
     """A remembered body. `items`: its messages, or the items of its `input`."""
 
     owner: tuple[str, str]
-    """The API key, and the name of the conversation's field."""
+    """The API key with the client dialect, and the name of the conversation's field."""
     raw: bytes
     items: list[Any]
     turns: list[Turn]
@@ -257,8 +259,8 @@ class KnownBodies:
         return len(self._single.bodies) + len(self._continuing.bodies)
 
     def alike(self, owner: str, name: str, raw: bytes) -> list[_Body]:
-        """The remembered bodies of the API key `owner` that `raw` may continue: first the longest ones, and of these
-        the latest. `name`: the field of the conversation."""
+        """The remembered bodies of `owner` that `raw` may continue: first the longest ones, and of these the latest.
+        `owner`: the API key and the client dialect. `name`: the field of the conversation."""
         found, at = list[_Body](), 1 << max(len(raw), 1).bit_length() - 1
         while at >= LEAST_BYTES // 2:
             if bodies := self._bodies.get(_place((owner, name), raw, at)):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from gateway.context.strategies.old_turns import MOST_BYTES, Draft, Notes, digests, draft, loaded, valid
 from gateway.domain.request import Turn
 from tests.old_turns.sessions import asked
@@ -56,3 +58,27 @@ def test_stored_notes_of_another_version_are_ignored() -> None:
     assert loaded(notes.dumped()) == notes
     assert loaded(b'{"version":2}') is None
     assert loaded(b"[1]") is None
+    for other in (
+        b'["3","digest",[2],2,"n"]',
+        b'[3,"digest",[7],7,"n"]',
+        b'[3,"digest",[2],1,"n"]',
+        b'[3,5,[2],2,"n"]',
+    ):
+        assert loaded(other) is None
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "The user doesn't want to proceed with this tool use. To tell you how to proceed, the user said:\nNever push.",
+        'User has answered your questions: "Which branch?"="Never main."',
+        "The user denied this operation and provided the following feedback:\n<feedback>Never push.</feedback>",
+    ],
+)
+def test_words_of_the_user_in_a_tools_result_stay(said: str) -> None:
+    request = asked()
+    place = next(place for place, turn in enumerate(request.turns) if turn.role == "tool")
+    request.turns[place] = replace(request.turns[place], text=said + " Keep the tariff tables as they are." * 12)
+    found = draft(request, {}, (), answers=True)
+    assert found is not None
+    assert place not in found.places
