@@ -14,6 +14,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from hashlib import blake2b
 
 import orjson
 
@@ -124,7 +125,7 @@ class SummarizedTurns:
     async def replaced(self, request: CompletionRequest, tenant: Tenant, backend: Backend, found: Cut) -> Cut:
         if not old_turns.may_replace(request, tenant, backend) or self._switched_off(tenant.team):
             return found
-        key = conversation_of(request, tenant.key.lineage), backend.name
+        key = conversation_with_opening(request, tenant.key.lineage), backend.name
         try:
             notes = await self._to_send(request, key)
         except StateUnavailable:
@@ -155,7 +156,7 @@ class SummarizedTurns:
     def asked(
         self, request: CompletionRequest, tenant: Tenant, backend: Backend, plan: ContextPlan, cached_s: float
     ) -> None:
-        conversation = conversation_of(request, tenant.key.lineage)
+        conversation = conversation_with_opening(request, tenant.key.lineage)
         self._give_up(conversation)
         noted = self._noted(conversation, request.id, backend.name, cached_s, tenant.team)
         self._tasks.spawn(noted, "old turns: asked")
@@ -293,6 +294,14 @@ class SummarizedTurns:
             if notes is None and record.attempts:
                 self._unfit[one.tenant.team, writer.name] = time.monotonic() + _UNFIT_S
         return notes
+
+
+def conversation_with_opening(request: CompletionRequest, lineage: str) -> bytes:
+    """A digest of the conversation (see `conversation_of`) and of its first user message. Sub-agents of a session begin
+    with other messages. So they get notes of their own and do not delete those of the session."""
+    opening = next((turn.text for turn in request.turns if turn.role == "user"), "")
+    known = conversation_of(request, lineage) + opening.encode("utf-8", "surrogatepass")
+    return blake2b(known, digest_size=16).digest()
 
 
 def _drafted(one: _Waiting, stored: Stored) -> tuple[list[Notes], Draft | None]:

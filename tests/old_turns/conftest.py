@@ -14,11 +14,10 @@ import pytest_asyncio
 
 from gateway.context.count import Counter
 from gateway.context.plan import Contexts
-from gateway.context.strategies.flags import conversation_of
 from gateway.domain.backend import PriceEntry
 from gateway.domain.request import CompletionRequest
 from gateway.domain.tenant import Tenant
-from gateway.old_turns.old_turns import SummarizedTurns
+from gateway.old_turns.old_turns import SummarizedTurns, conversation_with_opening
 from gateway.routing.router import Router
 from gateway.state.redis.connection import State
 from gateway.state.sql.database import Database
@@ -52,7 +51,7 @@ class Noting:
 
     async def cold(self, request: CompletionRequest, who: Tenant) -> None:
         """Let the provider's cache of the session expire."""
-        conversation = conversation_of(request, who.key.lineage)
+        conversation = conversation_with_opening(request, who.key.lineage)
         cached = self.state.key("cached", "claude", tag=f"old_turns/{conversation.hex()}")
         await until(lambda: self.state.call("GET", cached))
         await self.state.call("DEL", cached)

@@ -159,6 +159,14 @@ async def test_a_rewritten_history_is_sent_whole_and_gets_notes_of_its_own(noted
     assert is_whole(await noted.ask(WHO, asked(count=8)), 8)  # a rewind to a point before the notes
 
 
+async def test_a_subagent_does_not_delete_the_notes_of_its_session(noted: Noting) -> None:
+    await noted.after_pause(WHO, asked())
+    assert MARK in texts(await noted.ask(WHO, asked(count=STEPS + 1)))
+    assert is_whole(await noted.ask(WHO, asked(first="A subagent's task.")))
+    await noted.counted("written", 2)
+    assert MARK in texts(await noted.ask(WHO, asked(count=STEPS + 2)))
+
+
 async def test_two_workers_write_the_notes_once_and_both_send_them(noted: Noting) -> None:
     one, two = noted.turns, noted.other()
     await noted.ask(WHO, asked())
