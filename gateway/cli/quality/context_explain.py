@@ -73,7 +73,7 @@ def explain(options: Context, file: Path, model: str | None) -> None:
     thriftgate context explain request.json --model claude-sonnet-4-5
     """
     request = read_request(file)
-    contexts, backend = Contexts(Counter()), provider_backend(model or request.model)
+    contexts, backend = Contexts(Counter(), weighs_all=True), provider_backend(model or request.model)
     plan = asyncio.run(_plan(contexts, request, backend))
     values = _values(request, plan, contexts.weighed())
     options.print(values, lambda: _show(request, plan, values))
