@@ -77,6 +77,7 @@ from gateway.ledger.spent import Spending
 from gateway.ledger.store.archive import Archive
 from gateway.ledger.store.end_users import EndUsers
 from gateway.ledger.store.writer import Writer
+from gateway.old_turns.old_turns import SummarizedTurns
 from gateway.pipeline import Pipeline
 from gateway.policy.keys import Keys
 from gateway.policy.load import Policies
@@ -349,6 +350,14 @@ class Wiring:
             leaving=lambda: self.drain.draining,
             off_loop=self.off_loop,
         )
+        notes = SummarizedTurns(
+            self.state,
+            self.prices,
+            self.tenants.of_key,
+            switched_off=switch.is_off,
+            leaving=lambda: self.drain.draining,
+            off_loop=self.off_loop,
+        )
         contexts = Contexts(
             self.counter,
             off_loop=self.off_loop,
@@ -356,6 +365,7 @@ class Wiring:
             strategy=InTurn(relevance, RepeatedErrors(switch.is_off), FlaggedTurns(self.flags, switch.is_off)),
             keep_alive=keep_alives,
             load_out=LoadOut(SharedMemory(self.state), self.off_loop, switch.is_off),
+            old_turns=notes,
             monotonic=self.worker.monotonic,
         )
         self._exits.callback(contexts.close)
@@ -380,12 +390,15 @@ class Wiring:
         self._exits.push_async_callback(self.shadows.aclose)
         keep_alives.open(self.pipeline)
         self._exits.push_async_callback(keep_alives.aclose)
+        notes.open(self.pipeline)
+        self._exits.push_async_callback(notes.aclose)
         plans = await self._enter(PlanTrials(self.database, self.router, self.fleet))
         await self.shadows.open(self.pipeline, plans)
         fresh = FreshAnswers(self.pipeline, self.spend_cap, self.prices)
         self.cache.check_with(fresh)
         self.cache.measure_in(self.database)
         self._watch(context=contexts, cuts=switch, plans=plans, fresh=fresh, tool_loops=loops, keep_alive=keep_alives)
+        self._watch(old_turns=notes)
 
     async def _open_sides(self) -> None:
         """Open the parts that completions do not need: feedback, the dashboard, batches. Without a supervisor, also

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import random
 import subprocess
 import sys
 import tempfile
@@ -32,7 +33,7 @@ from gateway.state.sql.tables import ledger
 from loadtests.day_clients import Answered, Clients, agent_body
 from loadtests.day_gateway import ALL, ALONE, ARMS, Arm, DayGateway, teams_of
 from loadtests.day_plan import Asked, Day, Folders, Source, drawn
-from loadtests.day_provider import DayProvider, key_of
+from loadtests.day_provider import DayProvider, Speed, key_of
 from loadtests.day_questions import Question
 from loadtests.day_table import Row, Spent, draw, hull_usd, pooled, row_of, table
 
@@ -72,9 +73,9 @@ class Outcome:
 async def play(setting: Setting, arm: Arm, home: Path) -> Outcome:
     """Serve the day with one arm. Raises RuntimeError if the gateway does not start."""
     mixture = setting.mixture
-    latency = {model: _first_byte_s(mixture, model) for model in setting.prices}
+    speeds = {model: speed_of(mixture, model) for model in setting.prices}
     questions = {_key(one): one for day in (setting.before, setting.day) for one in day.questions if not one.texts}
-    provider = DayProvider(questions, setting.prices, latency)
+    provider = DayProvider(questions, setting.prices, speeds)
     server = await asyncio.start_server(provider.serve, "127.0.0.1", 0, backlog=1024, limit=2**26)
     port = server.sockets[0].getsockname()[1]
     gateway = DayGateway(home, arm, mixture, setting.prices, port, setting.plans)
@@ -107,9 +108,9 @@ def new_keys(gateway: DayGateway, teams: Iterable[str]) -> dict[str, str]:
         database.close()
 
 
-def _first_byte_s(mixture: Mapping[str, Any], model: str) -> float:
+def speed_of(mixture: Mapping[str, Any], model: str) -> Speed:
     size = "small" if model in mixture["small"] else "large"
-    return float(mixture["first_byte_ms"][size]) / 1000
+    return Speed(mixture["first_byte_ms"][size] / 1000, mixture["tokens_per_s"][size])
 
 
 def _key(question: Question) -> str:
@@ -190,16 +191,25 @@ def hull_of(setting: Setting, outcome: Outcome) -> float:
     return usd
 
 
+def _some(questions: Sequence[Question]) -> Sequence[Question]:
+    """At most `MOST_FITTED` of them, drawn at random: the first ones would all be of one data set."""
+    return questions if len(questions) <= MOST_FITTED else random.Random(0).sample(questions, MOST_FITTED)
+
+
 def fit(source: Source, pool: str, mixture: Mapping[str, Any], home: Path) -> Path:
-    """A plan for the models of `pool`, fitted on the outcomes of `source`. Raises CalledProcessError."""
+    """A plan for the models of `pool`, fitted on the outcomes of `source`. A plan of this name that lies in `home` is
+    used again. Raises CalledProcessError."""
     models = mixture["pools"][pool]
     lines = [
         orjson.dumps(
             {"prompt": one.messages[-1]["content"], "q": one.quality, "out_tok": one.output, "ans": one.answers}
         )
-        for one in source.pools[pool][:MOST_FITTED]
+        for one in _some(source.pools[pool])
     ]
-    data, prices, plan = (home / f"{pool}-{name}" for name in ("outcomes.jsonl", "pool.json", "plan.json"))
+    name = f"{pool}-{source.split}"
+    data, prices, plan = (home / f"{name}-{part}" for part in ("outcomes.jsonl", "pool.json", "plan.json"))
+    if plan.exists():
+        return plan
     data.write_bytes(b"\n".join(lines) + b"\n")
     prices.write_bytes(orjson.dumps({model: mixture["prices"][model] for model in models}))
     words = ["router", "fit", "--data", data.name, "--pool", prices.name, "--out", plan.name]
@@ -214,13 +224,13 @@ def prices_of(mixture: Mapping[str, Any], home: Path) -> dict[str, Price]:
     return load_prices(home / "prices.json")
 
 
-def prepared(folders: Folders, mixture: dict[str, Any], seed: int, split: int, home: Path) -> Setting:
-    """Draw the day, and what comes before it. Raises OSError, CalledProcessError."""
+def prepared(folders: Folders, mixture: dict[str, Any], seed: int, split: int, home: Path, plans: Path) -> Setting:
+    """Draw the day, and what comes before it. `plans`: folder of the plans. Raises OSError, CalledProcessError."""
     prices = prices_of(mixture, home)
     source, other = (Source(folders, mixture, which) for which in (split, 1 - split))
     day = drawn(source, mixture, prices, seed, folders)
     before = drawn(other, mixture, prices, seed + 1000, folders, mixture["warm_up"])
-    return Setting(mixture, prices, folders, day, before, [fit(other, pool, mixture, home) for pool in other.pools])
+    return Setting(mixture, prices, folders, day, before, [fit(other, pool, mixture, plans) for pool in other.pools])
 
 
 def main(words: Sequence[str]) -> int:
@@ -233,7 +243,10 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--seed", type=int, default=1, help="draws the day; default 1")
     parser.add_argument("--split", type=int, choices=(0, 1), default=0, help="half of the data; the other is fitted on")
     parser.add_argument("--alone", action="store_true", help="also each feature alone")
+    parser.add_argument("--arms", nargs="+", choices=[arm.name for arm in ARMS[1:]], default=[], metavar="ARM",
+                        help="which arms beside the reference; default: all on, cold start")  # fmt: skip
     parser.add_argument("--usd", type=float, help="dollars of the day on the references; default: the mixture's")
+    parser.add_argument("--plans", type=Path, help="folder that keeps the fitted plans for other runs with these data")
     parser.add_argument("--out", type=Path, default=Path("loadtest-results"), help="folder for day.*")
     parser.add_argument("--pool", type=Path, nargs="+", metavar="DAY.json", help="run nothing; sum up these runs")
     given = parser.parse_args(words)
@@ -249,9 +262,12 @@ def main(words: Sequence[str]) -> int:
         mixture = {**mixture, "usd": given.usd, "seconds": mixture["seconds"] * given.usd / mixture["usd"]}
     folders = Folders(given.routing, given.context, given.pairs, given.traces)
     with tempfile.TemporaryDirectory(prefix="tg-day-", ignore_cleanup_errors=True) as folder:
-        setting = prepared(folders, mixture, given.seed, given.split, Path(folder))
+        plans = given.plans or Path(folder)
+        plans.mkdir(parents=True, exist_ok=True)
+        setting = prepared(folders, mixture, given.seed, given.split, Path(folder), plans.absolute())
         outcomes = []
-        for arm in (*ARMS, *(ALONE if given.alone else ())):
+        arms = [arm for arm in ARMS if not given.arms or arm.name in (ARMS[0].name, *given.arms)]
+        for arm in (*arms, *(ALONE if given.alone else ())):
             home = Path(folder) / arm.name.replace(" ", "-")
             home.mkdir()
             outcomes.append(uvloop.run(play(setting, arm, home)))

@@ -111,9 +111,14 @@ def agent_body(question: Question, model: str) -> dict[str, Any]:
         "stream": True,
         "metadata": {"user_id": f"user_day_account__session_{question.session}"},
         "tools": [tool],
-        "system": [{"type": "text", "text": question.system, **mark}],
+        "system": [*shared_system(question), {"type": "text", "text": question.system, **mark}],
         "messages": list(question.messages),
     }
+
+
+def shared_system(question: Question) -> list[dict[str, str]]:
+    """The block of the system prompt that is equal in other sessions; empty if there is none."""
+    return [{"type": "text", "text": question.shared}] if question.shared else []
 
 
 _JSON = {"content-type": "application/json"}

@@ -10,6 +10,7 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
+from gateway.context.bill.sessions import Session
 from gateway.context.count import family_factor
 from gateway.domain.money.price import Price
 from gateway.domain.money.usage import Usage
@@ -60,7 +61,7 @@ class Source:
 
     def __init__(self, folders: Folders, mixture: Mapping[str, Any], split: int) -> None:
         """`split`: 0 or 1. Each question and each session belongs to one of the two. Raises OSError."""
-        self._mixture, self._split = mixture, split
+        self._mixture, self.split = mixture, split
         self._folders = folders
         self._texts = day_questions.pages(folders.context)[split::2]
         self._pairs = day_questions.paraphrases(folders.pairs)
@@ -73,13 +74,13 @@ class Source:
             found = day_questions.made_up(pool, models, 0)
         else:
             found = day_questions.recorded(self._folders.routing, pool, models)
-        return found[self._split :: 2]
+        return found[self.split :: 2]
 
     def of(self, stratum: str, draw: random.Random) -> Iterator[Question]:
         """The stratum's questions in random order, again and again."""
         match stratum:
             case "spanish_portuguese":
-                pairs = self._pairs[self._split * 2 :: 4] + self._pairs[self._split * 2 + 1 :: 4]
+                pairs = self._pairs[self.split * 2 :: 4] + self._pairs[self.split * 2 + 1 :: 4]
                 return cycle(draw.sample(pairs, len(pairs)))
             case "long_documents":
                 found = list(day_questions.documents(self._texts))
@@ -119,7 +120,7 @@ def drawn(
     spent = 0.0
     for session in draw.sample(source.sessions, len(source.sessions)):
         found = [Asked(0.0, "agents", one) for one in day_questions.turns(session, model)]
-        cost = _session_usd(session.hidden_tokens, found, prices[model], model)
+        cost = _session_usd(session, found, prices[model], model)
         if cost <= SESSION_SHARE * usd["agents"] and spent + cost <= MOST_OVER * usd["agents"]:
             day.sessions.append(found)
             spent += cost
@@ -152,10 +153,11 @@ def usual_usd(question: Question, model: str, prices: Mapping[str, Price]) -> fl
     return prices[model].cost(Usage(characters // 4, output_tokens=output)) / 1e12
 
 
-def _session_usd(hidden: int, asked: Sequence[Asked], price: Price, model: str) -> float:
+def _session_usd(session: Session, asked: Sequence[Asked], price: Price, model: str) -> float:
     """Roughly: everything is read from the cache, and what is new is written to it. After a pause of more than five
     minutes everything is written."""
-    cost = before = 0
+    hidden, before = session.hidden_tokens, day_questions.shared_tokens(session)
+    cost = 0
     last = 0.0
     for one in asked:
         characters = sum(len(str(each.get("content"))) for each in one.question.messages)

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -26,6 +26,8 @@ _FILLER = "".join(f"{one}{other} " for one in _CONSONANTS for other in _CONSONAN
 takes for a sign of a weak answer, because the recorded answers that it stands for are not known to repeat."""
 _HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: %b\r\n"
 _VECTOR = [0.0] * 8
+FRESH_S = 1e-6
+"""Seconds until the first byte for each token of the prompt that is not cached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +41,22 @@ class Call:
     cost_pico: int
 
 
+class Speed(NamedTuple):
+    """How fast a scripted model answers."""
+
+    first_byte_s: float
+    tokens_per_s: float
+
+
 class DayProvider:
     """Serves chat completions, Anthropic's messages and embeddings for all models."""
 
     def __init__(
-        self, questions: Mapping[str, Question], prices: Mapping[str, Price], first_byte_s: Mapping[str, float]
+        self, questions: Mapping[str, Question], prices: Mapping[str, Price], speeds: Mapping[str, Speed]
     ) -> None:
-        """`questions`: by `key_of` their last text. `first_byte_s`: seconds by model."""
+        """`questions`: by `key_of` their last text. `speeds`: by model."""
         self.calls: list[Call] = []
-        self._questions, self._prices, self._first_byte_s = questions, prices, first_byte_s
+        self._questions, self._prices, self._speeds = questions, prices, speeds
         self._counter = Counter()
         self._readers: dict[float, BlockReader] = {}
         self._caches: dict[tuple[str, str], PromptCache] = {}
@@ -70,19 +79,22 @@ class DayProvider:
         if path.endswith(b"/embeddings"):
             tokens = sum(len(text) // 4 for text in body["input"])
             self._book("vectors", model, Usage(tokens))
-            await self._pause(model, 0)
+            await asyncio.sleep(self._speeds[model].first_byte_s)
             _plain(writer, _vectors(body, tokens))
         else:
             question = self._questions[key_of(body)]
             usage = self.bill(question, body)
             self._book(question.pool, model, usage)
-            await self._pause(model, usage.input_tokens)
+            speed = self._speeds[model]
+            writing_s = usage.output_tokens / speed.tokens_per_s
+            await asyncio.sleep(speed.first_byte_s + FRESH_S * (usage.all_input - usage.cached_tokens))
             text = text_of(question, model, usage.output_tokens)
             if path.endswith(b"/messages"):
-                _send(writer, _messages(body, text, usage))
+                await _send(writer, _messages(body, text, usage), writing_s)
             elif body.get("stream"):
-                _send(writer, _chat_events(body, text, usage))
+                await _send(writer, _chat_events(body, text, usage), writing_s)
             else:
+                await asyncio.sleep(writing_s)
                 _plain(writer, {**_frame(body), **_whole(text), "usage": _chat_usage(usage)})
         await writer.drain()
 
@@ -92,16 +104,19 @@ class DayProvider:
         model = body["model"]
         factor = family_factor(model)
         reader = self._readers.setdefault(factor, BlockReader(self._counter.count, factor))
-        cache = self._caches.setdefault((question.session or question.pool, model), PromptCache(rules_of(model)))
         output = question.output.get(model, USUAL_TOKENS)
         at = time.monotonic() if question.at is None else question.at
+        of = question.session or question.pool, model
+        cache = self._caches.get(of)
+        if cache is None:
+            cache = self._caches[of] = PromptCache(rules_of(model))
+            if question.shared:  # another session has just sent the same beginning
+                begun = [{"type": "text", "text": question.shared, "cache_control": {"type": "ephemeral"}}]
+                cache.bill(reader.read({"tools": body.get("tools"), "system": begun, "messages": []}), at)
         return cache.bill(reader.read(body), at, output)
 
     def _book(self, pool: str, model: str, usage: Usage) -> None:
         self.calls.append(Call(time.monotonic(), pool, model, usage, self._prices[model].cost(usage)))
-
-    async def _pause(self, model: str, fresh_tokens: int) -> None:
-        await asyncio.sleep(self._first_byte_s[model] + 1e-7 * fresh_tokens)
 
 
 def key_of(body: Mapping[str, Any]) -> str:
@@ -109,7 +124,7 @@ def key_of(body: Mapping[str, Any]) -> str:
     user and the system."""
     if body.get("max_tokens", 0) >= TURN_BASE:
         system = body.get("system")
-        text = system if isinstance(system, str) else system[0]["text"] if system else ""
+        text = system if isinstance(system, str) else system[-1]["text"] if system else ""
         return f"{text[:60]} {body['max_tokens']}"
     return "\n".join(_text(message["content"])[:400] + _text(message["content"])[-400:] for message in body["messages"])
 
@@ -145,7 +160,12 @@ def _chat_usage(usage: Usage) -> dict[str, Any]:
 
 def _chat_events(body: Mapping[str, Any], text: str, usage: Usage) -> Iterator[bytes]:
     frame = {**_frame(body), "object": "chat.completion.chunk"}
-    deltas: list[tuple[dict[str, str], str | None]] = [({"role": "assistant", "content": text}, None), ({}, "stop")]
+    begin, rest = _parts(text)
+    deltas: list[tuple[dict[str, str], str | None]] = [
+        ({"role": "assistant", "content": begin}, None),
+        ({"content": rest}, None),
+        ({}, "stop"),
+    ]
     for delta, finish in deltas:
         yield _data({**frame, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]})
     yield _data({**frame, "choices": [], "usage": _chat_usage(usage)})
@@ -165,10 +185,13 @@ def _messages(body: Mapping[str, Any], text: str, usage: Usage) -> Iterator[byte
     }
     message = {"id": "msg_day", "type": "message", "role": "assistant", "model": body["model"], "content": []}
     start = {**message, "stop_reason": None, "stop_sequence": None, "usage": counted}
-    for event in (
+    events: list[dict[str, Any]] = [
         {"type": "message_start", "message": start},
         {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
-        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}},
+        *(
+            {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": part}}
+            for part in _parts(text)
+        ),
         {"type": "content_block_stop", "index": 0},
         {
             "type": "message_delta",
@@ -176,7 +199,8 @@ def _messages(body: Mapping[str, Any], text: str, usage: Usage) -> Iterator[byte
             "usage": {"output_tokens": usage.output_tokens},
         },
         {"type": "message_stop"},
-    ):
+    ]
+    for event in events:
         yield b"event: " + str(event["type"]).encode() + b"\n" + _data(event)
 
 
@@ -195,8 +219,18 @@ def _plain(writer: asyncio.StreamWriter, value: Mapping[str, Any]) -> None:
     writer.write((_HEAD % b"application/json") + b"content-length: %d\r\n\r\n%b" % (len(body), body))
 
 
-def _send(writer: asyncio.StreamWriter, events: Iterator[bytes]) -> None:
+def _parts(text: str) -> tuple[str, str]:
+    """The beginning of an answer, which says which question it is of, and the rest."""
+    place = text.index("]] ") + 3
+    return text[:place], text[place:]
+
+
+async def _send(writer: asyncio.StreamWriter, events: Iterator[bytes], writing_s: float) -> None:
+    """Send a stream. `writing_s`: seconds from the first part of the text to the rest."""
     writer.write((_HEAD % b"text/event-stream") + b"transfer-encoding: chunked\r\n\r\n")
     for event in events:
         writer.write(b"%x\r\n%b\r\n" % (len(event), event))
+        if b"]] " in event:
+            await writer.drain()
+            await asyncio.sleep(writing_s)
     writer.write(b"0\r\n\r\n")

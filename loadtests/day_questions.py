@@ -51,6 +51,9 @@ class Question:
     at: float | None = None
     """Recorded time of a session's request, in seconds."""
     system: str = ""
+    shared: str = ""
+    """The beginning of an agent's system prompt, which the provider has in its cache from another session of the same
+    account, before the first request."""
 
     @property
     def meaning(self) -> str:
@@ -183,8 +186,13 @@ def sessions(context: Path | None) -> list[Session]:
 def turns(session: Session, model: str) -> list[Question]:
     """The requests of a session, with the cache marks that Claude Code sets: at the end of the system prompt, and at
     the last block of the two newest messages of the user. The system prompt and the tools, which the recording lacks,
-    are replaced by a filler of as many tokens."""
-    filler = _FILLER * round(session.hidden_tokens / family_factor(model) / _FILLER_TOKENS)
+    are replaced by a filler of as many tokens. The part that the provider read from its cache for the first request,
+    according to the recording, is shared with other sessions."""
+    begun = shared_tokens(session)
+    filler, shared = (
+        _FILLER * round(tokens / family_factor(model) / _FILLER_TOKENS)
+        for tokens in (session.hidden_tokens - begun, begun)
+    )
     found = []
     for sent in session.requests():
         messages = _marked(sent.body["messages"])
@@ -192,8 +200,16 @@ def turns(session: Session, model: str) -> list[Question]:
         name = f"{session.id}-{sent.turn}"
         system = f"You are Claude Code, session {session.id}. {filler}"
         recorded = Question(name, "agents", messages, output, session=session.id, turn=sent.turn, at=sent.at)
-        found.append(replace(recorded, system=system))
+        found.append(replace(recorded, system=system, shared=shared))
     return found
+
+
+def shared_tokens(session: Session) -> int:
+    """Tokens that the provider read from its cache for the session's first request, as recorded, so from another
+    session of the account."""
+    first = next(session.requests(), None)
+    reported = first.reported if first is not None else None
+    return min(session.hidden_tokens, (reported or {}).get("cache_read", 0))
 
 
 def _marked(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -12,6 +12,7 @@ cost. `release` ends what is still held. `PaidAnswer` in `gateway/settlement.py`
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 from gateway.admission import output_bound
 from gateway.admission.call_cost import CallCost
@@ -22,7 +23,7 @@ from gateway.admission.output_forecast import OutputForecasts, least_input_token
 from gateway.dialects.requests.surcharges import held_price, surcharges
 from gateway.domain.backend import Backend
 from gateway.domain.money.price import Price
-from gateway.domain.record import KEEP_ALIVE, Attempt, Record
+from gateway.domain.record import FOR_SESSIONS, Attempt, Record
 from gateway.domain.request import CompletionRequest
 from gateway.domain.routing.route import NOTHING_ATTACHED, Attached
 from gateway.errors import BudgetExhausted, StateUnavailable
@@ -108,9 +109,8 @@ class BudgetHold:
         if price is None or (not price.output and price.free):
             await self._resize(0, 0.0)
             return
-        if not group.known:
-            await self._look(group)
         if group.soft:
+            await self._look(group)
             group.note_soft(self._record)
         expectation = self._expectations.of(self._record.tenant.team, backend.name)
         request = self._request
@@ -132,6 +132,13 @@ class BudgetHold:
             output_bound.may_write_cache(price, backend, request, marked=marked),
             output_bound.may_be_media(price, request),
         )
+        if group.bounds and not (self._parts or self._record.attempts or self._over):  # usual, so nothing is held yet
+            worst = call.cost(call.most)
+            if group.try_take(worst, self._record):
+                self.held = self._parts[0] = worst
+                self._known, call.paid, self._calls[0] = True, call.most, call
+                return
+        await self._look(group)
         await self._open(group, call)
         self._calls[max(self._parts)] = call
 
@@ -169,10 +176,10 @@ class BudgetHold:
         self.covers, self.output_limit, self._call, self._place, self._known = EVER, None, None, None, False
 
     async def _look(self, group: MoneySource) -> None:
-        try:
-            await group.look(_EVER_S)
-        except StateUnavailable:
-            return  # taking units fails again, and then the budget's rule is applied
+        """Read the counters of the group, if they were never read. Nothing can be taken from them before."""
+        if not group.known:
+            with suppress(StateUnavailable):  # taking units fails again, and then the budget's rule is applied
+                await group.look(_EVER_S)
 
     async def _open(self, group: MoneySource, call: CallCost) -> None:
         """Hold money for the longest possible answer. If the budget does not allow that, hold money for a shorter
@@ -182,12 +189,6 @@ class BudgetHold:
             await self._resize(call.cost(tokens), self._patience_s)
             self._pays(call, tokens)
             return
-        if not self._parts and not self._record.attempts and not self._over:  # usual
-            worst = call.cost(call.most)
-            if group.try_take(worst, self._record):
-                self.held += worst
-                self._parts[0], self._known, call.paid = worst, True, call.most
-                return
         try:
             await self._first_offered(group, call)
         except BudgetExhausted:
@@ -332,7 +333,7 @@ class BudgetHold:
         self._over = True
         group.settle(self.held, group.meter.of_request(cost_pico, record))
         self.held = 0
-        if learn and record.kind != KEEP_ALIVE:
+        if learn and record.kind not in FOR_SESSIONS:
             attempts = record.attempts
             for place, call in self._calls.items():
                 if place < len(attempts):

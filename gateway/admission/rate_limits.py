@@ -53,8 +53,8 @@ class _Shown:
     remaining: bytes
     reset: bytes
     rules: tuple[_Rule, ...]
-    only: _Rule | None
-    """The rule, if there is only one rule; then no comparison is needed."""
+    only: Lease | None
+    """The counter, if there is only one rule; then no comparison is needed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +212,7 @@ def _shown(what: What, rules: Sequence[_Rule]) -> _Shown:
     rules whose values the headers show.
     """
     limit, remaining, reset = (f"x-ratelimit-{name}-{what}".encode() for name in ("limit", "remaining", "reset"))
-    return _Shown(limit, remaining, reset, tuple(rules), rules[0] if len(rules) == 1 else None)
+    return _Shown(limit, remaining, reset, tuple(rules), rules[0].lease if len(rules) == 1 else None)
 
 
 def _unused(shown: _Shown) -> dict[bytes, bytes]:
@@ -228,15 +228,14 @@ def _headers(account: _Account, short: NotEnough | None = None) -> dict[bytes, b
     """
     headers = account.headers.copy()
     for shown in account.shown:
-        rule = shown.only
-        if rule is None:
+        lease = shown.only
+        if lease is None:
             remainders = [rule.lease.rest + rule.lease.free for rule in shown.rules]
             rule = shown.rules[remainders.index(min(remainders))]
-            headers[shown.limit] = b"%d" % rule.limit
-        lease = rule.lease
+            headers[shown.limit], lease = b"%d" % rule.limit, rule.lease
         left = lease.rest + lease.free
         headers[shown.remaining] = b"%d" % left if left > 0 else b"0"
-        if short is not None and short.lease is rule.lease and short.retry_after_s:
+        if short is not None and short.lease is lease and short.retry_after_s:
             headers[shown.reset] = duration(short.retry_after_s).encode()
     return headers
 

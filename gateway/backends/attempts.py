@@ -37,7 +37,7 @@ from gateway.errors import (
     Overloaded,
     StreamBroken,
 )
-from gateway.runtime.off_loop import OffLoop
+from gateway.runtime.off_loop import LARGE_BYTES, OffLoop
 
 log = logging.getLogger(__name__)
 
@@ -236,11 +236,11 @@ class Attempts:
         left_s = call_context.deadline - loop.time()
         if left_s <= 0:
             raise _too_late()
-        tenant, turn = call_context.record.tenant, call_context.turn
+        tenant, turn, request = call_context.record.tenant, call_context.turn, call_context.request
         slot = backend_call.health.try_enter(tenant.team)
         if slot is None:
             slot = await backend_call.health.enter(
-                left_s, tenant.team, batch=tenant.batch(call_context.request.controls), last_resort=last_resort
+                left_s, tenant.team, batch=tenant.batch(request.controls), last_resort=last_resort
             )
         if slot is None:
             call_context.record.note("backend skipped", backend=backend_call.backend.name, why="resting")
@@ -253,10 +253,10 @@ class Attempts:
                 marked = plan.marks is not None and plan.marks.changes
                 await call_context.hold.extend(backend_call.backend, plan.tokens_after, plan.attached, marked=marked)
                 written = None
-                if backend_call.writes_long(call_context.request, plan):
+                if len(request.raw) > LARGE_BYTES and backend_call.writes_long(request, plan):
                     written = await self._off_loop.run(
                         backend_call.write,
-                        call_context.request,
+                        request,
                         plan,
                         now=loop.time(),
                         logprobs=logprobs,
@@ -292,30 +292,28 @@ class Attempts:
 
         Raises BadRequest if the backend's dialect cannot express the request, and LedgerUnavailable.
         """
-        record = call_context.record
+        request, record, hold = call_context.request, call_context.record, call_context.hold
+        cap = hold.output_limit
         call = backend_call.call(
-            call_context.request,
+            request,
             plan,
             now=now,
             deadline=call_context.deadline,
             logprobs=logprobs,
-            paid_output=call_context.hold.output_limit,
+            paid_output=cap,
             written=written,
         )
         attempt = record.attempt(backend_call.backend)
         call.attempt_id, attempt.sent_bytes = attempt.id, len(call.body)
-        call.record, call.hold = record, call_context.hold
+        call.record, call.hold = record, hold
         attempt.input_tokens, attempt.trimmed_tokens = plan.expected_tokens, plan.trimmed_tokens
         attempt.counted_tokens, attempt.marks, attempt.frozen = plan.counted_tokens, plan.marks, plan.frozen
-        attempt.pace = backend_call.paces[call_context.request.stream]
-        if not _TIERED.isdisjoint(call_context.request.body) and (
-            wanted := surcharges(call_context.request, backend_call.kind.dialect)
-        ):
+        attempt.pace = backend_call.paces[request.stream]
+        if not _TIERED.isdisjoint(request.body) and (wanted := surcharges(request, backend_call.kind.dialect)):
             attempt.service_tier = wanted.service_tier or ""
-        if (cap := call_context.hold.output_limit) is not None:
+        if cap is not None:
             attempt.output_cap = cap
             record.note("output capped", backend=backend_call.backend.name, tokens=cap)
-        request = call_context.request
         attempt.policy_cap = request.output_cap
         asked = most_asked(request) if FACTS[request.dialect].opaque else request.max_output_tokens
         attempt.bound(asked, request.parallel, one_context=request.one_context)

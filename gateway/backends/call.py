@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import math
 import re
+from functools import lru_cache
+from operator import itemgetter
 
 import orjson
 
@@ -44,7 +46,6 @@ from gateway.errors import (
     NotSpoken,
     UnknownModel,
 )
-from gateway.runtime.off_loop import LARGE_BYTES
 
 _MOST_PLAIN_BYTES = 64 * 2**20
 _CAP = re.compile(rb"\d{1,9}")
@@ -53,6 +54,9 @@ _OUTPUT_CAP = b"x-thriftgate-output-cap"
 KEPT_HEADERS = (b"openai-", b"x-ratelimit-", b"x-tokenlimit-", b"anthropic-ratelimit-")
 KEPT_OF_GATEWAYS = (b"x-thriftgate-", b"x-litellm-")
 """Prefixes of the response headers that are kept for later: of all backends, and of backends that are gateways."""
+_NAME = itemgetter(0)
+_MOST_HEADS = 64
+"""Maximum number of sets of header names per backend for which the headers to keep are remembered."""
 _CONTENT_TYPE = re.compile(rb"[\x20-\x7e]{1,256}")
 """Matches the content types of a backend's answer that may be relayed to the client."""
 OPERATOR_ERRORS = {
@@ -99,6 +103,8 @@ class BackendCall:
         self._embeds, self._wants_limit = kind.fetches, backend.facts.requires_max_tokens
         self._model = backend.sent_model
         self._kept = KEPT_HEADERS + KEPT_OF_GATEWAYS if backend.facts.tells_cost else KEPT_HEADERS
+        self._places = lru_cache(_MOST_HEADS)(self._kept_places)
+        """Which of a response's headers are kept, by the names of all its headers: a server repeats most names."""
         self._chosen: dict[DialectName, Translator] = {}
         self._unspoken: set[DialectName] = set()
         """The dialects for which the backend's server has no endpoint. The set is valid until `_relearn_at` (loop
@@ -151,9 +157,7 @@ class BackendCall:
         )
 
     def writes_long(self, request: CompletionRequest, plan: ContextPlan) -> bool:
-        """Whether `write` takes so long that it must run in a thread."""
-        if len(request.raw) <= LARGE_BYTES:
-            return False
+        """Whether `write` takes so long that it must run in a thread. Only for a body of more than `LARGE_BYTES`."""
         translator = self._chosen.get(request.dialect)
         copied = translator is not None and translator.backend == request.dialect and not plan.touched
         return request.is_large or not copied
@@ -252,8 +256,9 @@ class BackendCall:
         try:
             upstream = await self.kind.send(call)
             attempt.status = upstream.status
-            attempt.headers = told = [pair for pair in upstream.headers if pair[0].startswith(self._kept)]
-            if told:
+            headers = upstream.headers
+            if places := self._places(tuple(map(_NAME, headers))):
+                attempt.headers = told = [headers[place] for place in places]
                 self.health.headroom.see(told, self._clock.monotonic(), self._clock.time())
                 if _CAP.fullmatch(cap := dict(told).get(_OUTPUT_CAP, b"")):
                     attempt.output_cap = min(int(cap), attempt.output_cap or int(cap))
@@ -273,6 +278,9 @@ class BackendCall:
             call.conceal(error)
             self._report(slot, error, call, attempt.status)
             raise
+
+    def _kept_places(self, names: tuple[bytes, ...]) -> list[int]:
+        return [place for place, name in enumerate(names) if name.startswith(self._kept)]
 
     def _report(self, slot: Slot, error: BackendError, call: Call, status: int | None) -> None:
         """Update the backend's health according to an error. `status`: of the backend's answer; None: no answer."""

@@ -32,7 +32,7 @@ from gateway.dialects.replay import Replayed
 from gateway.domain.answer import Answer
 from gateway.domain.policy import CachePolicy
 from gateway.domain.protocols import Embedder, FreshAnswerSource
-from gateway.domain.record import Attempt, CacheResult, Record
+from gateway.domain.record import CacheResult, Record
 from gateway.domain.request import CompletionRequest
 from gateway.domain.tenant import Tenant
 from gateway.errors import CacheOnlyMiss, StateUnavailable
@@ -149,8 +149,8 @@ class Cache:
         A Join is returned once its first bytes have arrived. Raises CacheOnlyMiss if the client accepts only stored
         answers.
         """
-        control = request.controls.cache
-        if not tenant.policy.cache.enabled or request.parallel != 1:
+        control, policy = request.controls.cache, tenant.policy.cache
+        if not policy.enabled or request.parallel != 1:
             return self._miss(record, "off", None, control)
         if control == "bypass":
             return self._miss(record, "bypass", None, control)
@@ -158,22 +158,32 @@ class Cache:
             ticket = await self._off_loop.run(self._ticket, request, tenant, record)
         else:
             ticket = self._ticket(request, tenant, record)
-        shared = self._coalescer.allowed(request, tenant)
+        digest, shared = ticket.digest, self._coalescer.allowed(request, tenant)
         if control != "refresh":
-            if self._exactly(ticket, record) and (hit := await self._recall(ticket.digest, "exact", request, record)):
+            if self._exactly(ticket, record) and (hit := await self._recall(digest, "exact", request, record)):
                 return hit
             if ticket.question is not None:
-                if shared and (join := await self._coalescer.join(ticket.digest, request, deadline, claim=False)):
+                subscriber = self._coalescer.subscribe(digest, request, deadline, claim=False) if shared else None
+                if subscriber is not None and (
+                    join := await self._coalescer.join(subscriber, digest, request, deadline, claim=False)
+                ):
                     return self._joined(join, record)
                 if hit := await self._by_meaning(ticket, ticket.question, request, tenant, record):
                     return hit
             if shared:
-                claim, everywhere = control != "only", tenant.policy.cache.join == "everywhere"
-                waited = claim and everywhere and await self._coalescer.wait_for_other_gateway(ticket.digest, deadline)
-                again = waited and self._exactly(ticket, record)
-                if again and (hit := await self._recall(ticket.digest, "exact", request, record)):
+                claim = control != "only"
+                if (
+                    policy.join == "everywhere"
+                    and claim
+                    and await self._coalescer.wait_for_other_gateway(digest, deadline)
+                    and self._exactly(ticket, record)
+                    and (hit := await self._recall(digest, "exact", request, record))
+                ):
                     return hit
-                if join := await self._coalescer.join(ticket.digest, request, deadline, claim=claim):
+                subscriber = self._coalescer.subscribe(digest, request, deadline, claim=claim)
+                if subscriber is not None and (
+                    join := await self._coalescer.join(subscriber, digest, request, deadline, claim=claim)
+                ):
                     return self._joined(join, record)
         return self._miss(record, "miss", ticket, control, shared=shared)
 
@@ -220,7 +230,7 @@ class Cache:
         if not self._state.healthy:
             record.degraded.add("state")
             return False
-        return self._exact.get(ticket.digest, time.time()) is not None
+        return self._exact.get(ticket.digest, record.started_at) is not None
 
     async def _by_meaning(
         self, ticket: Ticket, question: Question, request: CompletionRequest, tenant: Tenant, record: Record
@@ -306,9 +316,23 @@ class Cache:
         if place is None:
             return
         question = ticket.question if answer.finish == "stop" else None
-        entry = self._entry(ticket, len(completion), place, question if ticket.vector is not None else None, attempt)
-        if self._learn(entry, ticket.policy):
-            stored = Stored(completion, attempt.usage, attempt.cost_pico, attempt.backend.name, attempt.backend.model)
+        now, cost_pico = time.time(), attempt.cost_pico
+        vector = None if ticket.vector is None or question is None else pack(ticket.vector)
+        entry = Entry(
+            ticket.digest,
+            ticket.team,
+            ticket.tags,
+            ticket.asked_at,
+            now + ticket.policy.ttl,
+            len(completion),
+            None if vector is None else question,
+            vector,
+            place,
+            cost_pico or 0,
+            ticket.asker,
+        )
+        if self._learn(entry, ticket.policy, now):
+            stored = Stored(completion, attempt.usage, cost_pico, attempt.backend.name, attempt.backend.model)
             self._write_behind.add(entry, stored)
             self._bodies.keep(entry.digest, stored)
             self._counts["stored"] += 1
@@ -319,11 +343,6 @@ class Cache:
                     self._meanings.spawn(self._mean(ticket, entry, question), "cache-meaning")
                 else:
                     self._pending.add(ticket, entry, question)
-
-    def _entry(self, ticket: Ticket, size: int, place: str, question: Question | None, attempt: Attempt) -> Entry:
-        vector = pack(ticket.vector) if question and ticket.vector is not None else None
-        known = (ticket.digest, ticket.team, ticket.tags, ticket.asked_at, time.time() + ticket.policy.ttl, size)
-        return Entry(*known, question, vector, place, attempt.cost_pico or 0, ticket.asker)
 
     async def _mean(self, ticket: Ticket, entry: Entry, question: Question, *, again: bool = True) -> None:
         """Compute the vector of the question to a stored answer, and add it to the semantic index. `again`: whether
@@ -338,12 +357,12 @@ class Cache:
         elif ticket.vector is None and again:  # the embedder is busy
             self._pending.add(ticket, entry, question)
 
-    def _learn(self, entry: Entry, policy: CachePolicy) -> bool:
+    def _learn(self, entry: Entry, policy: CachePolicy, now: float) -> bool:
         """Add an entry to the index, and delete the answers that are evicted in its favour.
 
         Returns False if a flush covers the entry, or its answer is too large.
         """
-        gone = self._exact.put(entry, time.time(), Quota(policy.quota_answers, policy.quota_bytes))
+        gone = self._exact.put(entry, now, policy.quota_answers, policy.quota_bytes)
         if gone is None:
             return False
         if gone:

@@ -13,12 +13,14 @@ from gateway.domain.text.declining import declines
 from gateway.errors import BackendGarbage
 
 _CLEAN = frozenset({"stop", "length"})
+_ACTIONS = frozenset({"tool_calls", "function_call", "refusal"})
+"""Fields of a message whose answer is not stored."""
 
 
 def doubtful(record: Record, attempt: Attempt) -> bool:
     """Whether the backend's confidence in its answer is below the policy's minimum. Such an answer is not stored."""
-    below = record.route.escalate_below if record.route else 0.0
-    return record.weak or (attempt.confidence is not None and attempt.confidence < below)
+    confidence, route = attempt.confidence, record.route
+    return record.weak or (confidence is not None and route is not None and confidence < route.escalate_below)
 
 
 def keepable(answer: Answer, dialect: DialectName) -> bytes | None:
@@ -33,7 +35,7 @@ def keepable(answer: Answer, dialect: DialectName) -> bytes | None:
         message = choices[0]["message"]
     except (orjson.JSONDecodeError, LookupError, TypeError, BackendGarbage):
         return None
-    if len(choices) != 1 or message.get("tool_calls") or message.get("function_call") or message.get("refusal"):
+    if len(choices) != 1 or (not _ACTIONS.isdisjoint(message) and any(map(message.get, _ACTIONS))):
         return None
     content = message.get("content")
     if not isinstance(content, str) or not (text := content.strip()) or declines(text):

@@ -115,7 +115,7 @@ class Keys:
 
     def _hash(self, request: CompletionRequest, tenant: Tenant, what: str, body: dict[str, Any]) -> bytes:
         hashed = self._seed(request, tenant, what)
-        hashed.update(_written(body))
+        hashed.update(orjson.dumps(body, option=orjson.OPT_SORT_KEYS))
         return hashed.digest()[:_DIGEST_BYTES]
 
     def _seed(self, request: CompletionRequest, tenant: Tenant, what: str) -> _Hash:

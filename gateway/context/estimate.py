@@ -19,8 +19,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from itertools import accumulate
-from operator import itemgetter
+from itertools import accumulate, repeat
+from operator import add, itemgetter
 
 _LETTERS = bytes(range(65, 91)) + bytes(range(97, 123))
 _DIGITS = b"0123456789"
@@ -63,20 +63,26 @@ def estimate_lines(texts: Sequence[str]) -> int:
     """
     if len(texts) == 1:
         return estimate(texts[0])
-    ends = list(accumulate([len(text) + 1 for text in texts]))
+    ends = list(accumulate(map(add, map(len, texts), repeat(1))))
     length = ends[-1] - 1 if ends else 0
     if length <= _SAMPLED_ABOVE:
         return estimate("\n".join(texts))
-    windows = []
-    for start in _windows(length)[1]:
-        place = bisect_right(ends, start)
-        at = start - (ends[place - 1] if place else 0)
-        part = texts[place][at : at + _WINDOW]
-        while len(part) < _WINDOW:  # the window continues in the next text
-            place += 1
-            part = f"{part}\n{texts[place][: _WINDOW - 1 - len(part)]}"
-        windows.append(part)
+    starts, begins = _windows(length)[1], [0, *ends]
+    places = list(map(bisect_right, repeat(ends), starts))
+    windows = [
+        texts[place][(at := start - begins[place]) : at + _WINDOW] for start, place in zip(starts, places, strict=True)
+    ]
+    if min(map(len, windows)) < _WINDOW:
+        windows = [_continued(texts, place, part) for place, part in zip(places, windows, strict=True)]
     return _scaled("".join(windows), length)
+
+
+def _continued(texts: Sequence[str], place: int, part: str) -> str:
+    """The window that begins with `part`, the end of the text at `place`, and continues in the next texts."""
+    while len(part) < _WINDOW:
+        place += 1
+        part = f"{part}\n{texts[place][: _WINDOW - 1 - len(part)]}"
+    return part
 
 
 def _scaled(sample: str, length: int) -> int:

@@ -20,6 +20,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from typing import NamedTuple
 
 from gateway.context.measure import declared, estimated_turn
 from gateway.domain.backend import Backend
@@ -61,6 +62,14 @@ _RETURNS_AGENT, _RETURNS_ALONE, _RETURNS_WEIGHT = 0.9, 0.1, 10
 number of observations that each assumption counts as."""
 
 
+class _End(NamedTuple):
+    """The end of one request of a session."""
+
+    blocks: int
+    until: float
+    """The time until which the provider surely caches the prompt up to here, in monotonic seconds; 0 if never."""
+
+
 @dataclass(slots=True)
 class _Warm:
     """The part of one session's prompt that is in the provider's cache."""
@@ -90,10 +99,8 @@ class _Warm:
     """Number of messages in the session's latest request."""
     cut: frozenset[int] = frozenset()
     """Indexes of the turns that were dropped or changed."""
-    anchor: int = 0
-    """Number of blocks before the position at which the next cut begins."""
-    ends: dict[int, int] = field(default_factory=dict)
-    """For each of the session's requests: number of messages → number of blocks."""
+    ends: dict[int, _End] = field(default_factory=dict)
+    """The ends of the session's requests, by their number of messages."""
 
 
 class _Share:
@@ -155,12 +162,10 @@ class CacheMarking:
         elif not warm.blocks:
             marks = CacheMarks("5m", fixed=True)
         elif changed := [place for place in warm.cut ^ cut if place < warm.messages]:
-            marks = CacheMarks("5m", _around(warm, min(changed), plan.anchor), fixed=True)
+            marks = CacheMarks("5m", _around(warm, min(changed), plan.anchor, now), fixed=True)
         else:
             marks = self._next(warm, tenant, now, request)
-            anchor = warm.ends.get(plan.anchor, warm.anchor)
-            if anchor:  # the next cut then finds the text before it in the cache, also after the cache has expired
-                marks.earlier = (*marks.earlier, (anchor, marks.earlier[-1][1] if marks.earlier else "5m"))
+            marks.earlier += _before_next_cut(warm, plan.anchor, marks, now)
         marks.at, marks.agent, marks.cut = now, "tools" in request.needs, cut
         marks.anchor, marks.messages = plan.anchor, request.turns[-1].index + 1
         return marks
@@ -243,9 +248,7 @@ class CacheMarking:
                 now.long_blocks = marks.earlier[0][0]
                 now.long_tokens = usage.cached_tokens + usage.cache_write_1h_tokens
         if marks.anchor:
-            now.ends = {} if before is None else before.ends
-            _note_end(now.ends, marks)
-            now.anchor = now.ends.get(marks.anchor, 0)
+            now.ends = _ends(before, marks, any_read=usage.cached_tokens > 0)
         self._counts["marked"] += now.blocks > 0
         self._counts["marked_1h"] += usage.cache_write_1h_tokens > 0
         self._warm[key] = now
@@ -294,17 +297,37 @@ def _answers(request: CompletionRequest) -> int:
     return sum([turn.role == "assistant" for turn in request.turns])
 
 
-def _around(warm: _Warm, changed: int, anchor: int) -> tuple[tuple[int, Lifetime], ...]:
+def _around(warm: _Warm, changed: int, anchor: int, now: float) -> tuple[tuple[int, Lifetime], ...]:
     """At most two cache marks for a request with a new cut. `changed`: the message at which the cut begins.
 
     One mark is at the last position before the cut that the provider's cache has kept. The other is at the position
     where the next cut will begin.
     """
-    kept = next((messages for messages, blocks in warm.ends.items() if blocks == warm.anchor), 0)
-    places = [warm.anchor] if 0 < kept <= changed else []
-    if blocks := warm.ends.get(anchor, 0):
-        places.append(blocks)
-    return tuple((blocks, "5m") for blocks in dict.fromkeys(places))
+    places = [at] if (at := _cached_end(warm.ends, changed, now)) else []
+    if anchor in warm.ends:
+        places.append(anchor)
+    return tuple((warm.ends[at].blocks, "5m") for at in dict.fromkeys(places))
+
+
+def _before_next_cut(warm: _Warm, anchor: int, marks: CacheMarks, now: float) -> tuple[tuple[int, Lifetime], ...]:
+    """A cache mark where the next cut begins, so that this cut then finds the text before it in the cache. Text that is
+    read from the cache is not cached at other positions than before."""
+    end = warm.ends.get(anchor)
+    at = anchor if end and end.blocks > _read_blocks(warm, now) else _cached_end(warm.ends, anchor, now)
+    return ((warm.ends[at].blocks, marks.earlier[-1][1] if marks.earlier else "5m"),) if at else ()
+
+
+def _read_blocks(warm: _Warm, now: float) -> int:
+    """The number of blocks that a request without a new cut reads from the cache."""
+    pause_s = now - max(warm.at, warm.renewed)
+    return warm.blocks if pause_s <= SHORT_S else warm.long_blocks if pause_s <= LONG_S else 0
+
+
+def _cached_end(ends: dict[int, _End], messages: int, now: float) -> int:
+    """The last of `ends` that has at most `messages` messages and is surely cached. If none is, the first of them,
+    which may be cached; 0 if there is none."""
+    before = [each for each in ends if each <= messages]
+    return max([each for each in before if ends[each].until >= now], default=min(before, default=0))
 
 
 def _note_cost(now: _Warm, before: _Warm | None, usage: Usage) -> None:
@@ -316,12 +339,24 @@ def _note_cost(now: _Warm, before: _Warm | None, usage: Usage) -> None:
     now.spent += usage.input_tokens + _READ * usage.cached_tokens + _WRITE_SHORT * written[0] + _WRITE_LONG * written[1]
 
 
-def _note_end(ends: dict[int, int], marks: CacheMarks) -> None:
-    """Add the end of this request to the request ends of its session. Ends before the anchor are removed, because
-    they are no longer needed.
-    """
-    for messages in [each for each in ends if each < marks.anchor or each >= marks.messages]:
-        del ends[messages]
-    ends[marks.messages] = marks.blocks
+def _ends(before: _Warm | None, marks: CacheMarks, *, any_read: bool) -> dict[int, _End]:
+    """The ends of a session's requests after a request with `marks`. `any_read`: whether the request read anything from
+    the cache. A mark in what was read renews what is cached up to the mark; a mark after it caches the prompt up to the
+    mark. Ends before the last cached one before the anchor are not needed any more."""
+    lifetimes = {blocks: LONG_S if lifetime == "1h" else SHORT_S for blocks, lifetime in marks.earlier}
+    changed = marks.messages if before is None else min(before.cut ^ marks.cut, default=marks.messages)
+    read = 0 if before is None or not any_read else _read_blocks(before, marks.at)
+    ends = dict[int, _End]()
+    for messages, (blocks, until) in () if before is None else before.ends.items():
+        if blocks > read or messages > changed:
+            until = marks.at + lifetimes[blocks] if blocks in lifetimes else 0.0
+        elif blocks in lifetimes and until >= marks.at:
+            until = max(until, marks.at + SHORT_S)
+        if messages < marks.messages:
+            ends[messages] = _End(blocks, until)
+    first = _cached_end(ends, marks.anchor, marks.at) or marks.anchor
+    ends = {messages: end for messages, end in ends.items() if messages >= first}
+    ends[marks.messages] = _End(marks.blocks, marks.at + (LONG_S if marks.lives_long else SHORT_S))
     if len(ends) > _MOST_ENDS:
-        del ends[next(each for each in ends if each != marks.anchor)]
+        del ends[next(each for each in ends if each not in (first, marks.anchor))]
+    return ends

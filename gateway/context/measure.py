@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 
 import orjson
 
@@ -28,6 +29,7 @@ _DECLARED = (
 )
 """Names of the fields, besides the conversation, whose text reaches the model or is billed."""
 _DECLARING = frozenset(_DECLARED)
+_IMAGES, _FILES = attrgetter("images"), attrgetter("files")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,17 +70,13 @@ def estimated(request: CompletionRequest) -> int:
     if known is None:
         turns = request.turns
         around = TURN_TOKENS * len(turns) + REQUEST_TOKENS if request.one_context else 0
-        parts, images, files, told = [], 0, False, False
+        parts, told = [], False
         for turn in turns:
             parts.append(turn.text)
-            if turn.images:
-                images += turn.images
-            if turn.files:
-                files = True
-            if turn.asides:
-                told = True
             if turn.calls or turn.asides:
-                parts.append(calls(request, turn))
+                told = told or turn.asides
+                parts.append(turn.written_calls or calls(request, turn))
+        images, files = sum(map(_IMAGES, turns)), any(map(_FILES, turns))
         if not _DECLARING.isdisjoint(request.body) and (more := declared(request)):
             parts.append(more)
         if images or files:

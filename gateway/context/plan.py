@@ -30,6 +30,7 @@ from gateway.context.shorten import LEAST_TOKENS, level, shorten
 from gateway.context.strategies import load_out, repeated_errors
 from gateway.context.strategies.keep_alive import NO_KEEP_ALIVE, Cached, KeepAlive
 from gateway.context.strategies.load_out import LoadOut, OwnMemory
+from gateway.context.strategies.old_turns import KEPT_TURNS, OldTurns
 from gateway.context.strategies.strategy import WHOLE, Strategy
 from gateway.context.vocabulary import EncodingName
 from gateway.domain.backend import Backend
@@ -66,21 +67,20 @@ class Contexts:
         keep_alive: KeepAlive = NO_KEEP_ALIVE,
         load_out: LoadOut | None = None,
         weighs_all: bool = False,
+        old_turns: OldTurns = KEPT_TURNS,
     ) -> None:
         """`switched_off`: whether cuts are off for a team, because they did not save money. `strategy`: shortens
         documents.
 
         `load_out`: leaves out tool definitions; None: use one that keeps its decisions in this process only.
         `weighs_all`: whether `weighed` is exact also for a cut that cannot pay; it takes longer.
+        `old_turns`: puts notes in place of old turns.
         """
         self._counter, self._off_loop = counter, off_loop or OffLoop()
         self._measuring = measuring or MeasuringProcess()
         self._reported, self._growth, self._marking = ReportedSizes(), SessionGrowth(), CacheMarking(monotonic)
-        self._cutting, self._strategy = (
-            Cutting(self._off_loop, switched_off=switched_off, weighs_all=weighs_all),
-            strategy,
-        )
-        self._keep_alive = keep_alive
+        self._cutting = Cutting(self._off_loop, switched_off=switched_off, weighs_all=weighs_all)
+        self._strategy, self._keep_alive, self._old_turns = strategy, keep_alive, old_turns
         self._load_out = load_out or LoadOut(OwnMemory(monotonic), self._off_loop, switched_off)
         self._counts = {"planned": 0, "counted": 0, "trimmed": 0, "shortened": 0, "refused": 0, "trimmed_tokens": 0}
 
@@ -102,6 +102,8 @@ class Contexts:
         part of the prompt that is now in the provider's cache."""
         if record.route is None or (prefix := record.route.prefix) is None:
             return
+        if record.tenant.policy.context.old_turns == "summarize":
+            self._old_turns.ended(record, record.served_by)
         self._reported.learn(record)
         self._growth.learn(record)
         attempt = record.served_by
@@ -147,6 +149,9 @@ class Contexts:
         found = NO_CUT
         if prefix is not None and (marked or len(request.turns) > LEAST_TURNS):
             found = await self._cutting.cut(request, tenant, backend, prefix)
+        summarizes = prefix is not None and tenant.policy.context.old_turns == "summarize"
+        if summarizes:
+            found = await self._old_turns.replaced(request, tenant, backend, found)
         if tenant.policy.context.shortens:
             found = await self._strategy.cut(request, tenant, found)
         client, reduces = request, prefix is not None and tenant.policy.context.unused_tools == "leave_out"
@@ -170,6 +175,8 @@ class Contexts:
         if prefix is not None:
             if tenant.policy.context.keep_alive:
                 self._keep_alive.asked(request, tenant, prefix, replace(plan, instead=None))
+            if summarizes:
+                self._old_turns.asked(client, tenant, backend, plan, load_out.cached_s(request, tenant, backend, plan))
             if reduces:
                 await self._load_out.planned(client, request, tenant, backend, prefix, plan)
         return plan

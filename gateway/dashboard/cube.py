@@ -18,6 +18,7 @@ from gateway.dashboard import days
 from gateway.dashboard.days import Day
 from gateway.dashboard.periods import DAY_S, Period, begin_of
 from gateway.domain.money.windows import iso, offsets
+from gateway.domain.record import FOR_SESSIONS
 from gateway.ledger.reports.dimensions import CACHE
 from gateway.ledger.reports.formats import NAMES, dollars, figures
 from gateway.ledger.reports.report import Line
@@ -32,7 +33,7 @@ STACKED = 6
 PACE_DAYS = 7
 """The pace of spend is the mean of up to this many past days."""
 _EPOCH = date(1970, 1, 1)
-_NO_REQUESTS = (IDLE, CHECK)
+_NO_REQUESTS = (IDLE, CHECK, *FOR_SESSIONS)
 _OMITTED = ("decided", "undecided_usd", "decided_usd", "decided_adequacy", "cache_tokens")
 _FIELDS = (
     *("requests", "attempts", "failed", "interrupted", "cache_answers"),

@@ -45,6 +45,7 @@ _LATER = (
     b',"repeated_errors":"keep"',
     b',"unused_tools":"keep"',
     b',"flagged_turns":"keep"',
+    b',"old_turns":"keep"',
 )
 """Keys that were added later, as JSON with their default values."""
 
@@ -126,6 +127,11 @@ class ContextPolicy(Section):
         "keep",
         description="Answers that a client reported as wrong: leave_out sends a short mark in their place in later "
         "requests of the session, keep sends them.",
+    )
+    old_turns: Literal["summarize", "keep"] = Field(
+        "keep",
+        description="Old tool outputs and answers of a long session: summarize has the cheapest adequate backend write "
+        "notes about them in a pause, and sends the notes in their place after it; keep sends them.",
     )
     keep_alive: bool = Field(
         False,

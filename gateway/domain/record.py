@@ -22,6 +22,11 @@ Outcome = Literal["open", "ok", "failed", "interrupted", "escalated"]
 CacheResult = Literal["exact", "semantic", "join", "miss", "bypass", "off"]
 KEEP_ALIVE = "keep_alive"
 """The kind of an attempt that only keeps a session's prompt in a provider's cache. Its answer is sent to no client."""
+SUMMARY = "summary"
+"""The kind of an attempt that writes notes about old turns of a session. Its answer is sent to no client."""
+FOR_SESSIONS = (KEEP_ALIVE, SUMMARY)
+"""The kinds of calls that the gateway makes to save on a session. Their cost belongs to the session, but they are no
+requests."""
 
 _LEAST_BYTES = 4
 """Minimum bytes of a token in a stream, including the JSON around the token."""
@@ -109,7 +114,7 @@ class Attempt:
     """Units without a price, as text from `unpriced_units`."""
     kind: str = ""
     """`hedge`: the slower of two attempts for one answer. `shadow`: an attempt for comparison, whose answer is sent to
-    no client. `keep_alive`: see `KEEP_ALIVE`. Empty: an ordinary attempt."""
+    no client. `keep_alive`, `summary`: see `FOR_SESSIONS`. Empty: an ordinary attempt."""
     sent_bytes: int = 0
     """Number of bytes of the request body that were sent to the backend."""
     output_cap: int | None = None
@@ -266,7 +271,7 @@ class Record:
     ratelimit: dict[bytes, bytes] = field(default_factory=dict, init=False)
     """`x-ratelimit-*` headers of the response. The rate limits set them."""
     kind: str = ""
-    """Kind of all attempts of the request: `shadow` or `keep_alive` if the answer is sent to no client."""
+    """Kind of all attempts of the request: `shadow`, `keep_alive` or `summary` if the answer is sent to no client."""
     before: int = 0
     """Number of attempts of this request that are on another record."""
     answers: Sequence[StrategyAnswer] = ()

@@ -117,6 +117,8 @@ LEAST = FIELDS.index("stream")
 """Minimum number of values in a row of the journal."""
 _RARE = tuple(Row._field_defaults[name] for name in FIELDS[LEAST:])
 _COMMON = _RARE[:-1]
+_STEP = 7
+"""Number of columns that are compared at once."""
 _UNDECIDED = ("", None, 0)
 _ASKED = (
     *("stream", "end_user", "cost_centre", "difficulty", "trimmed_tokens", "tags", "simulated", "kind"),
@@ -303,6 +305,8 @@ def _unusual(rare: tuple[Any, ...]) -> tuple[Any, ...]:
     if rare[1:] == _COMMON[1:]:  # a stream without unusual values
         return rare[:1]
     length = len(rare)
+    while length > _STEP and rare[length - _STEP : length] == _RARE[length - _STEP : length]:
+        length -= _STEP
     while length and rare[length - 1] == _RARE[length - 1]:
         length -= 1
     return rare[:length]

@@ -54,6 +54,7 @@ _MOST_NAMES = 4096
 _AGAIN_S = 30.0
 """Seconds from a failed attempt to load the grader until the next attempt."""
 _NOTHING: frozenset[str] = frozenset()
+_BY_NAME = "asked for by name"
 THOUGHT = "reasoning"
 """The capability to reason. A request with a reasoning effort needs it only if at least one candidate has it."""
 
@@ -260,7 +261,7 @@ class Router:
         cost = expected_cost(backend, demand, self._prices, state, self._continuity.sessions)
         route = Route(
             (backend,),
-            _asked_by(demand),
+            _asked_by(demand) if demand.tier else _BY_NAME,
             considered=(Considered(backend.name, cost_pico=cost),),
             input_tokens=demand.input.tokens,
             output_tokens=demand.output_tokens,
@@ -407,7 +408,7 @@ def _as_asked(candidates: Sequence[Candidate], demand: Demand) -> Route:
 
 
 def _asked_by(demand: Demand) -> str:
-    return f"the request asks for tier {demand.tier}" if demand.tier else "asked for by name"
+    return f"the request asks for tier {demand.tier}" if demand.tier else _BY_NAME
 
 
 def _asked_for(choice: Choice, model: str) -> Candidate:

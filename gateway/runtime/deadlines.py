@@ -19,7 +19,8 @@ class Deadlines:
     """Creates `Deadline` objects for one event loop."""
 
     def __init__(self) -> None:
-        self._due: dict[float, set[Deadline]] = {}
+        self.due: dict[float, set[Deadline]] = {}
+        """The deadlines by the moment at which they end."""
         self.at: Callable[[float], Deadline] = partial(Deadline, self)
         """Creates a deadline at a loop time for a `with` block. A longer block is cancelled and raises TimeoutError.
         This happens up to `FINE_S` seconds late, or `COARSE_S` if the time is far away."""
@@ -31,21 +32,16 @@ class Deadlines:
         return asyncio.get_running_loop()
 
     def __len__(self) -> int:
-        return sum(map(len, self._due.values()))
+        return sum(map(len, self.due.values()))
 
-    def bucket(self, when: float) -> set[Deadline]:
-        """The set of deadlines that end at the same moment as `when`, after rounding up."""
-        loop = self.loop
-        step = COARSE_S if when - loop.time() >= COARSE_FROM_S else FINE_S
-        due = (when // step + 1.0) * step
-        found = self._due.get(due)
-        if found is None:
-            found = self._due[due] = set()
-            loop.call_at(due, self._expire, due)
+    def bucket(self, due: float) -> set[Deadline]:
+        """The new set of deadlines that end at the moment `due`."""
+        self.loop.call_at(due, self._expire, due)
+        self.due[due] = found = set[Deadline]()
         return found
 
     def _expire(self, due: float) -> None:
-        for deadline in self._due.pop(due):
+        for deadline in self.due.pop(due):
             deadline.expire()
 
 
@@ -56,22 +52,26 @@ class Deadline:
     __slots__ = ("_before", "_bucket", "_deadlines", "_task", "_when", "passed")
 
     def __init__(self, deadlines: Deadlines, when: float) -> None:
-        self._deadlines, self._when = deadlines, when
-        self._task: asyncio.Task[Any] | None = None
-        self.passed = False
+        self._deadlines, self._when, self.passed = deadlines, when, False
 
     def __enter__(self) -> Self:
-        deadlines = self._deadlines
-        self._task = task = asyncio.current_task(deadlines.loop)
+        deadlines, when = self._deadlines, self._when
+        loop = deadlines.loop
+        task = asyncio.current_task(loop)
         assert task is not None
+        self._task: asyncio.Task[Any] = task
         self._before = task.cancelling()
-        self._bucket = bucket = deadlines.bucket(self._when)
+        step = COARSE_S if when - loop.time() >= COARSE_FROM_S else FINE_S
+        due = (when // step + 1.0) * step  # rounded up
+        bucket = deadlines.due.get(due)
+        if bucket is None:
+            bucket = deadlines.bucket(due)
+        self._bucket = bucket
         bucket.add(self)
         return self
 
     def expire(self) -> None:
         self.passed = True
-        assert self._task is not None
         self._task.cancel()
 
     def __exit__(
@@ -79,7 +79,7 @@ class Deadline:
     ) -> None:
         """Leave the block. Raises TimeoutError if this deadline cancelled the task and nothing else cancelled it."""
         self._bucket.discard(self)
-        if self.passed and self._task is not None:
+        if self.passed:
             self.passed = False
             if self._task.uncancel() <= self._before and kind is not None and issubclass(kind, asyncio.CancelledError):
                 raise TimeoutError from error

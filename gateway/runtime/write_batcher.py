@@ -23,7 +23,9 @@ class WriteBatcher:
     are written to it directly."""
 
     before: Callable[[], object] | None = None
-    """Called before data are sent, to store what must be stored first."""
+    """Called by `flush` before data are sent, to store what must be stored first."""
+    _flushes = False
+    """Whether `flush` will be called at the end of this turn."""
 
     def __init__(self) -> None:
         self._pending: list[tuple[asyncio.WriteTransport, bytes]] = []
@@ -32,17 +34,24 @@ class WriteBatcher:
     def add(self, transport: asyncio.WriteTransport, data: bytes, loop: asyncio.AbstractEventLoop) -> None:
         """Send `data` at the end of this turn of the event loop. Data for the same transport are sent in the order of
         the calls."""
-        if not self._pending:
+        if not self._flushes:
+            self._flushes = True
             loop.call_soon(self.flush)
         self._pending.append((transport, data))
         self._bytes += len(data)
         if self._bytes > MOST_BYTES:
             self.flush()
 
+    def flush_soon(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Call `flush` at the end of this turn of the event loop, even if no data wait."""
+        if not self._flushes:
+            self._flushes = True
+            loop.call_soon(self.flush)
+
     def flush(self) -> None:
         """Send all waiting data now. Data for a closed transport are dropped."""
-        pending, self._pending, self._bytes = self._pending, [], 0
-        if self.before is not None and pending:
+        pending, self._pending, self._bytes, self._flushes = self._pending, [], 0, False
+        if self.before is not None:
             self.before()
         for transport, data in pending:
             if transport.is_closing():

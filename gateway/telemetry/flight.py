@@ -113,10 +113,10 @@ class FlightRecords:
 def _decided(record: Record) -> bool:
     """Whether the gateway had a choice: between backends, or a semantic hit. The ledger lacks the reasons for a
     choice."""
-    route = record.route
-    if record.finish == "length" and record.notes:  # a budget may have cut the answer off
+    if (route := record.route) is not None and (route.grade is not None or len(route.considered) > 1):
         return True
-    return record.cache == "semantic" or (route is not None and (route.grade is not None or len(route.considered) > 1))
+    # a budget may have cut the answer off
+    return record.cache == "semantic" or (record.finish == "length" and bool(record.notes))
 
 
 def _field(request_id: str, team: str) -> str:

@@ -99,3 +99,14 @@ async def test_googles_retry_delay_is_a_retry_after(
     assert (upstream.status, await upstream.read(1000)) == (status, body)
     provider = Gemini(Backend(name="g", kind="gemini", model="gemini-2.5-pro"))
     assert provider.retry_after_s(upstream) == seconds
+
+
+async def test_the_headers_that_are_kept_are_those_of_each_answer(small: Provider, caller_of: CallerOf) -> None:
+    caller, kept = caller_of(), list[object]()
+    body = b'{"choices":[{"message":{"content":"a"}}]}'
+    for head in (b"date: 1\r\nx-ratelimit-rest: 7", b"openai-version: 2\r\nDate: 2", b"date: 3\r\nx-ratelimit-rest: 9"):
+        small.script(Raw((b"HTTP/1.1 200 OK\r\n%b\r\ncontent-length: %d\r\n\r\n%b" % (head, len(body), body),)))
+        answer = await caller.call(chat_request())
+        assert answer.attempt is not None
+        kept.append(list(answer.attempt.headers))
+    assert kept == [[(b"x-ratelimit-rest", b"7")], [(b"openai-version", b"2")], [(b"x-ratelimit-rest", b"9")]]

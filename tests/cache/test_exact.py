@@ -48,7 +48,7 @@ def test_what_is_asked_for_stays() -> None:
 def test_a_team_may_have_less_than_any_may() -> None:
     known = ExactIndex(Quota(entries=9), lambda _: None)
     for name in "uvwxyz":
-        known.put(entry(name), 0, Quota(entries=2))
+        known.put(entry(name), 0, 2)
     known.put(entry("other", "b"), 0)
     assert len(known) == 3
     for name in "uvwx":

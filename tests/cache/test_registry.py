@@ -15,11 +15,11 @@ def test_the_locks_of_a_call_are_released_once_and_never_those_of_a_later_call()
     first = calls.add(b"digest", FORM, 10.0)
     calls.forget(first)  # a budget may cut its answer, so nobody joins it
     second = calls.add(b"digest", FORM, 20.0)
-    calls.finished(first)
+    calls.forget(first)
     assert released == [first]
     assert len(calls) == 1
-    calls.finished(second)
-    calls.finished(second)
+    calls.forget(second)
+    calls.forget(second)
     assert released == [first, second]
 
 
@@ -27,7 +27,7 @@ def test_a_call_whose_place_was_taken_releases_nothing() -> None:
     released: list[SharedCall] = []
     calls = SharedCalls(released.append)
     first, second = calls.add(b"digest", FORM, 1.0), calls.add(b"digest", FORM, 20.0)
-    calls.finished(first)
+    calls.forget(first)
     assert released == []
-    calls.finished(second)
+    calls.forget(second)
     assert released == [second]

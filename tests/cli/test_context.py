@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from gateway.cli.main import cli
 from gateway.domain.request import CompletionRequest
 from tests.context.cuts.conversations import Talk
+from tests.old_turns.sessions import asked
 
 
 def run(*given: str) -> dict[str, Any]:
@@ -59,6 +60,15 @@ def test_explain_shows_which_tools_were_not_used(tmp_path: Path) -> None:
     assert set(run("explain", request)["unused_tools"]) == {"vek"}
     shown = CliRunner().invoke(cli, ["context", "explain", request]).output
     assert "Tools that were not used" in shown
+
+
+def test_explain_shows_what_notes_could_replace(tmp_path: Path) -> None:
+    values = run("explain", written(tmp_path, asked()), "--model", "claude-opus-4-6")["old_turns"]
+    assert len(values["messages"]) == 30
+    assert "30 old outputs and answers" in values["why"]
+    thinking = {"thinking": {"type": "enabled", "budget_tokens": 2000}, "max_tokens": 4000}
+    values = run("explain", written(tmp_path, asked(**thinking)), "--model", "claude-opus-4-6")["old_turns"]
+    assert (values["messages"], values["why"][:8]) == ([], "No notes")
 
 
 def test_trim_takes_anthropics_messages_too(tmp_path: Path) -> None:

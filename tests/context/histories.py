@@ -18,6 +18,7 @@ from gateway.context.count import Counter, encoding_of
 from gateway.context.measure import sizes
 from gateway.context.plan import Contexts
 from gateway.context.strategies.load_out import LEAST_REQUESTS, LoadOut, OwnMemory
+from gateway.context.strategies.old_turns import MARK
 from gateway.context.strategies.relevance import LEAST_CHARACTERS, Relevance
 from gateway.context.strategies.repeated_errors import RepeatedErrors
 from gateway.context.strategies.strategy import InTurn
@@ -34,6 +35,7 @@ from gateway.errors import ContextTooLong
 from gateway.routing.affinity.sessions import prefix_of
 from gateway.runtime.off_loop import OffLoop, P, T
 from tests.context.cuts.conversations import Talk, listing
+from tests.context.noting import NotesAtOnce
 from tests.context.spoken import spoken
 from tests.context.validity import CHECKS, Breach, ToolRules, blocks, user_texts
 from tests.fakes.embedder import FakeEmbedder
@@ -51,7 +53,7 @@ DOCUMENT = "\n\n".join(
 TOOLS = {name: f"Moves a parcel of kind {name}. " * 40 for name in ("zog", *(f"tool_{n}" for n in range(12)))}
 _KINDS = ("read", "read", "read", "quote", "says", "beside", "two", "short", "picture", "thought", "rewind", "error")
 _RARE = ("document", "names a tool", "calls another tool", "read document")
-_COUNTED = ("requests", "cut or shortened", "trimmed", "without thinking", "with fewer tools")
+_COUNTED = ("requests", "cut or shortened", "trimmed", "without thinking", "with fewer tools", "with notes")
 _WORDS = ("go on", "never touch the billing module", "¿y las demás?", "Does the parcel leave Leeds at noon?")
 _TOOL_NAME = re.compile(r"\b(?:tool_\d+|late_\d+|zog)\b")
 _ROUTES: tuple[tuple[DialectName, Backend], ...] = (
@@ -104,9 +106,10 @@ class History:
         self._now, self._last_s = 0.0, -1e9
         self.tenant = Tenant(Key("k", "t"), Policy(team="t", context=self._policy()))
         self._memory, self._counter = OwnMemory(lambda: self._now), counter
+        self._notes = NotesAtOnce(lambda: self._now)
         self.contexts, self._rules = self._worker(), ToolRules()
         self.counts = dict.fromkeys(
-            ("requests", "cut or shortened", "trimmed", "without thinking", "with fewer tools"), 0
+            ("requests", "cut or shortened", "trimmed", "without thinking", "with fewer tools", "with notes"), 0
         )
         self._signatures: dict[tuple[str, int], bytes] = {}
 
@@ -120,6 +123,7 @@ class History:
             repeated_errors="once" if draw() < 0.8 else "keep",
             unused_tools="leave_out" if draw() < 0.8 else "keep",
             prompt_cache=self.random.choice(["auto", "auto", "auto", "client", "off"]),
+            old_turns="summarize" if draw() < 0.8 else "keep",
         )
 
     def _worker(self) -> Contexts:
@@ -129,7 +133,7 @@ class History:
         strategy = InTurn(Relevance(FakeEmbedder(), _OFF_LOOP), RepeatedErrors())
         return Contexts(
             self._counter, off_loop=_OFF_LOOP, monotonic=clock, strategy=strategy,
-            load_out=LoadOut(self._memory, _OFF_LOOP),
+            load_out=LoadOut(self._memory, _OFF_LOOP), old_turns=self._notes,
         )  # fmt: skip
 
     def grow(self) -> None:
@@ -217,6 +221,7 @@ class History:
         self.counts["trimmed"] += bool(plan.drop)
         self.counts["without thinking"] += bool(plan.no_thinking)
         self.counts["with fewer tools"] += plan.instead is not None
+        self.counts["with notes"] += MARK in plan.replace.values()
 
     def _chosen(self) -> dict[str, Any]:
         """The choice of a tool, in a few requests of the dialects whose models accept it beside thinking."""

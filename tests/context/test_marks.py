@@ -212,6 +212,18 @@ def test_the_place_where_the_next_cut_begins_is_kept_again_after_the_cache_has_e
     assert session.step(40_000, after_s=400.0, anchor=1).earlier == ((1, "5m"),)
 
 
+def test_a_place_that_the_cache_has_forgotten_is_not_taken_for_the_one_before_the_next_cut() -> None:
+    session = Session()
+    for _ in range(3):
+        session.step(40_000, anchor=1)
+    session.step(40_000, after_s=400.0, anchor=1)  # caches the prompt anew, up to the ends of requests 1 and 4 only
+    for _ in range(35):
+        assert session.step(40_000, anchor=2).earlier[-1][0] == 1
+    cut = session.plan(30_000, cut=frozenset({2}), anchor=35)
+    assert cut is not None
+    assert cut.earlier[0] == (1, "5m")
+
+
 def test_a_cut_before_the_kept_place_is_written_from_the_system_prompt_on() -> None:
     session = Session()
     for _ in range(3):

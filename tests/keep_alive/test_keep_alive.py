@@ -12,7 +12,7 @@ from gateway.domain.tenant import Tenant
 from gateway.errors import BackendRefused, BudgetExhausted
 from gateway.keep_alive.keep_alive import AT_A_TIME
 from gateway.keep_alive.returns import Returns
-from gateway.ledger.reports.holdout import has_cuts, keep_alives, least_requests
+from gateway.ledger.reports.holdout import calls, has_cuts, least_requests
 from gateway.ledger.reports.report import usage
 from gateway.ledger.reports.requests import Filter, recent
 from gateway.state.redis.connection import State
@@ -56,7 +56,7 @@ async def test_reports_count_its_cost_but_not_a_request(kept: Kept) -> None:
     await kept.ask(who)
     await kept.counted("sent")
     rows, run = await kept.gateway.rows(), kept.gateway.database.run
-    assert await run(lambda link: keep_alives(link, "search", 0.0)) == (1, rows[1]["cost_pico"])
+    assert await run(lambda link: calls(link, "search", 0.0, "keep_alive")) == (1, rows[1]["cost_pico"])
     assert await run(lambda link: has_cuts(link, "search", 0.0))
     assert least_requests(who.policy.context) == 1
     shown = await run(lambda link: recent(link, Filter(team="search"), 10))

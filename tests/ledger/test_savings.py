@@ -46,12 +46,13 @@ def test_failed_escalated_hedged_and_shadow_attempts_are_overhead_and_cost(any_d
     weak = row(outcome="escalated", cost_pico=3)
     served = row(request_id=weak["request_id"], attempt=2)
     more = [row(kind="hedge", cost_pico=5), row(kind="shadow", cost_pico=7), row(outcome="failed", cost_pico=11)]
-    more.append(row(kind="keep_alive", cost_pico=13))
+    more += [row(kind="keep_alive", cost_pico=13), row(kind="summary", cost_pico=17)]
     book(any_database, weak, served, *more)
     one = statement(any_database)
-    assert one.overhead_pico == {"failed": 11, "escalated": 3, "hedge": 5, "shadow": 7, "keep_alive": 13}
+    overhead = {"failed": 11, "escalated": 3, "hedge": 5, "shadow": 7, "keep_alive": 13, "summary": 17}
+    assert one.overhead_pico == overhead
     assert (one.requests, one.baseline_pico) == (1, USUAL)
-    assert one.cost_pico == 50_500_000 + 39
+    assert one.cost_pico == 50_500_000 + 56
 
 
 def test_a_session_is_warm_on_the_reference(any_database: Database) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +14,17 @@ import yaml
 
 from gateway.backends.cascade.languages import language
 from gateway.backends.cascade.weak_signals import repeats
+from gateway.context.bill.sessions import Session
 from gateway.domain.money.price import Price
 from gateway.domain.policy import ModelRule
 from gateway.policy.load import load_policies
 from gateway.settings.gateway import Ceilings
 from loadtests.day import ALL_ON, HEADLINE, JUDGED, MIXTURE, Outcome, dearer, missed, prices_of, sums_of
-from loadtests.day_clients import Answered, request_of
+from loadtests.day_clients import Answered, agent_body, request_of
 from loadtests.day_gateway import ALL, REFERENCE, policy_of, team_of, teams_of
 from loadtests.day_plan import Asked, Day, Folders, Source, arrivals, drawn, usual_usd
-from loadtests.day_provider import DayProvider, key_of, text_of
-from loadtests.day_questions import Question, paraphrases
+from loadtests.day_provider import DayProvider, Speed, key_of, text_of
+from loadtests.day_questions import Question, paraphrases, shared_tokens
 from loadtests.day_table import Row, Spent, draw, hull_usd, pooled, quality_of, row_of, table
 
 
@@ -93,6 +96,52 @@ def test_the_provider_bills_a_documents_beginning_as_cached_the_second_time(pric
     usages = [provider.bill(one, body) for one, body in zip((first, second), bodies, strict=True)]
     assert usages[0].cached_tokens == 0
     assert usages[1].cached_tokens > 3000
+
+
+def test_a_session_reads_what_it_shares_with_others_in_its_first_request(prices: dict[str, Price]) -> None:
+    model = "claude-opus-4-6"
+    shared, own = ("Read the file before you change it. " * 1000, "Run the tests of what you have changed. " * 1000)
+    said = ({"role": "user", "content": "Hi"},)
+    usages = []
+    for name, begin in (("a", shared), ("b", "")):
+        one = Question(name, "agents", said, {model: 5}, session=name, at=0.0, system=own, shared=begin)
+        usages.append(DayProvider({}, prices, {}).bill(one, agent_body(one, model)))
+    assert usages[0].cached_tokens == pytest.approx(9000, rel=0.2)
+    assert usages[1].cached_tokens == 0
+    assert usages[0].cache_write_5m_tokens == pytest.approx(usages[1].cache_write_5m_tokens, rel=0.01)
+
+
+def test_shared_tokens_are_those_that_the_provider_read_for_the_first_request() -> None:
+    turn = {"t": 0.0, "append": [{"role": "user", "content": "Hi"}], "out": 5}
+    read = {"usage": {"cache_read": 300}}
+    found = [
+        shared_tokens(Session("s", "", "anthropic", "m", hidden, {"turns": [first, {**turn, **read}]}))
+        for hidden, first in ((1000, {**turn, **read}), (200, {**turn, **read}), (1000, turn))
+    ]
+    assert found == [300, 200, 0]
+
+
+async def test_the_rest_of_a_stream_comes_after_the_time_in_which_it_is_written(prices: dict[str, Price]) -> None:
+    model, said = "gpt-4o-2024-08-06", ({"role": "user", "content": "Hi"},)
+    question = Question("q", "maths", said, {model: 40}, answers={model: "42"})
+    body = {"model": model, "messages": list(said), "stream": True}
+    provider = DayProvider({key_of(body): question}, prices, {model: Speed(0.05, 200)})
+    await asyncio.to_thread(provider.bill, question, body)  # loads the tokenizer
+    server = await asyncio.start_server(provider.serve, "127.0.0.1", 0)
+    reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname()[:2])
+    sent = orjson.dumps(body)
+    began = time.monotonic()
+    writer.write(b"POST /v1/chat/completions HTTP/1.1\r\ncontent-length: %d\r\n\r\n%b" % (len(sent), sent))
+    await reader.readuntil(b"[[q|gpt-4o-2024-08-06]] ")
+    first = time.monotonic() - began
+    await reader.readuntil(b"The answer is: 42")
+    last = time.monotonic() - began
+    writer.close()
+    await writer.wait_closed()
+    server.close()
+    await server.wait_closed()
+    assert first >= 0.05
+    assert last - first >= 0.15
 
 
 def test_an_answer_says_which_question_and_model_it_is_of() -> None:

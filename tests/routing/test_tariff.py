@@ -84,7 +84,7 @@ def test_at_the_prices_of_the_fit_serving_begins_as_replay_does(
     fit: tuple[Plan, Outcomes], grader: Grader, catalogue: PriceBook
 ) -> None:
     plan, outcomes = fit
-    played = list(replay(outcomes, plan, plan.quality_of("grand")))
+    played = list(replay(outcomes, plan, plan.quality_of("grand"), "grand"))
     begun = {each.id: each.called[0] for each in played}
     for id in outcomes.ids[:40]:
         assert decide(plan, grader, catalogue, pool(), id=id).backends[0].name == begun[id]
@@ -139,13 +139,13 @@ def test_an_older_file_is_followed_at_the_prices_of_its_fit(
     for each in (*content["strategies"], *content["singles"], *content["reserves"]):
         del each["asks"]
     (tmp_path / "plan.json").write_bytes(orjson.dumps(content))
-    cheap = pool(grand=priced("grand", (0.21, 0.61)))
-    new, old = (decide(each, grader, catalogue, cheap).strategy for each in (plan, load_plan(tmp_path / "plan.json")))
+    dear = pool(mini=priced("mini", (1.5, 6.0)))
+    new, old = (decide(each, grader, catalogue, dear).strategy for each in (plan, load_plan(tmp_path / "plan.json")))
     assert new != old
     assert old == decide(plan, grader, catalogue, pool()).strategy
     del content["prices"]
     (tmp_path / "plan.json").write_bytes(orjson.dumps(content))
-    assert decide(load_plan(tmp_path / "plan.json"), grader, catalogue, cheap).strategy == old
+    assert decide(load_plan(tmp_path / "plan.json"), grader, catalogue, dear).strategy == old
 
 
 def strategy(name: str, quality: float, asks: Mapping[str, Step]) -> Strategy:

@@ -75,3 +75,16 @@ async def test_one_that_is_closed_or_broken_holds_up_no_other(caplog: pytest.Log
     assert log == [("sound", b"a")]
     assert broken.closing
     assert "cannot be written to" in caplog.text
+
+
+async def test_one_flush_ends_a_turn_with_or_without_data() -> None:
+    loop, outgoing, log = asyncio.get_running_loop(), WriteBatcher(), list[tuple[str, bytes]]()
+    outgoing.before = lambda: log.append(("before", b""))
+    outgoing.flush_soon(loop)
+    outgoing.add(Wire("one", log), b"a", loop)
+    outgoing.flush_soon(loop)
+    await asyncio.sleep(0)
+    assert log == [("before", b""), ("one", b"a")]
+    outgoing.flush_soon(loop)
+    await asyncio.sleep(0)
+    assert log[2:] == [("before", b"")]

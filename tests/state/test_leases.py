@@ -481,3 +481,18 @@ async def test_a_counter_of_many_keeps_nothing_ahead_and_is_forgotten(state: Sta
         leases.settle([lease], 10, 4)
         await until(lambda: not leases.stats()["leases"])
         assert await stored(state, lease) == 4
+
+
+def test_units_in_use_are_counted_before_and_after_they_are_reported() -> None:
+    lease = Lease("team", "key", "rate", 100, 1000, None)
+    lease.force(30, 5)
+    lease.force(10, 7)
+    lease.correct(-20, 5)
+    waits = [lease.wait_s(units, 7) for units in (10, 15, 21)]
+    assert lease.used(7) == 20
+    assert waits == [59.8, 60.0, None]
+    lease.report("")
+    assert lease.used(7) == 20
+    assert [lease.wait_s(units, 7) for units in (10, 15, 21)] == waits
+    lease.correct(-50, 5)  # more than was used then
+    assert lease.used(7) == 10

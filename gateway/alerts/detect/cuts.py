@@ -27,7 +27,7 @@ def found(connection: Connection, policy: Policy, now: float) -> list[Alert]:
     if leaving out is already switched off. Only sessions since the last pause are compared."""
     team, share = policy.team, policy.context.holdout
     context = policy.context
-    nothing = context.old_outputs == "keep" and not context.shortens and not context.keep_alive
+    nothing = context.old_outputs == context.old_turns == "keep" and not context.shortens and not context.keep_alive
     if nothing or not policy.context.enabled or not share:
         return []
     since = now - holdout.WINDOW_S

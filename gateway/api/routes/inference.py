@@ -153,7 +153,6 @@ class Inference:
     ) -> CompletionRequest:
         """Parse the body, and check whether the request may be forwarded. Raises the errors of `dialect.parse` and
         `check_forwarding`; BodyTooLarge for too many items."""
-
         conversing, owner = CONVERSATIONS.get(path), tenant.key.lineage
         name, off_loop = conversing.CONVERSATION if conversing else "", self._pipeline.off_loop
         alike = self._bodies.alike(owner, name, body)
@@ -251,12 +250,13 @@ class Inference:
                     begun = answer.content_type
                     await self._stream(caller, reply, hang_up, request)
                 else:
-                    body = reply.whole()
+                    reply.outcome.settle()
+                    body = answer.ending
                     record.first_byte_ms = (time.perf_counter() - record.started) * 1000
                     if request.store and self._memory is not None:
                         await self._memory.keep(request, tenant, body)
                     hang_up.answered = True
-                    await caller.whole(answer.status, [*_of_type(answer.content_type), *of_record(record)], body)
+                    await caller.whole(answer.status, _of_type(answer.content_type) + of_record(record), body)
         except asyncio.CancelledError:
             if not hang_up.happened:
                 raise

@@ -39,6 +39,8 @@ class OverHttp:
         self.secret = backend.api_key.get_secret_value() if backend.api_key else ""
         self._conceals_traces = backend.hosted
         self._hop = "" if providers_own(backend.base_url) else hop
+        self._hops = b"x-thriftgate-hops: %b\r\n" % hop.encode("ascii")
+        """The header line for a request that has passed no other gateway."""
         self._openings: dict[tuple[DialectName, bool], bytes] = {}
         """(Backend dialect, whether the answer is a stream) → request head. The stored heads are used for requests
         whose client sent no headers to forward."""
@@ -74,7 +76,8 @@ class OverHttp:
         """The header lines that differ from call to call."""
         line = b"x-request-id: %b\r\n" % call.attempt_id.encode("ascii")
         if hop := self._hop:  # the address may lead back to this gateway, which then refuses the call
-            line += b"x-thriftgate-hops: %b\r\n" % ",".join((*call.request.controls.hops, hop)).encode("ascii")
+            passed = call.request.controls.hops
+            line += b"x-thriftgate-hops: %b\r\n" % ",".join((*passed, hop)).encode("ascii") if passed else self._hops
         return line
 
     async def look(self, within_s: float) -> tuple[int, bytes]:

@@ -97,32 +97,33 @@ class Coalescer:
         """
         return request.controls.max_usd is None and tenant.policy.cache.join != "none" and request.dialect in DIALECTS
 
-    async def join(self, digest: bytes, request: CompletionRequest, deadline: float, *, claim: bool) -> Join | None:
-        """The answer in progress to an identical request; None if there is none. Returns after the first bytes of
-        the answer.
-
-        `claim`: if there is none, register this worker's call, so that other workers can join it.
-        """
-        for _ in range(MOST_JOINS):
-            subscriber = self._subscribe(digest, request, deadline, claim=claim)
-            if subscriber is None:
-                return None
+    async def join(
+        self, subscriber: Subscriber, digest: bytes, request: CompletionRequest, deadline: float, *, claim: bool
+    ) -> Join | None:
+        """The answer in progress to which `subscriber` has subscribed. Returns after its first bytes. If the call fails
+        before, another call in progress may be joined; None if this request must make the call."""
+        for joined in range(1, MOST_JOINS + 1):
             if join := await self._begin(subscriber, request):
                 self._counts["joined"] += 1
                 return join
             self._counts["joined_in_vain"] += 1
+            following = None if joined == MOST_JOINS else self.subscribe(digest, request, deadline, claim=claim)
+            if following is None:
+                return None
+            subscriber = following
         return None
 
-    def _subscribe(
+    def subscribe(
         self, digest: bytes, request: CompletionRequest, deadline: float, *, claim: bool
     ) -> Subscriber | None:
-        """A subscriber to the call in progress. None if there is none; then this request makes the call. `claim`:
-        also search other workers.
-        """
-        shared = self._calls.find(digest, deadline, form(request))
+        """A subscriber to the call in progress for an identical request; None: this request makes the call. `claim`:
+        also search other workers, which from now on join the call of this worker."""
+        shared = self._calls.find(digest, deadline, None if self._peers is None else form(request))
         if shared is not None:
             return Subscriber(shared, silent=not (shared.form == form(request) and _shares_bytes(request)))
-        owner = self._claim(digest) if claim else None
+        if not claim or self._host_locks is None:
+            return None
+        owner = self._claim(self._host_locks, digest)
         return None if owner is None else self._subscribe_to_peer(owner, digest, request, deadline)
 
     async def _begin(self, subscriber: Subscriber, request: CompletionRequest) -> Join | None:
@@ -176,13 +177,9 @@ class Coalescer:
 
     # -- other workers of this host ------------------------------------------------------------------------------------
 
-    def _claim(self, digest: bytes) -> int | None:
-        """Decide which worker makes the call. Returns None for this worker, otherwise the process id of the other
-        worker.
-        """
-        if self._host_locks is None:
-            return None
-        owner = self._host_locks.take(digest)
+    def _claim(self, host_locks: HostLocks, digest: bytes) -> int | None:
+        """Decide which worker makes the call. None: this worker; otherwise that worker's process id."""
+        owner = host_locks.take(digest)
         if owner is None:
             self._claimed.add(digest)
         return owner

@@ -78,10 +78,9 @@ class SharedCalls:
         shared.start(work)
         return first
 
-    def finished(self, shared: SharedCall) -> None:
-        """Called when the task of a call has finished."""
+    def ended(self, shared: SharedCall) -> None:
+        """Called when the call's own task ends."""
         self._running.discard(shared)
-        self.forget(shared)
 
     def forget(self, shared: SharedCall) -> None:
         """Ensure that no further request joins the call."""

@@ -101,6 +101,7 @@ class SharedCall:
         except Exception as error:  # the subscribers raise the error
             self._fail(error)
         finally:
+            self._calls.ended(self)
             self.finish_call()
 
     async def run_call(self, source: Source, buy: Callable[[], Awaitable[None]]) -> None:
@@ -125,16 +126,18 @@ class SharedCall:
 
     def finish_call(self) -> None:
         """Called when the task of the call ends, after the answer was stored."""
-        self._calls.finished(self)
+        self._calls.forget(self)
         self._task = None  # breaks a reference cycle that would keep the answer until the next garbage collection
         if self._finished is not None:
             _resolve(self._finished, None)
-        self._free_pieces()
+        if self._pieces:
+            self._free_pieces()
 
     async def publish(self, source: Source) -> None:
         """Pass all of `source` to all subscribers. Raises what `source` raises."""
         self._source = source
-        if _is_capped(source.answer):
+        answer = source.answer
+        if answer is not None and answer.attempt is not None and answer.attempt.output_cap is not None:
             self.may_be_cut = True
             self._calls.forget(self)
             for future in self._awaiting_end:  # these requests must not wait for an answer that they will not get
@@ -267,11 +270,6 @@ class SharedCall:
         if not self.subscribers:
             while self._pieces:
                 self._drop_first()
-
-
-def _is_capped(answer: Answer | None) -> bool:
-    attempt = None if answer is None else answer.attempt
-    return attempt is not None and attempt.output_cap is not None
 
 
 def _resolve(future: asyncio.Future[Any], value: Any) -> None:

@@ -5,6 +5,7 @@ It applies the quota of each team, flushes, expiry times and eviction.
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -87,13 +88,15 @@ class ExactIndex:
         if (team := self._teams.get(digest)) is not None:
             self._by_team[team].entries.move_to_end(digest)
 
-    def put(self, entry: Entry, now: float, quota: Quota | None = None) -> list[Entry] | None:
-        """Add an entry, and return the entries that it evicts or replaces. `quota`: the team's; None: the default.
-
-        None: the entry was not added, because it has expired at `now` (Unix seconds) or a flush covers it.
+    def put(
+        self, entry: Entry, now: float, most_entries: int = sys.maxsize, most_bytes: int = sys.maxsize
+    ) -> list[Entry] | None:
+        """Add an entry, and return the entries evicted or replaced. None: not added, because it has expired at `now`
+        (Unix seconds) or a flush covers it. `most_entries`, `most_bytes`: the team's quota, if lower than the default.
         """
-        late = entry.asked_at <= self._flushed_until
-        if entry.expires_at <= now or (late and any(flush.covers(entry) for flush in self._flushes)):
+        if entry.expires_at <= now:
+            return None
+        if entry.asked_at <= self._flushed_until and any(flush.covers(entry) for flush in self._flushes):
             return None
         gone = []
         if entry.digest in self._teams:
@@ -104,11 +107,13 @@ class ExactIndex:
         of_team.entries[entry.digest] = entry
         of_team.bytes += entry.size
         self._teams[entry.digest] = entry.team
-        quota = quota or self._quota
-        entries, size = min(quota.entries, self._quota.entries), min(quota.bytes, self._quota.bytes)
-        while len(of_team.entries) > entries or of_team.bytes > size:
+        quota, count = self._quota, len(of_team.entries)
+        while (
+            count > most_entries or count > quota.entries or of_team.bytes > most_bytes or of_team.bytes > quota.bytes
+        ):
             gone.append(self._remove(_least(of_team.entries)))
             self.evicted += 1
+            count -= 1
         return gone
 
     def replace(self, entry: Entry) -> None:

@@ -16,6 +16,7 @@ from gateway.cli.quality.context_bill import provider_backend
 from gateway.context.count import Counter
 from gateway.context.cuts.session import Weighed
 from gateway.context.plan import Contexts
+from gateway.context.strategies import old_turns
 from gateway.context.strategies.load_out import unused
 from gateway.dialects.clients import DIALECTS
 from gateway.domain.backend import Backend
@@ -73,15 +74,32 @@ def explain(options: Context, file: Path, model: str | None) -> None:
     thriftgate context explain request.json --model claude-sonnet-4-5
     """
     request = read_request(file)
+<<<<<<< HEAD
     contexts, backend = Contexts(Counter(), weighs_all=True), provider_backend(model or request.model)
     plan = asyncio.run(_plan(contexts, request, backend))
     values = _values(request, plan, contexts.weighed())
+=======
+    contexts, backend = Contexts(Counter()), provider_backend(model or request.model)
+    tenant = Tenant(Key("explain", "explain"), Policy(team="explain", context=ContextPolicy()))
+    plan = asyncio.run(contexts.plan_for(request, tenant, backend, prefix_of(request, "explain")))
+    values = _values(request, plan, contexts.weighed()) | {"old_turns": _old_turns(request, tenant, backend, plan)}
+>>>>>>> main
     options.print(values, lambda: _show(request, plan, values))
 
 
-async def _plan(contexts: Contexts, request: CompletionRequest, backend: Backend) -> ContextPlan:
-    tenant = Tenant(Key("explain", "explain"), Policy(team="explain", context=ContextPolicy()))
-    return await contexts.plan_for(request, tenant, backend, prefix_of(request, "explain"))
+def _old_turns(request: CompletionRequest, tenant: Tenant, backend: Backend, plan: ContextPlan) -> dict[str, Any]:
+    """The old texts in whose place notes could be sent after a pause (`context.old_turns`)."""
+    if not old_turns.may_replace(request, tenant, backend):
+        return {"messages": [], "tokens": 0, "why": "No notes: the history may not change, because of its thinking."}
+    drafted = old_turns.draft(request, plan.replace, (), answers=True)
+    if drafted is None:
+        return {"messages": [], "tokens": 0, "why": "No notes: too few old outputs and answers."}
+    messages = sorted(request.turns[place].index for place in drafted.places)
+    why = (
+        f"Notes with at most {drafted.most_output} tokens could replace {len(messages)} old outputs and answers with "
+        f"{drafted.tokens} tokens after a pause (context.old_turns)."
+    )
+    return {"messages": messages, "tokens": drafted.tokens, "why": why}
 
 
 def _values(request: CompletionRequest, plan: ContextPlan, weighed: Weighed | None) -> dict[str, Any]:
@@ -131,6 +149,7 @@ def _show(request: CompletionRequest, plan: ContextPlan, values: dict[str, Any])
     console = tables.console(highlight=False)
     console.print(table)
     console.print(values["why"])
+    console.print(values["old_turns"]["why"])
     if tools := values["unused_tools"]:
         console.print(
             f"Tools that were not used, with {sum(tools.values())} tokens of definitions (context.unused_tools): "

@@ -13,6 +13,7 @@ from gateway.cli.money.storage import open_database
 from gateway.cli.money.teams import known_team
 from gateway.cli.options import Context, common
 from gateway.domain.money.windows import iso
+from gateway.domain.record import KEEP_ALIVE, SUMMARY
 from gateway.domain.units import pico_to_usd
 from gateway.ledger.reports import holdout
 from gateway.ledger.reports.holdout import Figure
@@ -52,7 +53,8 @@ def report(options: Context, team: str, days: int) -> None:
             if pause is not None and pause.end < now:
                 since = max(since, pause.end)  # while it was switched off, all sessions were alike
             found = holdout.compare(connection, team, policy.context.holdout, since, least)
-            kept = holdout.keep_alives(connection, team, since)
+            kept = holdout.calls(connection, team, since, KEEP_ALIVE)
+            noted = holdout.calls(connection, team, since, SUMMARY)
     values = {
         "team": team,
         "since": since,
@@ -60,6 +62,7 @@ def report(options: Context, team: str, days: int) -> None:
         "long_documents": policy.context.long_documents,
         "unused_tools": policy.context.unused_tools,
         "keep_alive": {"on": policy.context.keep_alive, "calls": kept[0], "usd": pico_to_usd(kept[1])},
+        "old_turns": {"mode": policy.context.old_turns, "calls": noted[0], "usd": pico_to_usd(noted[1])},
         "least_requests": least,
         "holdout": policy.context.holdout,
         **holdout.as_object(found),
@@ -84,6 +87,8 @@ def _show(values: dict[str, Any], figures: tuple[Figure, ...], pause: CutPause |
         tables.sentences(f"Saved in the other sessions: ${saved['value']:,.2f} (95 % interval {low} to {high}).")
     if (kept := values["keep_alive"])["calls"]:
         tables.sentences(f"Prompts kept in caches during pauses: {kept['calls']} calls, ${kept['usd']:,.4f}.")
+    if (noted := values["old_turns"])["calls"]:
+        tables.sentences(f"Notes about old turns: {noted['calls']} calls, ${noted['usd']:,.4f}.")
     if not values["enough"]:
         tables.sentences(f"Too few sessions for a decision: at least {holdout.LEAST_SESSIONS} of each kind are needed.")
     if pause is not None:

@@ -156,9 +156,9 @@ class LoadOut:
         session = self._known.get((prefix.session, backend.name))
         if session is None or session.decided is None or not self._may(client, tenant, backend):
             return
-        cached_s = _cached_s(sent, tenant, backend, plan)
+        lives_s = cached_s(sent, tenant, backend, plan)
         try:
-            await self._memory.write(prefix.session, backend.name, session.decided, cached_s)
+            await self._memory.write(prefix.session, backend.name, session.decided, lives_s)
         except StateUnavailable:  # other workers then send the whole request
             return
 
@@ -255,7 +255,7 @@ def _pays(request: CompletionRequest, saved: int, backend: Backend) -> bool:
     return gain > _COMES_BACK * (rules.write - rules.read) * measure.estimated(request)
 
 
-def _cached_s(request: CompletionRequest, tenant: Tenant, backend: Backend, plan: ContextPlan) -> float:
+def cached_s(request: CompletionRequest, tenant: Tenant, backend: Backend, plan: ContextPlan) -> float:
     """Maximum seconds for which the provider keeps the prompt, or a part of it, after this request."""
     marks = plan.marks
     if b"24h" in plan.cache_fields or b'"24h"' in request.raw:

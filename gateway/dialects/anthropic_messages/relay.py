@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from itertools import groupby
-from operator import itemgetter
+from itertools import groupby, repeat
+from operator import itemgetter, methodcaller
 from typing import Any
 
 import orjson
@@ -15,6 +15,7 @@ from gateway.dialects.anthropic_messages.assembly import MessageAssembly
 from gateway.dialects.anthropic_messages.usage import messages_usage
 from gateway.dialects.streams import sse
 from gateway.dialects.streams.event_reader import EventReader
+from gateway.dialects.streams.text_run import split
 from gateway.dialects.translate.chat_to_messages.reply import finish_of
 from gateway.domain.money.usage import Usage
 from gateway.errors import BackendGarbage
@@ -27,6 +28,11 @@ _DELTA = re.compile(
 ).match
 """Matches a delta event that contains only text, in the form that Anthropic writes. Some deltas have blanks before the
 last brace."""
+
+_CONTENT = re.compile(rb'(?:[^"\\\x00-\x1f]++|\\[^\x00-\x1f])*+').fullmatch
+"""Matches the content of a JSON string, as `_DELTA` does."""
+_STOP = b"event: content_block_stop"
+"""The beginning of the event that ends a block. The deltas of the next block differ."""
 
 _FOLD_BYTES = 64 * 1024
 """Number of stored bytes after which the bytes are parsed. With this limit, a long stream needs little memory."""
@@ -59,10 +65,14 @@ class MessagesRelay(EventReader):
 
     def _take(self, block: bytes, at: int) -> int:
         """Store the deltas that begin at position `at`. Returns the position of the first event of another kind."""
-        begin, pieces = at, list[tuple[bytes, ...]]()
+        begin, pieces, alone = at, list[tuple[bytes, ...]](), False
         while found := _DELTA(block, at):
             pieces.append(found.groups())
             at = found.end()
+            if not alone and at < len(block):
+                texts, at = _alike(block, found)
+                pieces += zip(repeat(found[1]), repeat(found[2]), texts, strict=False)
+                alone = True
         if pieces:
             self.chunks += sum(map(bool, map(_text, pieces)))
             self._pieces += pieces
@@ -148,6 +158,23 @@ class MessagesRelay(EventReader):
 
 
 _place, _text = itemgetter(0, 1), itemgetter(2)
+_ends_in_backslash = methodcaller("endswith", b"\\")
+
+
+def _alike(block: bytes, found: re.Match[bytes]) -> tuple[list[bytes], int]:
+    """The texts of the deltas after `found` that differ from it only in their text, and the position after them. No
+    texts if another event is among them, or if a text must be read by itself."""
+    start, end, at = *found.span(3), found.end()
+    before, after = block[found.start() : start], block[end:at]
+    if not block.startswith(before, at):
+        return [], at
+    stop = block.find(_STOP, at)
+    try:
+        last, texts = split(block[: stop if stop >= 0 else len(block)], at, before, after)
+    except ValueError:
+        return [], at
+    sound = _CONTENT(b"".join(texts)) and not any(map(_ends_in_backslash, texts))  # the backslash may escape the quote
+    return (texts, last) if sound else ([], at)
 
 
 def _field(parsed: dict[str, Any], group: str, name: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import attrgetter
 from typing import Any
 
 from gateway.dialects.anthropic_messages.turns import has_images, read_turns
@@ -36,6 +37,7 @@ _WANTED = {
 }
 
 
+_IMAGES = attrgetter("images")
 CONVERSATION = "messages"
 """The field with the conversation."""
 
@@ -105,7 +107,7 @@ def _needs(fields: dict[str, Any], turns: list[Turn]) -> frozenset[str]:
     needs = set()
     if fields.get("tools") or any(turn.calls or turn.results for turn in turns):
         needs.add("tools")
-    if any(turn.images for turn in turns) and has_images(fields["messages"]):
+    if any(map(_IMAGES, turns)) and has_images(fields["messages"]):
         needs.add("vision")
     if output_schema(fields) is not None:
         needs.add("json_schema")

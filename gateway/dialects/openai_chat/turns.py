@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any
 
 from gateway.dialects.requests.asides import has_asides, in_parts
@@ -23,6 +24,7 @@ to the backend unchanged."""
 _TEXTS = frozenset({"text"})
 _UNCALLED = frozenset({"content"})
 _COUNTED = _UNCALLED | {"tool_calls"}
+_CALLS, _RESULTS, _IMAGES = attrgetter("calls"), attrgetter("results"), attrgetter("images")
 
 
 def read_turns(messages: Any, known: Sequence[Turn] = ()) -> list[Turn]:
@@ -44,11 +46,10 @@ def read_turns(messages: Any, known: Sequence[Turn] = ()) -> list[Turn]:
 def needed_by(turns: list[Turn]) -> set[str]:
     """The capabilities that a backend needs to answer these turns."""
     needs = set()
-    for turn in turns:
-        if turn.calls or turn.results:
-            needs.add("tools")
-        if turn.images:
-            needs.add("vision")
+    if any(map(_CALLS, turns)) or any(map(_RESULTS, turns)):  # faster than a generator
+        needs.add("tools")
+    if any(map(_IMAGES, turns)):
+        needs.add("vision")
     return needs
 
 

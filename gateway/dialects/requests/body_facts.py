@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import repeat
+from operator import is_
 from sys import getsizeof
 from typing import Any, NamedTuple
 
@@ -78,12 +80,14 @@ def scanned(raw: bytes) -> BodyScan:
 
 def _near_underscores(part: bytes) -> bytes:
     """The bytes of `part` around its underscores. Every word with an underscore that is in `part` is in them too."""
-    near, at = list[bytes](), -1
-    while (at := part.find(b"_", at + 1)) >= 0:
-        near.append(part[max(0, at - _AROUND) : at + _AROUND])
-        if len(near) > _MOST_UNDERSCORES:
-            return part
-    return b",".join(near)
+    between = part.split(b"_", _MOST_UNDERSCORES + 1)
+    if len(between) == 1:
+        return b""
+    if len(between) > _MOST_UNDERSCORES + 1:
+        return part
+    return b"_".join(
+        [b"%b,%b" % (each[:_AROUND], each[-_AROUND:]) if len(each) > 2 * _AROUND else each for each in between]
+    )
 
 
 def memory_of_item(part: bytes, item: Any, turn: Turn | None) -> int:
@@ -92,16 +96,16 @@ def memory_of_item(part: bytes, item: Any, turn: Turn | None) -> int:
     """
     if part.count(b"{") + part.count(b"[") + part.count(b",") > _MOST_WALKED:
         return memory_of(part, part.count(b"{") + part.count(b"["), part.count(b","), part.count(b":"))
-    size, values = 0, [item]
+    values = [item]
     for value in values:
-        size += getsizeof(value)
         if type(value) is dict:
             values += value
             values += value.values()
         elif type(value) is list:
             values += value
+    size = sum(map(getsizeof, values))
     if turn is not None:
-        if not any(value is turn.text for value in values):
+        if not any(map(is_, values, repeat(turn.text))):
             size += getsizeof(turn.text)
         if turn.calls or turn.asides:  # `written_calls` repeats most of the item
             size *= 2

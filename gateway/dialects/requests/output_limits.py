@@ -42,6 +42,8 @@ _OWN: Mapping[DialectName, tuple[str, ...]] = {
     "anthropic_messages": ("max_tokens",),
 }
 """Dialect → the limit fields that every server of this dialect knows."""
+_FOREIGN_TO = {dialect: _ALL - {*own} for dialect, own in _OWN.items()}
+"""Dialect → the other limit fields, and the objects with such fields."""
 
 
 def longest(fields: Mapping[str, Any], dialect: DialectName = "openai_chat") -> int | None:
@@ -52,7 +54,7 @@ def longest(fields: Mapping[str, Any], dialect: DialectName = "openai_chat") -> 
     value: list[Any] = [limit for name in _OWN[dialect] if (limit := fields.get(name)) is not None]
     if not value:
         return None
-    if dialect != "openai_chat" or not _FOREIGN.isdisjoint(fields):
+    if not _FOREIGN_TO[dialect].isdisjoint(fields):
         for holder in _holders(fields):
             value += [limit for name in LIMITS if (limit := holder.get(name)) is not None]
     if any(type(limit) is not int or limit < 0 for limit in value):
@@ -76,7 +78,7 @@ def foreign_answers(fields: Mapping[str, Any]) -> int:
     """The number of answers that the request asks for in fields that are checked nowhere else. Raises BadRequest with
     the name of an invalid field."""
     most = 1
-    for holder in _holders(fields):
+    for holder in () if _SEVERAL.isdisjoint(fields) else _holders(fields):
         for name in _COUNTS:
             count = holder.get(name)
             if count is not None:

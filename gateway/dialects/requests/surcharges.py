@@ -35,6 +35,8 @@ _TOOLS = (
     ("image_generation", IMAGE_GENERATION),
 )
 """(Prefix of a tool's type, unit of the fee). The type of a tool may end in a date or `_preview`."""
+_OWN = (None, "function")
+"""Types of the client's own tools."""
 _SEARCHING = ("-search-preview", "-search-api")
 """Parts of the names of models that search the web for each answer."""
 
@@ -112,9 +114,9 @@ def _fees(body: Mapping[str, Any], model: str) -> tuple[str, ...]:
 
 def _of_tools(tools: Iterable[Any]) -> set[str]:
     found = set[str]()
-    for tool in tools:
-        kind = tool.get("type") if type(tool) is dict else None
-        if kind == "function" or type(kind) is not str:
+    for tool in [tool for tool in tools if type(tool) is dict and tool.get("type") not in _OWN]:
+        kind = tool["type"]
+        if type(kind) is not str:
             continue
         if kind == "shell" and type(place := tool.get("environment")) is dict and place.get("type") != "local":
             found.add(CODE_EXECUTION)

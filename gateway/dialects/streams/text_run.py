@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import Any, NamedTuple, Self
 
 import orjson
@@ -47,8 +48,9 @@ class TextRun:
         if type(choice) is not dict or type(delta) is not dict:
             return None
         field = next((field for field in _FIELDS if delta.get(field)), "")
-        beside = any(value for name, value in delta.items() if name not in (field, "role"))
-        if not field or beside or event.count(b'"delta"') != 1:
+        if not field or event.count(b'"delta"') != 1:
+            return None
+        if any(value for name, value in delta.items() if name not in (field, "role")):
             return None
         return cls.around(event, choice, field, delta[field])
 
@@ -155,7 +157,7 @@ def split(block: bytes, at: int, before: bytes, after: bytes) -> tuple[int, list
     skip = len(after) + len(before) - len(separator)
     texts = block[at + len(before) : end].split(separator)
     texts.pop()
-    texts[1:] = [text[skip:] for text in texts[1:]]
+    texts[1:] = map(itemgetter(slice(skip, None)), texts[1:])
     if b"%b%b%b" % (before, (after + before).join(texts), after) != block[at:end]:
         raise ValueError("the events are not alike")
     return end, texts

@@ -8,7 +8,9 @@ import errno
 import logging
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -76,8 +78,8 @@ class Journal:
         self._torn = self._troubled = self._lost = False
         self._waiting: list[bytes] = []
         """Closed lines that are not written yet."""
-        self._loop: asyncio.AbstractEventLoop | None = None
-        """The event loop, if the closed lines of one turn are written together."""
+        self._flush_soon: Callable[[], None] | None = None
+        """Makes the event loop call `flush` at the end of this turn. None: each closed line is written at once."""
         self._unflushed: list[bytes] = []
         """Lines that were written but may not be on disk yet. They are written again if the disk is lost."""
         self._slots: slots.Slots | None = None
@@ -124,7 +126,7 @@ class Journal:
     def write_before(self, outgoing: WriteBatcher) -> None:
         """From now on, collect the closed lines of one turn of the event loop, and write them together before
         `outgoing` sends data. An answer that does not go through `outgoing` must be preceded by a call of `flush`."""
-        self._loop, outgoing.before = asyncio.get_running_loop(), self.flush
+        outgoing.before, self._flush_soon = self.flush, partial(outgoing.flush_soon, asyncio.get_running_loop())
 
     def flush(self) -> None:
         """Write the closed lines that wait. A disk error raises no exception."""
@@ -134,21 +136,22 @@ class Journal:
     def open(self, attempt: Attempt, record: Record) -> None:
         """Write to the journal that `attempt` will be called. If this raises LedgerUnavailable, the backend must not be
         called."""
-        if self._fd < 0 or self._slots is None:
+        if self._slots is None or self._fd < 0:
             raise _unavailable("the journal is not open")
         terms, opening = self._terms_of(attempt.backend), rows.opening(attempt, record)
         slot = self._slots.take() if record.stream or FACTS[record.dialect].opaque else None
+        more, traffic_class, most = rows.asked(attempt, record), record.traffic_class, attempt.most_output
         entry: dict[str, Any] = {"open": opening, "tokens": attempt.input_tokens, "slot": slot}
         if terms is not None:
             entry["source"], entry["prices"] = terms.source, terms.flat or terms.text(attempt.input_tokens)
             if record.of_gateway:
                 attempt.price_text = entry["prices"]
-        if more := rows.asked(attempt, record):
+        if more:
             entry["more"] = more
-        if record.traffic_class:
-            entry["class"] = record.traffic_class
-        if attempt.most_output is not None:
-            entry["cap"] = attempt.most_output
+        if traffic_class:
+            entry["class"] = traffic_class
+        if most is not None:
+            entry["cap"] = most
         if attempt.service_tier:
             usual = Usage(attempt.input_tokens, service_tier=attempt.service_tier)
             if terms is not None:
@@ -201,8 +204,9 @@ class Journal:
             attempt.cost_pico, attempt.price_source = min(usage.billed_pico, rows.MOST_PICO), upstream.BILL
         elif usage.fees or usage.service_tier:  # a provider's bill includes them
             attempt.unpriced = unpriced_units(None if terms is None else terms.price, usage)
-        decision = None if record.route is None else record.route.decided
-        decided = None if decision is None else self._decided(attempt, decision, usage)
+        decided = None
+        if (route := record.route) is not None and route.decided is not None:
+            decided = self._decided(attempt, route.decided, usage)
         self._keep(opened.opening + rows.ending(attempt, record, usage, prices, decided), record, opened.slot)
 
     def _decided(self, attempt: Attempt, decision: Decision, usage: Usage) -> rows.Decided | None:
@@ -231,11 +235,11 @@ class Journal:
         self._closed += 1
         if slot is not None:
             self._ended_slots.append(slot)
-        if self._loop is None and self._append(line):
+        if self._flush_soon is None and self._append(line):
             return
         self._waiting.append(line)
-        if self._loop is not None and len(self._waiting) == 1:
-            self._loop.call_soon(self.flush)
+        if self._flush_soon is not None:
+            self._flush_soon()
 
     def _append(self, line: bytes) -> bool:
         """Write all waiting lines and `line` together. Returns False if a part could not be written."""

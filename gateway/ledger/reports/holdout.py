@@ -25,7 +25,7 @@ from gateway.domain.money.price import Price
 from gateway.domain.money.usage import Usage
 from gateway.domain.policy import ContextPolicy
 from gateway.domain.prompt_cache import rules_of
-from gateway.domain.record import KEEP_ALIVE
+from gateway.domain.record import FOR_SESSIONS
 from gateway.ledger.prices.applied import price_of
 from gateway.ledger.rows import TOKENS
 from gateway.ledger.store.entries import newest, within
@@ -119,17 +119,16 @@ class _Session:
 
 
 def has_cuts(connection: Connection, team: str, since: float) -> bool:
-    """Return whether, since `since`, a request of `team` was shortened or a prompt was kept alive in a provider's
-    cache."""
+    """Return whether, since `since`, a request of `team` was shortened or a call was made for one of its sessions."""
     c = ledger.c
-    which = [or_(c.trimmed_tokens > 0, c.kind == KEEP_ALIVE), c.session != "", *within(since, None, team, ledger)]
+    which = [or_(c.trimmed_tokens > 0, c.kind.in_(FOR_SESSIONS)), c.session != "", *within(since, None, team, ledger)]
     return connection.execute(select(c.id).where(*which).limit(1)).first() is not None
 
 
-def keep_alives(connection: Connection, team: str, since: float) -> tuple[int, int]:
-    """The calls since `since` that kept prompts of `team` in providers' caches: (number, cost in pico-dollars)."""
+def calls(connection: Connection, team: str, since: float, kind: str) -> tuple[int, int]:
+    """The calls of `kind` that were made for sessions of `team` since `since`: (number, cost in pico-dollars)."""
     c = ledger.c
-    which = [newest, c.kind == KEEP_ALIVE, *within(since, None, team, ledger)]
+    which = [newest, c.kind == kind, *within(since, None, team, ledger)]
     row = connection.execute(select(func.count(), *pico_sum(c.cost_pico)).where(*which)).one()
     return int(row[0]), whole(row[1], row[2])
 
@@ -144,7 +143,7 @@ def compare(connection: Connection, team: str, share: float, since: float, least
     """Compare the sessions of `team` that began at `since` or later. `share`: the policy's `context.holdout`. `least`:
     minimum number of requests of a measured session."""
     c = ledger.c
-    which = [newest, c.attempt > 0, c.kind.in_(("", KEEP_ALIVE)), c.session != "", c.simulated.is_(False)]
+    which = [newest, c.attempt > 0, c.kind.in_(("", *FOR_SESSIONS)), c.session != "", c.simulated.is_(False)]
     query = select(*[c[name] for name in _COLUMNS]).where(*which, *within(since, None, team, ledger))
     rows = connection.execute(query.order_by(c.at, c.id).limit(_MOST_ROWS)).mappings()
     sessions = _read(rows)
@@ -163,7 +162,7 @@ def _read(rows: Iterable[RowMapping]) -> dict[tuple[str, str], _Session]:
     for row in rows:
         session = sessions.setdefault((row["key_id"], row["session"]), _Session(ids=set()))
         assert session.ids is not None
-        if row["kind"] == KEEP_ALIVE:
+        if row["kind"] in FOR_SESSIONS:
             session.paid += row["cost_pico"] or 0
             continue
         if row["request_id"] not in session.ids:

@@ -12,13 +12,13 @@ from sqlalchemy import ColumnElement, Connection, and_, case, func, or_, select
 
 from gateway.domain.money.price import Price
 from gateway.domain.money.usage import Usage
-from gateway.domain.record import KEEP_ALIVE
+from gateway.domain.record import FOR_SESSIONS
 from gateway.ledger.reports.dimensions import column, dimensions, written
 from gateway.ledger.store.entries import CHECK, IDLE, entries, of, within
 from gateway.ledger.store.sums import pico_sum, snapshot, whole
 from gateway.state.sql.database import Database
 
-_NO_REQUESTS = (IDLE, CHECK, KEEP_ALIVE)
+_NO_REQUESTS = (IDLE, CHECK, *FOR_SESSIONS)
 """Kinds of rows that no client's request has caused."""
 
 

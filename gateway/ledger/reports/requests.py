@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
-from gateway.domain.record import KEEP_ALIVE
+from gateway.domain.record import FOR_SESSIONS
 from gateway.domain.units import usd_text
 from gateway.ledger.rows import Row
 from gateway.ledger.store.archive import MOST_ATTEMPTS
@@ -39,7 +39,7 @@ def recent(connection: Connection, wanted: Filter, limit: int) -> list[Row]:
     """The newest rows that fulfil `wanted`, newest row first; at most `limit` rows. Rows of background checks and of
     unused machine time are left out."""
     c = ledger.c
-    which = [newest, c.kind.not_in((CHECK, IDLE, KEEP_ALIVE)), *within(wanted.since, None, wanted.team, ledger)]
+    which = [newest, c.kind.not_in((CHECK, IDLE, *FOR_SESSIONS)), *within(wanted.since, None, wanted.team, ledger)]
     which += [] if wanted.backend is None else [c.backend == wanted.backend]
     which += [] if wanted.model is None else [c.model_asked == wanted.model]
     which += [c.outcome != "ok"] if wanted.failed else []

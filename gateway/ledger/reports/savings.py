@@ -13,7 +13,7 @@ from gateway.domain.money.price import Price
 from gateway.domain.money.usage import Usage
 from gateway.domain.policy import ModelRule, Policy
 from gateway.domain.protocols import PriceList
-from gateway.domain.record import KEEP_ALIVE
+from gateway.domain.record import FOR_SESSIONS
 from gateway.ledger.reports.formats import dollars
 from gateway.ledger.store.entries import IDLE, of, within
 from gateway.ledger.store.sums import pico_sum, whole
@@ -24,12 +24,12 @@ METHOD = (
     "The reference's prompt cache is taken to be warm: within a session everything that an earlier request sent or got "
     "is read from it, and writing to it costs nothing. Without a session, what was read from a cache in fact.",
     "Cost: all that those teams spent, so the own overhead is in it: failed, escalated, hedged and shadow attempts "
-    "(background checks), and calls that keep prompts in caches. Grading and embedding run inside the gateway and cost "
-    "no tokens.",
+    "(background checks), and calls that keep prompts in caches or write notes about old turns. Grading and embedding "
+    "run inside the gateway and cost no tokens.",
     "Tokens are counted as the model that served did. On both sides, at what they cost: embeddings and what is passed "
     "through. On neither side: what has no known price. Rolled-up sums know no sessions.",
 )
-OVERHEAD = ("failed", "escalated", "hedge", "shadow", KEEP_ALIVE)
+OVERHEAD = ("failed", "escalated", "hedge", "shadow", *FOR_SESSIONS)
 _ELSEWHERE = ("openai_embeddings", "openai_other")
 _SERVED = ("ok", "interrupted")
 
@@ -126,7 +126,7 @@ def _is_served(c: Any) -> ColumnElement[bool]:
 
 
 def _is_overhead(c: Any, which: str) -> ColumnElement[bool]:
-    return c.kind == which if which in ("hedge", "shadow", KEEP_ALIVE) else and_(c.kind == "", c.outcome == which)
+    return c.kind == which if which in ("hedge", "shadow", *FOR_SESSIONS) else and_(c.kind == "", c.outcome == which)
 
 
 def _baseline(

@@ -13,6 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import blake2b
+from operator import attrgetter
 
 from gateway.domain.backend import Backend
 from gateway.domain.money.usage import Usage
@@ -40,6 +41,7 @@ _MOST_LENGTHS = 256
 history, because such clients change the beginning of the history."""
 _MOST_CHARACTERS = 4096
 """Maximum characters of a turn that are hashed to distinguish conversations."""
+_TEXT = attrgetter("text")
 
 
 @dataclass(slots=True)
@@ -173,7 +175,7 @@ def prefix_of(request: CompletionRequest, key_id: str, session: str = "") -> Pre
     last = turns[-1] if turns else None
     return Prefix(
         own.digest(),
-        tuple([len(turn.text) for turn in turns[:_MOST_LENGTHS]]),
+        tuple(map(len, map(_TEXT, turns[:_MOST_LENGTHS]))),
         last is not None and (last.role == "tool" or bool(last.results)),
         len(turns),
     )

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from gateway.routing.fit.cascades import Cascade, Tried, states, try_all
 from gateway.routing.fit.search import Evidence, Learned, Settings, affordable, decode, learn, play, walk
 from gateway.routing.fit.search import prices as price_grid
-from gateway.routing.fit.selection import CONFIDENCE, Family, Point, promised
+from gateway.routing.fit.selection import CONFIDENCE, Family, Point, promised, with_doubts
 from gateway.routing.strategy.strategy import Pattern, State, Strategy, ordered
 
 Array = NDArray[np.float64]
@@ -64,14 +64,18 @@ def build(models: Sequence[str], evidence: Evidence, progress: Progress, *, seed
         tried = try_all(evidence, price)
         finer = price_grid(evidence.usd, evidence.able, PRICES)
         families.append(Family(tuple(_cascades(models, tried, finer, ranking, seed)), CONFIDENCE))
-        reserves = _reserves(models, tried, price, ranking, seed)
+        reserves = _reserves(models, tried, price, singles, seed)
     for features, settings in ((1, base), (evidence.features.shape[1], base._replace(realised=1.0))):
         if features > 1 or depth > 1:
             use = "without" if features == 1 else "with"
             progress(f"searching up to {depth} answers deep, {use} the prompt's features")
             found = _searched(models, evidence.only(features), price, settings, ranking)
             families.append(Family(tuple(found), CONFIDENCE if depth == 1 else STRICT))
-    return Frontier(promised(singles, families, seed=seed), tuple(singles), reserves)
+    points, sure = (
+        tuple(each._replace(strategy=with_doubts(each.strategy, each.quality, singles)) for each in group)
+        for group in (promised(singles, families, seed=seed), singles)
+    )
+    return Frontier(points, sure, reserves)
 
 
 def plain(models: Sequence[str], evidence: Evidence, *, seed: int = 0) -> Frontier:
@@ -116,18 +120,19 @@ def _cascades(
 
 
 def _reserves(
-    models: Sequence[str], tried: Tried, price: Array, ranking: tuple[str, ...], seed: int
+    models: Sequence[str], tried: Tried, price: Array, singles: Sequence[Point], seed: int
 ) -> tuple[Strategy, ...]:
     """Reserve strategies for each model: the best plain cascades without this model, and those that always call it.
     They are used when the model is unavailable or when its price changes."""
     found: dict[Hashable, Strategy] = {}
+    ranking = singles[0].strategy.ranking
     for model in range(len(models)):
         without = np.array([model not in each.members for each in tried.cascades])
         begun = np.array([model in each.members[: each.agree] for each in tried.cascades])
         for able in (without, begun):
             for point in _cascades(models, tried.part(able), price, ranking, seed, 1) if able.any() else ():
                 states = tuple((key, *state.ask) for key, state in point.strategy.states.items())
-                found.setdefault(states, point.strategy)
+                found.setdefault(states, with_doubts(point.strategy, point.quality, singles))
     return tuple(found.values())
 
 

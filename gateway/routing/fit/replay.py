@@ -26,13 +26,13 @@ class Replayed:
     """Model → P(quality ≥ 0.5), estimated from the prompt."""
 
 
-def replay(outcomes: Outcomes, plan: Plan, quality: float) -> Iterator[Replayed]:
+def replay(outcomes: Outcomes, plan: Plan, quality: float, reference: str = "") -> Iterator[Replayed]:
     """Yield the result for each prompt, in the order of `outcomes`. `quality`: the target quality. If the plan has no
     model with an outcome for a prompt, the cheapest model with an outcome answers."""
     for place, prompt in enumerate(outcomes.prompts):
         row = Row(outcomes, place)
         able = {model: model for model in row.columns}
-        start = plan.begin(prompt, quality, outcomes.ids[place], able)
+        start = plan.begin(prompt, quality, outcomes.ids[place], able, (), reference)
         if start is None:
             model = min(row.columns, key=row.usd_of)
             yield Replayed(outcomes.ids[place], (model,), row.quality_of(model), row.usd_of(model), {})

@@ -55,6 +55,15 @@ class Family(NamedTuple):
         return Family(tuple(each.on(rows) for each in self.points), self.confidence)
 
 
+def with_doubts(strategy: Strategy, quality: Array, singles: Sequence[Point]) -> Strategy:
+    """`strategy` with its `doubts`. `quality`: its quality on n prompts that were not used to fit it, shape (n,)."""
+    doubts = {}
+    for single in singles:
+        (model,) = single.strategy.first
+        doubts[model] = float((quality - single.quality).std() / np.sqrt(len(quality)))
+    return replace(strategy, doubts=doubts)
+
+
 def select(singles: Sequence[Point], families: Sequence[Family]) -> tuple[Point, ...]:
     """Select the best strategies by quality and cost. Returns them cheapest first. `families`: simpler strategies
     first. A single model must be better than every cheaper strategy by `CONFIDENCE` standard errors."""

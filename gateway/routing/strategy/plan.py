@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -48,25 +49,34 @@ class Plan:
     provenance: Mapping[str, Any] = field(default_factory=dict)
     prices: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """Model → US dollars per 1M (input, output) tokens at which the costs were computed."""
-    _frontiers: dict[tuple[frozenset[str], Tariff], tuple[Strategy, ...]] = field(default_factory=dict, compare=False)
+    _frontiers: dict[tuple[frozenset[str], Tariff, str], tuple[Strategy, ...]] = field(
+        default_factory=dict, compare=False
+    )
 
     def quality_of(self, model: str) -> float:
         """The expected mean quality of one model alone. Raises KeyError for an unknown model."""
         return self._levels()[model]
 
     def begin(
-        self, prompt: str, quality: float, subject: str, able: Mapping[str, str], tariff: Tariff = ()
+        self,
+        prompt: str,
+        quality: float,
+        subject: str,
+        able: Mapping[str, str],
+        tariff: Tariff = (),
+        reference: str = "",
     ) -> Start | None:
-        """Choose the cheapest strategy, or a random mix of two, with an expected mean quality of `quality`. If no
-        strategy reaches it, choose the best one. None if every strategy needs a model that cannot be called.
+        """Choose the cheapest strategy, or a random mix of two, whose mean quality is at least `quality`. If none
+        reaches it, the best. None if every strategy needs a model that cannot be called.
 
         `able`: models that can be called → their backends. `subject`: the conversation or request; the same subject
-        always gets the same choice. `tariff`: present prices.
+        always gets the same choice. `tariff`: present prices. `reference`: the model whose quality is to be kept in
+        part; then the quality of a strategy counts with a margin (`Strategy.least`). "": without a margin.
         """
-        frontier = self._frontier(frozenset(able), tariff)
+        frontier = self._frontier(frozenset(able), tariff, reference)
         if not frontier:
             return None
-        low, high, share = between([each.quality for each in frontier], quality)
+        low, high, share = between([each.least(reference) for each in frontier], quality)
         strategy = frontier[high if share_of(subject) < share else low]
         adequacy = self.adequacies.of(prompt) if self.adequacies is not None else self._levels()
         if self.features is None:
@@ -80,42 +90,52 @@ class Plan:
     def _levels(self) -> dict[str, float]:
         return {model: single.quality for single in self.singles for model in single.first}
 
-    def _frontier(self, able: frozenset[str], tariff: Tariff) -> tuple[Strategy, ...]:
+    def _frontier(self, able: frozenset[str], tariff: Tariff, reference: str) -> tuple[Strategy, ...]:
         """The best strategies by quality and cost among those whose models can all be called. If models are missing or
-        prices have changed, reserves and single models are considered, too."""
-        known = self._frontiers.get((able, tariff))
+        prices have changed, reserves and single models are considered, too. With a reference, no strategy is expected
+        to cost more than the reference alone."""
+        known = self._frontiers.get((able, tariff, reference))
         if known is None:
-            known = self._at(able, tariff)
+            known = self._at(able, tariff, reference)
             if len(self._frontiers) >= _MOST_FRONTIERS:
                 self._frontiers.clear()
-            self._frontiers[able, tariff] = known
+            self._frontiers[able, tariff, reference] = known
         return known
 
-    def _at(self, able: frozenset[str], tariff: Tariff) -> tuple[Strategy, ...]:
-        if not tariff:
-            others = () if able >= set(self.models) else (*self.singles, *self.reserves)
-            return _frontier((*self.strategies, *others), able)
-        frontier = self._frontier(able, ())
-        others = tuple(each for each in (*self.strategies, *self.singles, *self.reserves) if each.models <= able)
-        if not all(each.asks for each in (*frontier, *others)):  # an older version wrote no costs per model
-            return frontier
-        return _repriced(frontier, others, tariff) if frontier else frontier
+    def _at(self, able: frozenset[str], tariff: Tariff, reference: str) -> tuple[Strategy, ...]:
+        possible = [each for each in self.strategies if each.models <= able]
+        others = [each for each in (*self.singles, *self.reserves) if each.models <= able]
+        # the reference's own quality is not in doubt, so it may be better than what is nearly as good
+        sure = [each for each in others if _calls_only(each, reference)]
+        frontier = _best([*possible, *(sure if able >= set(self.models) else others)], reference)
+        every = [*possible, *others]
+        # an older version wrote no costs per model
+        if tariff and frontier and all(each.asks for each in (*frontier, *every)):
+            every = _repriced(frontier, every, tariff, reference)
+        else:
+            every = [*frontier, *sure]
+        most = min((each.usd for each in every if _calls_only(each, reference)), default=math.inf)
+        return tuple(_best([each for each in every if each.usd <= most], reference))
 
 
-def _frontier(strategies: Sequence[Strategy], able: frozenset[str]) -> tuple[Strategy, ...]:
-    possible = [each for each in strategies if each.models <= able]
-    kept = corners([each.usd for each in possible], [each.quality for each in possible])
-    return tuple(possible[place] for place in kept)
+def _calls_only(strategy: Strategy, model: str) -> bool:
+    return not strategy.several and strategy.first == {model}
 
 
-def _repriced(frontier: Sequence[Strategy], others: Sequence[Strategy], tariff: Tariff) -> tuple[Strategy, ...]:
-    """The best strategies by quality and cost at the prices of `tariff`. `frontier`: the best strategies at the fitted
-    prices. `others`: strategies whose quality is known less exactly; it counts at most as much as the frontier's
-    quality at equal cost."""
-    usd, quality = [each.usd for each in frontier], [each.quality for each in frontier]
+def _best(strategies: Sequence[Strategy], reference: str) -> list[Strategy]:
+    kept = corners([each.usd for each in strategies], [each.least(reference) for each in strategies])
+    return [strategies[place] for place in kept]
+
+
+def _repriced(
+    frontier: Sequence[Strategy], others: Sequence[Strategy], tariff: Tariff, reference: str
+) -> list[Strategy]:
+    """All strategies at the prices of `tariff`. `frontier`: the best strategies at the fitted prices. `others`:
+    strategies whose quality is known less exactly; it counts at most as much as the frontier's quality at equal
+    cost."""
+    usd, quality = [each.usd for each in frontier], [each.least(reference) for each in frontier]
     ceiling = np.interp([each.usd for each in others], usd, quality).tolist()
-    every = [*frontier, *others]
-    level = [*quality, *(min(each.quality, most) for each, most in zip(others, ceiling, strict=True))]
+    lower = [max(0.0, each.least(reference) - most) for each, most in zip(others, ceiling, strict=True)]
+    every = [*frontier, *(replace(each, quality=each.quality - less) for each, less in zip(others, lower, strict=True))]
     changes = dict(tariff)
-    cost = [repriced_usd(each, changes) for each in every]
-    return tuple(replace(every[place], quality=level[place], usd=cost[place]) for place in corners(cost, level))
+    return [replace(each, usd=repriced_usd(each, changes)) for each in every]

@@ -83,6 +83,7 @@ def _strategy(one: Strategy) -> dict[str, Any]:
         "usd": _short(one.usd),
         "ranking": one.ranking,
         "asks": {model: {"calls": round(each.calls, 4), "usd": _short(each.usd)} for model, each in one.asks.items()},
+        "doubts": {model: _short(error) for model, error in one.doubts.items()},
         "states": [
             {"asked": dict(zip(names, labels, strict=True)), "serve": state.serve, "ask": dict(state.ask)}
             for (names, labels), state in one.states.items()
@@ -106,6 +107,7 @@ def _read_strategy(one: Mapping[str, Any]) -> Strategy:
         states,
         tuple(one["ranking"]),
         {model: Step(float(each["calls"]), float(each["usd"])) for model, each in one.get("asks", {}).items()},
+        {str(model): float(error) for model, error in one.get("doubts", {}).items()},
     )
 
 

@@ -64,7 +64,7 @@ def planned(
     usable = {each.backend.name: each for each in candidates if not each.excluded}
     tariff = _tariff(plan, {model: usable[name] for model, name in able.items()}, *tokens)
     level = plan.quality_of(reference)
-    start = plan.begin(request.last_user, quality * level, subject, able, tariff)
+    start = plan.begin(request.last_user, quality * level, subject, able, tariff, reference)
     if start is None:
         return None
     first = start.asking.next(())

@@ -20,6 +20,11 @@ from typing import NamedTuple
 
 from gateway.domain.routing.strategy import FAILED, StrategyAnswer
 
+CAUTION = 2.33
+"""Number of standard errors by which the measured quality must exceed what is wanted. The prompts that are served are
+as much a sample as those of the fit, so the difference between the two has √2 times the standard error; with 1.645 · √2
+of them, the quality is kept in 95 % of sets as large as that of the fit. See `Strategy.least`."""
+
 Features = tuple[float, ...]
 """The features of a prompt (see `PromptFeatures`). The first feature is 1."""
 
@@ -95,6 +100,9 @@ class Strategy:
     """All models of the pool, best first. Used when a run reaches a state that is not in the table."""
     asks: Mapping[str, Step] = field(default_factory=dict)
     """Model → its expected calls per request. Empty if the calls were not measured."""
+    doubts: Mapping[str, float] = field(default_factory=dict)
+    """Model → standard error of the difference between the strategy's quality and this model's. Empty if the plan was
+    written by an older version, or if no outcomes were measured."""
 
     @property
     def models(self) -> frozenset[str]:
@@ -105,6 +113,11 @@ class Strategy:
     def first(self) -> frozenset[str]:
         """The models that the strategy may call first."""
         return frozenset(self.states[(), ()].ask)
+
+    def least(self, reference: str) -> float:
+        """The quality to count on if the quality of the model `reference` is what is to be kept: the expected quality,
+        less `CAUTION` standard errors of the difference between the two. A reference of "" means none."""
+        return self.quality - CAUTION * self.doubts.get(reference, 0.0)
 
     @property
     def several(self) -> bool:

@@ -94,7 +94,8 @@ class Lease:
         self.touched = False
         """Whether the counter has changed since the last report in a way that `_pending` does not show."""
         self.generation = ""
-        self._window: defaultdict[int, int] = defaultdict(int)
+        self._window: dict[int, int] = {}
+        """Units of a rate that were used in the last 60 s and reported, by the time at which they were used."""
         self._pending: defaultdict[int, int] = defaultdict(int)
         """Units that are not reported yet, by the time at which they were used. The time is in steps of 100 ms for a
         rate, and in marks of 10 ms for a sum."""
@@ -146,10 +147,7 @@ class Lease:
         """
         self._pending[step] += units
         if units > 0:
-            self._window[step] += units
             self.free -= units
-        else:
-            self._window[step] = max(0, self._window[step] + units)
 
     def resize(self, limit: int) -> None:
         """Change the limit."""
@@ -173,16 +171,24 @@ class Lease:
     def used(self, step: int) -> int:
         """Units of a rate that this worker has used in the window of 60 s that ends at `step`."""
         oldest = step - WINDOW_STEPS
-        return sum([units for at, units in self._window.items() if at > oldest])
+        return sum([units for at, units in self._used().items() if at > oldest])
 
     def wait_s(self, units: int, step: int) -> float | None:
         """Seconds until `units` that this worker has used leave the window of 60 s. None if it has used fewer."""
-        for at in sorted(self._window):
+        used = self._used()
+        for at in sorted(used):
             if at > step - WINDOW_STEPS:
-                units -= self._window[at]
+                units -= used[at]
                 if units <= 0:
                     return (at + WINDOW_STEPS - step) * STEP_MS / 1000
         return None
+
+    def _used(self) -> dict[int, int]:
+        """Units of a rate, reported or not, by the time at which they were used."""
+        used = dict(self._window)
+        for at, units in self._pending.items():
+            used[at] = max(0, used.get(at, 0) + units)
+        return used
 
     def refuses(self, units: int, now: float) -> bool:
         """Whether the server has just refused `units` or fewer, so that another request for them is useless. `now`:
@@ -216,7 +222,7 @@ class Lease:
             self._demand, self._biggest = 0.0, 0
         if len(self._window) > WINDOW_STEPS // 2:
             oldest = step - WINDOW_STEPS
-            self._window = _counting({at: units for at, units in self._window.items() if at > oldest})
+            self._window = {at: units for at, units in self._window.items() if at > oldest}
         if len(self._pending) > WINDOW_STEPS:  # the server has been unreachable for long
             self._fold(step)
 
@@ -234,6 +240,8 @@ class Lease:
         `base`: result of `rebuild.read_base`, or empty.
         """
         if self._acknowledged:
+            if self.rated:
+                self._window = self._used()
             self._sent, self._pending = self._pending, defaultdict(int)
             self._seq += 1
             self._acknowledged = False
@@ -290,7 +298,7 @@ class Lease:
         read from the ledger are not reported again.
         """
         if self.rated:
-            self._pending = _counting(self._window)
+            self._window, self._pending = {}, _counting(self._used())
         else:
             since = reply.since - _MARGIN_MARKS
             every = [*self._sent.items(), *self._pending.items()]
@@ -317,7 +325,6 @@ def take_all(wants: Iterable[Want], step: int) -> None:
             lease._biggest = units
         if lease.rated:
             lease._pending[step] += units
-            lease._window[step] += units
         else:
             lease.busy += units
             lease.touched = True

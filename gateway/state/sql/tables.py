@@ -96,7 +96,7 @@ ledger = Table(
     Column("sent_bytes", BigInteger, nullable=False, server_default="0"),
     Column("end_user", String(32), nullable=False, server_default=""),  # a pseudonym
     Column("cost_centre", String(64), nullable=False, server_default=""),
-    Column("kind", String(16), nullable=False, server_default=""),  # "" | hedge | shadow | keep_alive | idle
+    Column("kind", String(16), nullable=False, server_default=""),  # "" | hedge | shadow | keep_alive | summary | idle
     Column("audio_input_tokens", Integer, nullable=False, server_default="0"),
     Column("image_input_tokens", Integer, nullable=False, server_default="0"),
     Column("image_tokens", Integer, nullable=False, server_default="0"),

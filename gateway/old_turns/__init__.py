@@ -1,0 +1,1 @@
+"""Writes notes about the old turns of sessions in their pauses."""
