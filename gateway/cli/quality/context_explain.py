@@ -74,16 +74,10 @@ def explain(options: Context, file: Path, model: str | None) -> None:
     thriftgate context explain request.json --model claude-sonnet-4-5
     """
     request = read_request(file)
-<<<<<<< HEAD
     contexts, backend = Contexts(Counter(), weighs_all=True), provider_backend(model or request.model)
-    plan = asyncio.run(_plan(contexts, request, backend))
-    values = _values(request, plan, contexts.weighed())
-=======
-    contexts, backend = Contexts(Counter()), provider_backend(model or request.model)
     tenant = Tenant(Key("explain", "explain"), Policy(team="explain", context=ContextPolicy()))
     plan = asyncio.run(contexts.plan_for(request, tenant, backend, prefix_of(request, "explain")))
     values = _values(request, plan, contexts.weighed()) | {"old_turns": _old_turns(request, tenant, backend, plan)}
->>>>>>> main
     options.print(values, lambda: _show(request, plan, values))
 
 
