@@ -27,10 +27,11 @@ _DIGITS = b"0123456789"
 _ASCII = bytes(range(128))
 
 _LETTER, _DIGIT, _SIGN, _SPACE, _LINE = 0.242, 0.721, 0.388, 0.049, 0.921
+_MARK, _MARK_TOKENS = b"\xe2", 0.253
 _WIDE: tuple[tuple[bytes, float], ...] = (
     (bytes(range(0xC2, 0xC6)), 0.942),  # Latin letters with accents: á, ñ, ç, ã, ¿
     (bytes(range(0xC6, 0xE0)), 0.336),  # Greek, Cyrillic, Hebrew, Arabic
-    (b"\xe2", 0.253),  # typographic quotes, dashes, box drawing
+    (_MARK, _MARK_TOKENS),  # typographic quotes, dashes, box drawing
     (b"\xe0\xe1" + bytes(range(0xE3, 0xF0)), 0.761),  # CJK, kana, Hangul, Indic
     (bytes(range(0xF0, 0xF5)), 2.0),  # emoji
 )
@@ -113,6 +114,9 @@ def _weigh(text: str) -> float:
     tokens = (len(data) - len(rest)) * _LETTER + (len(rest) - len(signs)) * _DIGIT + spaces * _SPACE + lines * _LINE
     ascii_signs = len(signs) - spaces - lines
     if len(data) != len(text):
+        marks = signs.count(_MARK)
+        if 2 * marks == len(data) - len(text):  # all wide characters are arrows, dashes, quotes or the like
+            return tokens + marks * _MARK_TOKENS + (ascii_signs - 3 * marks) * _SIGN
         wide = signs.translate(None, _ASCII)
         ascii_signs -= len(wide)
         tokens += sum((len(wide) - len(wide.translate(None, leads))) * weight for leads, weight in _WIDE)

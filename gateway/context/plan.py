@@ -66,19 +66,21 @@ class Contexts:
         strategy: Strategy = WHOLE,
         keep_alive: KeepAlive = NO_KEEP_ALIVE,
         load_out: LoadOut | None = None,
+        weighs_all: bool = False,
         old_turns: OldTurns = KEPT_TURNS,
     ) -> None:
         """`switched_off`: whether cuts are off for a team, because they did not save money. `strategy`: shortens
         documents.
 
         `load_out`: leaves out tool definitions; None: use one that keeps its decisions in this process only.
+        `weighs_all`: whether `weighed` is exact also for a cut that cannot pay; it takes longer.
         `old_turns`: puts notes in place of old turns.
         """
         self._counter, self._off_loop = counter, off_loop or OffLoop()
         self._measuring = measuring or MeasuringProcess()
         self._reported, self._growth, self._marking = ReportedSizes(), SessionGrowth(), CacheMarking(monotonic)
-        self._cutting, self._strategy = Cutting(self._off_loop, switched_off=switched_off), strategy
-        self._keep_alive, self._old_turns = keep_alive, old_turns
+        self._cutting = Cutting(self._off_loop, switched_off=switched_off, weighs_all=weighs_all)
+        self._strategy, self._keep_alive, self._old_turns = strategy, keep_alive, old_turns
         self._load_out = load_out or LoadOut(OwnMemory(monotonic), self._off_loop, switched_off)
         self._counts = {"planned": 0, "counted": 0, "trimmed": 0, "shortened": 0, "refused": 0, "trimmed_tokens": 0}
 

@@ -61,3 +61,10 @@ def test_a_long_mixed_text_is_judged_from_a_sample_and_still_right(counter: Coun
 def test_lines_are_estimated_as_one_text(lines: list[tuple[str, int]]) -> None:
     texts = [text * times for text, times in lines]
     assert estimate_lines(texts) == estimate("\n".join(texts))
+
+
+@given(st.text("aB 1\n{→“\u2500é漢😀я", max_size=60))
+def test_wide_characters_have_their_weights_in_every_mixture(text: str) -> None:
+    weights = {"→": 0.253, "“": 0.253, "\u2500": 0.253, "é": 0.942, "漢": 0.761, "😀": 2.0, "я": 0.336}
+    weights |= {"a": 0.242, "B": 0.242, " ": 0.049, "1": 0.721, "\n": 0.921, "{": 0.388}
+    assert abs(estimate(text) - sum(weights[each] for each in text) - 0.5) <= 0.5 + 1e-6

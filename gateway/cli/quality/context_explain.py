@@ -74,7 +74,7 @@ def explain(options: Context, file: Path, model: str | None) -> None:
     thriftgate context explain request.json --model claude-sonnet-4-5
     """
     request = read_request(file)
-    contexts, backend = Contexts(Counter()), provider_backend(model or request.model)
+    contexts, backend = Contexts(Counter(), weighs_all=True), provider_backend(model or request.model)
     tenant = Tenant(Key("explain", "explain"), Policy(team="explain", context=ContextPolicy()))
     plan = asyncio.run(contexts.plan_for(request, tenant, backend, prefix_of(request, "explain")))
     values = _values(request, plan, contexts.weighed()) | {"old_turns": _old_turns(request, tenant, backend, plan)}

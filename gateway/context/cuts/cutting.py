@@ -40,9 +40,15 @@ class Cutting:
     event loop."""
 
     def __init__(
-        self, off_loop: OffLoop, most: int = MOST_SESSIONS, switched_off: Callable[[str], bool] = lambda team: False
+        self,
+        off_loop: OffLoop,
+        most: int = MOST_SESSIONS,
+        switched_off: Callable[[str], bool] = lambda team: False,
+        weighs_all: bool = False,
     ) -> None:
-        """`switched_off`: whether cuts are switched off for a team, because they did not save money."""
+        """`switched_off`: whether cuts are switched off for a team, because they did not save money. `weighs_all`: see
+        `SessionCuts`."""
+        self._weighs_all = weighs_all
         self._off_loop, self._most, self._switched_off = off_loop, most, switched_off
         self._known: OrderedDict[_Key, SessionCuts] = OrderedDict()
         self._counts = {"cut_requests": 0, "cut_tokens": 0}
@@ -68,7 +74,7 @@ class Cutting:
         key = prefix.session, backend.name, tuple(shapes[:3]), fixed
         session = self._known.pop(key, None)  # while the history is not in `_known`, no other request uses it
         if session is None or not session.follows(shapes):
-            session = SessionCuts(rules_of(backend.model), family_factor(backend.model))
+            session = SessionCuts(rules_of(backend.model), family_factor(backend.model), self._weighs_all)
         newest = request.turns[-1]
         asks = newest.role == "user" and _may_search(newest.text)
         if asks or sum([length for length, *_ in shapes[session.turns :]]) > _ON_LOOP_CHARACTERS:

@@ -15,9 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import takewhile
+from operator import attrgetter
 
 from gateway.context.cuts import recall
-from gateway.context.cuts.outputs import Output, answer_of, lines_in, names_in, omitted, tokens_of
+from gateway.context.cuts.needed import Needed
+from gateway.context.cuts.outputs import Output, answer_of, names_in, omitted, tokens_of
 from gateway.context.estimate import estimate
 from gateway.domain.prompt_cache import CacheRules
 from gateway.domain.request import CompletionRequest, Turn
@@ -39,8 +42,6 @@ _RECENT = 40
 alive."""
 _QUOTED = 8
 """A quotation has at most the tokens that are left out, divided by this number."""
-_REPEATED = 0.9
-"""If later outputs repeat at least this share of the lines of an output, the output is no longer needed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,11 +117,17 @@ def first_request(turns: list[Turn]) -> int:
     return next((place for place, turn in enumerate(turns) if turn.role == "assistant" and place), len(turns))
 
 
+_tokens = attrgetter("tokens")
+
+
 class SessionCuts:
     """The facts that were read from the history of one session. The object must not be used by several threads at the
     same time."""
 
-    def __init__(self, rules: CacheRules, factor: float) -> None:
+    def __init__(self, rules: CacheRules, factor: float, weighs_all: bool = False) -> None:
+        """`weighs_all`: whether `weighed` counts exactly the outputs that may go, also if the cut cannot pay. This
+        takes longer; the cuts are the same."""
+        self._weighs_all = weighs_all
         self._rules, self._factor = rules, factor
         self._weighed = 0, 0, 0.0, 0.0, False
         self._shapes: list[Shape] = []
@@ -129,6 +136,8 @@ class SessionCuts:
         self._thinking: dict[int, int] = {}
         """Index of a turn → number of tokens of its thinking blocks."""
         self._outputs: list[Output] = []
+        """The outputs that were not left out."""
+        self._needed = Needed()
         self._calls = ""
         """Arguments of the newest tool calls."""
         self._names: frozenset[str] | None = None
@@ -186,35 +195,18 @@ class SessionCuts:
                 self._last_thinking = place
         if calls:
             self._calls, self._names = calls, None
-            if self._outputs and (lines := lines_in(calls)):
-                self._quote(lines)
+            self._needed.call(place, calls)
         if turn.role == "tool":
             if tokens >= _LEAST and not (turn.images or turn.files or turn.instructs):
                 if self._names is None:
                     self._names = names_in(self._calls)
-                self._add(Output(place, self._requests, self._end, tokens, self._names, lines_in(turn.text)))
+                output = Output(place, self._requests, self._end, tokens, self._names)
+                self._needed.add(output)
+                self._outputs.append(output)
         elif turn.role == "user" and not turn.results:
             self._spoken = place
         self._tokens.append(tokens)
         self._total += tokens
-
-    def _quote(self, lines: frozenset[int]) -> None:
-        for output in self._outputs:
-            if not output.quoted and not lines.isdisjoint(output.lines):
-                output.quoted = True
-
-    def _add(self, output: Output) -> None:
-        """Add an output of a tool. Earlier outputs with the same names are marked as repeated if the new output
-        repeats their lines.
-        """
-        for before in self._outputs if output.names else ():
-            if not before.repeated and not before.names.isdisjoint(output.names):
-                if before.lines and before.lines.isdisjoint(output.lines):
-                    continue
-                before.left = before.left - output.lines
-                output.quoted = output.quoted or before.quoted
-                before.repeated = len(before.left) <= (1 - _REPEATED) * len(before.lines)
-        self._outputs.append(output)
 
     def _asked(self, request: CompletionRequest) -> None:
         """Decide whether to cut at this position of the history. Called for each position at which the client sent
@@ -228,7 +220,7 @@ class SessionCuts:
         self._end = len(self._tokens)
         self._cut_now(request)
         self._quote_for(request)
-        self._move_anchor()
+        self._move_anchor(request.turns)
 
     def _quote_for(self, request: CompletionRequest) -> None:
         """If the newest turn is a question of the user, append a quotation of the left-out sentences that may
@@ -247,7 +239,7 @@ class SessionCuts:
             self._texts[place] = f"{request.turns[place].text}\n\n{quoted}"
             self._shrink(place, -round(estimate(quoted) * self._factor))
 
-    def _move_anchor(self) -> None:
+    def _move_anchor(self, turns: list[Turn]) -> None:
         """Move the anchor to the first output that may be left out later. The anchor is the position up to which
         the gateway marks the prompt for the provider's cache.
 
@@ -255,7 +247,9 @@ class SessionCuts:
         """
         end = self._end
         for output in self._outputs:
-            if not output.quoted or output.repeated:
+            if output.end >= end:
+                break
+            if self._needed.may_go(output, turns):
                 end = output.end
                 break
         if end > self._anchor:
@@ -264,23 +258,48 @@ class SessionCuts:
     def _cut_now(self, request: CompletionRequest) -> None:
         if self._last_thinking > self._spoken:
             return  # the model's signature of this thinking covers everything before it
-        going, oldest = [], self._requests - AGE
-        for output in self._outputs:
-            if output.request >= oldest:
-                break
-            if not output.quoted or output.repeated:
-                going.append(output)
-        if not going:
+        oldest = self._requests - AGE
+        old = list(takewhile(lambda output: output.request < oldest, self._outputs))
+        if not old:
             return
-        choices = [going, [output for output in going if output.place >= self._anchor]]
+        if self._weighs_all:
+            old = [output for output in old if self._needed.may_go(output, request.turns)]
+        choices = [old, [output for output in old if output.place >= self._anchor]]
         if self._rules.kind == "newest":
-            choices.append([output for output in going if output.request > self._requests - _RECENT])
+            choices.append([output for output in old if output.request > self._requests - _RECENT])
         best: tuple[float, list[Output], float] | None = None
         for outputs in choices:
-            if outputs and (found := self._worth(outputs)) is not None and (best is None or found[0] > best[0]):
+            if (found := self._worth_of(outputs, request.turns)) is not None and (best is None or found[0] > best[0]):
                 best = found[0], outputs, found[1]
         if best is not None:
             self._leave_out(request, best[1], best[2])
+
+    def _worth_of(self, outputs: list[Output], turns: list[Turn]) -> tuple[float, float] | None:
+        """`_worth` of those `outputs` that may go. The others are removed from the list.
+
+        Every further output makes a cut with the same first output better. So if leaving out all outputs from the first
+        one on would not save enough, it is not examined which of the others may go. The largest are examined first.
+        """
+        while outputs and not self._needed.may_go(outputs[0], turns):
+            del outputs[0]
+        if not outputs:
+            return None
+        kept = self._kept(outputs[0])
+        saved = sum([output.tokens for output in outputs]) - _STAYS * len(outputs) + self._thinking_from(outputs[0])
+        found = self._worth(len(outputs), saved, *kept)
+        for output in sorted(outputs[1:], key=_tokens, reverse=True):
+            if found is None:
+                return None
+            if not self._needed.may_go(output, turns):
+                outputs.remove(output)
+                saved -= output.tokens - _STAYS
+                found = self._worth(len(outputs), saved, *kept)
+        return found
+
+    def _thinking_from(self, first: Output) -> int:
+        """Number of tokens of thinking that a cut leaves out, if it begins at `first`."""
+        sizes = self._thinking.items()
+        return sum([size for place, size in sizes if first.place < place and place not in self._no_thinking])
 
     def _kept(self, first: Output) -> tuple[int, float]:
         """Return two values for a cut that begins at `first`: the tokens of the conversation that the provider's
@@ -293,16 +312,13 @@ class SessionCuts:
             return sum(self._tokens[: first.place]), 1.0
         return sum(self._tokens[: first.end]), max(0.0, 1 - (self._requests - first.request) / _ENTRY_REQUESTS)
 
-    def _worth(self, going: list[Output]) -> tuple[float, float] | None:
-        """Return two values for leaving out the outputs `going`: the expected savings less the cost, and the cost.
-        The unit is one token of uncached input.
+    def _worth(self, outputs: int, saved: int, kept: int, alive: float) -> tuple[float, float] | None:
+        """Return two values for a cut: the expected savings less the cost, and the cost. The unit is one token of
+        uncached input. `saved`: number of tokens that are left out. For `kept` and `alive`, see `_kept`.
 
         None if this would not save enough.
         """
-        rules, first = self._rules, going[0].place
-        saved = sum([output.tokens for output in going]) - _STAYS * len(going)
-        saved += sum(size for place, size in self._thinking.items() if first < place and place not in self._no_thinking)
-        kept, alive = self._kept(going[0])
+        rules = self._rules
         whole = self._total + (0 if rules.kind == "marks" else self._fixed)
         after = alive * (self._total - kept) + (1 - alive) * whole
         caution = _CAUTION[rules.kind]
@@ -311,7 +327,7 @@ class SessionCuts:
         cost = (1 - cold) * warm - cold * rules.write * saved
         gain = rules.read * saved * min(self._requests, _MOST_REMAINING)
         pays = gain > caution.multiple * cost and cost - self._credit <= caution.share * self._spent
-        self._weighed = len(going), saved, cost, gain, pays
+        self._weighed = outputs, saved, cost, gain, pays
         return (gain - cost, cost) if pays else None
 
     def _leave_out(self, request: CompletionRequest, going: list[Output], cost: float) -> None:
@@ -319,7 +335,8 @@ class SessionCuts:
             text = omitted(request.turns[output.place].text, output.tokens)
             self._texts[output.place] = text
             self._shrink(output.place, output.tokens - round(estimate(text) * self._factor))
-            if not output.repeated:
+            output.gone = True
+            if not self._needed.is_repeated(output, request.turns):
                 self._left[output.place] = min(output.names, default="")
         first = going[0].place
         for place, size in self._thinking.items():
@@ -327,8 +344,7 @@ class SessionCuts:
                 self._no_thinking.add(place)
                 self._shrink(place, size)
         self._credit -= cost
-        gone = {output.place for output in going}
-        self._outputs = [output for output in self._outputs if output.place not in gone]
+        self._outputs = [output for output in self._outputs if not output.gone]
         if self._rules.kind != "marks":  # only the end of the request is written to the cache
             self._anchor = self._end
         self._before = self._fixed + self._total

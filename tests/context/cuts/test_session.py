@@ -6,6 +6,8 @@ from itertools import pairwise
 
 import pytest
 
+from gateway.context.cuts import needed
+from gateway.context.cuts.outputs import lines_in
 from gateway.context.cuts.session import Cut, SessionCuts, first_request, shapes_of
 from gateway.domain.prompt_cache import rules_of
 from gateway.domain.request import CompletionRequest
@@ -151,3 +153,52 @@ def test_a_rewind_to_a_history_of_equal_lengths_is_another_history() -> None:
     del talk.messages[59:]
     talk.step("shed/29-29.txt")
     assert not session.follows(shapes_of(talk.request().turns))
+
+
+def edited() -> Talk:
+    """A session with edits of its outputs, and with outputs that repeat earlier ones, also of edited files."""
+    talk = Talk()
+    for number in range(70):
+        name = f"shed/{number * 7 % 12}.txt"
+        line = listing(name).split("\n")[number].partition("\t")[2]
+        if number % 5 == 3:
+            talk.step(name, "ok", old=f"x\n{line}\ny", new="z")
+        else:
+            talk.step(name, listing(name, 60 + number) if number % 3 else listing(f"other/{number}.txt"))
+        if number % 9 == 8:
+            talk.says("And the others?")
+    return talk
+
+
+@pytest.mark.parametrize("model", ["claude-opus-4-6", "gpt-5.6", "gpt-5.1"])
+def test_reading_lines_only_if_a_cut_depends_on_them_makes_the_same_cuts(model: str) -> None:
+    talk, cuts = edited(), 0
+    lazy, whole = SessionCuts(rules_of(model), 1.2), SessionCuts(rules_of(model), 1.2, weighs_all=True)
+    for end in range(1, len(talk.messages) + 1, 2):
+        found = cut(talk.request(end), lazy)
+        assert found == cut(talk.request(end), whole) == cut(talk.request(end), model=model)
+        cuts += bool(found.texts)
+    assert cuts
+
+
+def test_outputs_without_influence_on_a_cut_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+
+    def reads(text: str) -> frozenset[int]:
+        read.append(text)
+        return lines_in(text)
+
+    monkeypatch.setattr(needed, "lines_in", reads)
+    talk = Talk()
+    talk.steps(60, thinks=True)
+    assert not cut(talk.request()).texts
+    assert sum(text.startswith("0\tthe parcel") for text in read) == 1  # the first one decides about the anchor
+
+
+def test_a_chain_of_thousands_of_outputs_is_followed_without_recursion() -> None:
+    talk = Talk()
+    for number in range(2000):
+        names = f"chain/{number}.txt chain/{number + 1}.txt"
+        talk.step(names, "\n".join(f"line {each} of the chain of outputs" for each in range(number, number + 60)))
+    talk.says("And the others?")
+    assert cut(talk.request()).anchor
