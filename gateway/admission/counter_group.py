@@ -127,7 +127,7 @@ class CounterGroup:
         await self._leases.refresh(self.leases, max_age_s)
 
     def exhausted(self) -> BudgetWindow | None:
-        """An exhausted budget of the group whose policy then refuses all requests; None if there is none."""
+        """The first exhausted budget of the group that refuses requests when it is exhausted; None if there is none."""
         for account in self.refusing:
             if account.lease.generation and account.lease.left <= 0:
                 return account

@@ -57,8 +57,8 @@ class _Made:
 
 
 class Figures:
-    """Computes the parts of teams' figures, and keeps each part for a while. The figures of only one team are computed
-    at a time, so that the page does not delay the ledger's writers."""
+    """Computes the figures of teams for the page, part by part, and keeps each part for a while. The figures of only
+    one team are computed at a time, so that the page does not delay the ledger's writers."""
 
     def __init__(
         self,

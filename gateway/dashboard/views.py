@@ -144,8 +144,8 @@ class Views:
         return _json({"team": wanted.team, "own": bool(wanted.own), **found}, request)
 
     async def request(self, request: Request, tenant: Tenant) -> Response:
-        """Answer with one request, from the ledger and its flight record. The status is 404 if the key may not see the
-        request."""
+        """Respond with the details of one past request, read from the ledger and its flight record. The status is 404
+        if the key may not see the request."""
         id = request.path_params["id"][: one_request.MOST_ID]
         team = tenant.team
         if _admin(tenant):

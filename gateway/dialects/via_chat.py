@@ -34,10 +34,10 @@ class Writer(Protocol):
         ...
 
     def more(self, texts: list[str]) -> bytes | None:
-        """The events for chunks that differ from the previous chunk only in their content. `texts`: the contents,
-        at least one, none of them empty.
+        """The events for several chunks. Each differs from the chunk before it only in its content. `texts`: these
+        contents, at least one, none of them empty.
 
-        None if the chunks must be written one by one; then nothing has changed.
+        Returns None, and leaves the writer unchanged, if the chunks must be written one by one.
         """
         ...
 

@@ -1,5 +1,5 @@
-"""Keeps in the memory of one worker the teams for which leaving out old outputs is switched off. They are read from SQL
-at intervals, so that all workers apply a change at about the same time."""
+"""Each worker keeps a list of the teams whose old outputs must not be left out. The worker reads the list from SQL at
+intervals, so that all workers apply a change at about the same time."""
 
 from __future__ import annotations
 

@@ -36,8 +36,8 @@ class Hour:
 
 
 def read(connection: Connection, team: str, since: float, until: float) -> dict[int, Hour]:
-    """Read the figures of each hour: hour, counted from 1970 → figures. Hours without rows are omitted. `since` must be
-    the beginning of an hour."""
+    """Read the figures of each hour. Returns a dictionary from the number of the hour since 1970 to the figures of this
+    hour. Hours without rows are omitted. `since` must be the beginning of an hour."""
     c = entries.c
     hour = spans(connection, HOUR_S)
     tokens = c.input_tokens + c.cached_tokens + c.output_tokens + c.reasoning_tokens

@@ -52,7 +52,8 @@ class UsageQuery:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """The figures at one moment. All except the report are JSON values."""
+    """The figures that the routes for usage return: the spend report, and beside it budgets, credits, objectives and
+    savings as JSON values. All were read at one moment."""
 
     report: Report
     budgets: list[dict[str, Any]]

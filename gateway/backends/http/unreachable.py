@@ -12,8 +12,8 @@ def unreachable(error: BaseException, reason: str, name: str) -> BackendUnreacha
     """The error for the backend `name`, after connecting failed with `error`. `reason` must contain no address,
     because clients see it.
 
-    An unknown host name and an untrusted certificate need the operator. A name server that does not answer may
-    answer later.
+    If the host name is unknown or the certificate is not trusted, the error says that only the operator can mend it. A
+    name server that does not answer is taken for a failure that passes.
     """
     found = BackendUnreachable(f"{name} cannot be reached: {reason}", backend=name)
     found.refused = isinstance(error, ConnectionRefusedError)

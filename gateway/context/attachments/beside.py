@@ -69,8 +69,8 @@ class Attachments:
         return ContextPlan(after + before - left, after, drop, replace or {}, attached, expected)
 
     def _most(self, parts: list[_Part]) -> Attached:
-        """The maximum number of tokens of each kind of attachment. Their sum is limited to the window. Sound is
-        limited last, because it costs most.
+        """The maximum number of tokens of each kind of attachment. If their sum exceeds the window, the window goes to
+        sound first, because it costs most, then to images, then to documents.
         """
         left = self.window
         found: dict[AttachmentKind, int] = {"audio": 0, "image": 0, "document": 0}

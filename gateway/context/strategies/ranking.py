@@ -23,8 +23,8 @@ _PLAIN = frozenset(word for words in FUNCTION_WORDS.values() for word in words)
 
 
 def terms(text: str) -> list[str]:
-    """The words of a text, without accents and function words. Of longer words, the beginning is added too, marked
-    by a tilde.
+    """The words of a text, without accents and function words. For a longer word, the list also has
+    its beginning, with a tilde.
     """
     found = []
     for word in _WORD.findall(text.lower()):

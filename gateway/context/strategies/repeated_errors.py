@@ -1,9 +1,9 @@
 """Sends an error of a tool whole only once (`context.repeated_errors`).
 
-An agent that repeats a failing call gets the same error again and again. A note replaces each later copy from the
-first request that contains the copy. So text that was sent before does not change, and stays in the provider's
-cache. The replacement depends only on the history, so every worker makes the same one. If trimming would remove the
-only whole copy, all copies are sent whole, and the request is trimmed instead.
+An agent that repeats a failing call gets the same error again and again. A note replaces each later copy. The copy is
+already replaced in the first request that contains it. So text that was sent before does not change, and stays in the
+provider's cache. The replacement depends only on the history, so every worker makes the same one. If trimming would
+remove the only whole copy, all copies are sent whole, and the request is trimmed instead.
 """
 
 from __future__ import annotations

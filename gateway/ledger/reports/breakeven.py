@@ -43,8 +43,8 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The traffic of one hosted model. `tokens`: weighted tokens (see `METHOD`). `busiest`: weighted tokens in the hour
-    with most of them."""
+    """The traffic of one hosted model. `tokens`: weighted tokens (see `METHOD`). `busiest`: weighted tokens in the
+    busiest hour."""
 
     model: str
     requests: int

@@ -137,8 +137,8 @@ def _ahead_s(upstream: Upstream) -> float | None:
 
 
 async def _problem(upstream: Upstream) -> tuple[str, bytes]:
-    """Read an error response, and close it. Returns the name of AWS's exception, from the header or else the body,
-    and the body.
+    """Read an error response, and close it. Returns (name of AWS's exception, body). The name comes from the
+    header, or from the body if the header is missing.
     """
     try:
         body = await error_body(upstream)
