@@ -67,6 +67,8 @@ def above_ceilings(policy: Policy, ceilings: Ceilings) -> list[tuple[KeyPath, st
         refuse("data.store_prompts", "the operator forbids storing prompts; set it to false")
     if ceilings.store_prompts is False and policy.data.store_samples is not None:
         refuse("data.store_samples", "the operator forbids storing prompts; remove the key")
+    if ceilings.store_prompts is False and policy.context.old_turns == "summarize":
+        refuse("context.old_turns", "notes about prompts are stored, which the operator forbids; set it to keep")
     if ceilings.forward is not None and (more := set(policy.data.forward).difference(ceilings.forward)):
         refuse("data.forward", f"the operator does not allow {', '.join(sorted(more))}; remove it")
     return found

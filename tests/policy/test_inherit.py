@@ -151,6 +151,16 @@ def test_a_base_above_the_ceilings_is_told_once_with_the_bases_line(tmp_path: Pa
     assert problem.startswith("strict.yaml:4: budget.limit_usd: 50 is above the operator's ceiling of 10")
 
 
+@pytest.mark.parametrize(
+    "setting", ["data: {store_prompts: true}", "data: {store_samples: 30d}", "context: {old_turns: summarize}"]
+)
+def test_nothing_of_prompts_is_stored_where_the_operator_forbids_it(tmp_path: Path, setting: str) -> None:
+    (tmp_path / "a.yaml").write_text(f"team: a\n{setting}\n")
+    [problem] = problems(tmp_path, store_prompts=False)
+    assert "the operator forbids" in problem
+    assert policy(tmp_path).team == "a"
+
+
 def test_data_rules_may_be_loosened_only_within_the_ceilings(tmp_path: Path) -> None:
     write(tmp_path, strict=STRICT, a="team: a\nextends: strict\ndata: {hosted: allowed}\n")
     assert policy(tmp_path).data.hosted == "allowed"
