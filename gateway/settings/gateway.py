@@ -45,7 +45,9 @@ class Ceilings(Section):
     hosted: str | None = Field(
         None, pattern="^(allowed|forbidden)$", description="forbidden: no team may use hosted backends."
     )
-    store_prompts: bool | None = Field(None, description="false: no team may store prompts, samples or notes about old turns.")
+    store_prompts: bool | None = Field(
+        None, description="false: no team may store prompts, samples or notes about old turns."
+    )
     forward: tuple[Forwarded, ...] | None = Field(
         None, description="The values that `data.forward` of a policy may list."
     )
