@@ -39,7 +39,7 @@ def test_a_link_to_another_team_s_request_or_team_shows_nothing_of_it(visit: Ope
     opened = visit()
     page = opened.enter("lead", "#/request/r_hush")
     page.wait_for_selector("#one .bad")
-    assert "No such request" in page.inner_text("#one")
+    assert "There is no such request" in page.inner_text("#one")
     for view in ("overview", "requests", "models", "teams"):
         opened.go(f"#/{view}?team={traffic.CHAT}")
         page.wait_for_timeout(300)
