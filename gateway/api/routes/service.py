@@ -102,7 +102,7 @@ class ServiceRoutes:
         """
         found = await self._telemetry.flight(request.path_params["id"], tenant.team)
         if found is None or not (found["key"] == tenant.key.lineage or "admin" in tenant.key.scopes):
-            raise NotFound("There is no such request of this key. A request can be found about a second after its end.")
+            raise NotFound("No such request of this key; what has ended is known everywhere about a second later.")
         return found
 
     async def usage(self, request: Request, tenant: Tenant) -> Response:
