@@ -98,7 +98,7 @@ class Gateway:
     def ended(self) -> tuple[int, str]:
         """Wait until it, and everything that writes to its streams, has ended; what `end` returns."""
         assert self.process
-        code = self.process.wait(timeout=15)
+        code = self.process.wait(timeout=40)
         with self._lines as lines:
             lines.read()
         return code, self._said.read_text()
