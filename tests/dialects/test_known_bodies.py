@@ -266,6 +266,17 @@ def test_each_key_has_its_own_bodies() -> None:
     assert read(PATHS[0], session(31), POLICIES[0], bodies, "one")[1] == 60
 
 
+def test_sessions_in_turn_are_continued_although_not_all_of_their_first_bodies_fit() -> None:
+    bodies = KnownBodies(60 * len(session(15)))
+    shared = [
+        read(PATHS[0], session(15 + turn, f"task {number}"), POLICIES[0], bodies)[1]
+        for turn in range(6)
+        for number in range(14)
+    ]
+    assert len(bodies) < 14
+    assert any(shared)
+
+
 def test_single_bodies_are_evicted_before_continued_ones() -> None:
     bodies = KnownBodies(most_bytes=6 * 2**20)
     read(PATHS[0], session(30), POLICIES[0], bodies)

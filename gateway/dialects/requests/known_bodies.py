@@ -15,7 +15,9 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from operator import attrgetter
+from random import Random
 from typing import Any, NamedTuple
 
 import orjson
@@ -313,7 +315,7 @@ class KnownBodies:
                     self._remove(oldest)
             while self._single.size + self._continuing.size > self._most:
                 single = self._single.size > self._most // 4 or not self._continuing.size
-                self._remove(next(iter((self._single if single else self._continuing).bodies)))
+                self._remove(self._single.random() if single else next(iter(self._continuing.bodies)))
 
     def _remove(self, body: _Body) -> None:
         if self._single.discard(body) or self._continuing.discard(body):
@@ -324,12 +326,18 @@ class KnownBodies:
 
 
 class _Queue:
-    """Bodies in the order in which they are evicted. Bodies that no request has continued are evicted earlier than
-    others, because most of them belong to no session."""
+    """Bodies, the oldest first. Bodies that no request has continued are evicted earlier than others, because most of
+    them belong to no session."""
 
     def __init__(self) -> None:
         self.bodies: dict[_Body, None] = {}
         self.size = 0
+        self._random = Random(0)  # noqa: S311
+
+    def random(self) -> _Body:
+        """One of the bodies. If always the oldest were evicted, sessions that take turns and do not all fit would each
+        be forgotten shortly before their next request."""
+        return next(islice(self.bodies, self._random.randrange(len(self.bodies)), None))
 
     def add(self, body: _Body) -> None:
         self.bodies[body] = None
