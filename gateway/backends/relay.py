@@ -278,7 +278,7 @@ class Whole:
         return self._plain.text
 
     async def pipe_to(self, take: Sink) -> bool:
-        """Returns False, because a plain answer has no pieces before `ending`."""
+        """Passes nothing to `take`, and returns False, because a plain answer has no pieces before `ending`."""
         return False
 
     def __aiter__(self) -> AsyncIterator[bytes]:

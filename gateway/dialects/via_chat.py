@@ -253,7 +253,7 @@ class Translated:
         return b"".join(written)
 
     def _more(self, texts: list[str]) -> bytes:
-        """Convert chunks that differ from the previous chunk only in their content."""
+        """Convert several chunks. Each differs from the chunk before it only in its content."""
         writer, said = self._writer, [text for text in texts if text]
         written = writer.more(said) if said else b""
         if written is None:

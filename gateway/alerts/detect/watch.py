@@ -81,7 +81,7 @@ class Watch:
         self._next_checks: dict[tuple[str, str], float] = {}
         """(Team, budget or "anomalies") → time of the next check."""
         self._past: dict[str, tuple[int, dict[int, hours.Hour]]] = {}
-        """Team → (end, figures of the hours before `end`). `end` is an hour, counted from the epoch."""
+        """Team → (end, figures of the hours before `end`). `end` is the number of an hour since 1970."""
         self._judged = (0, 0)
         """Ids of the newest comparison and the newest rating that were checked for quality alerts."""
         self._undrained: Counter[str] = Counter()

@@ -1,7 +1,7 @@
 """Leaves out answers that a client reported as wrong (`context.flagged_turns`), so that a model does not rely on
 them.
 
-A mark replaces the answer's text in all later requests of the conversation. The mark is first sent in a request in
+A note replaces the answer's text in all later requests of the conversation. The note is first sent in a request in
 which the change costs little: the answer was never sent before, the provider's cache has expired, or few tokens
 follow after the answer.
 """
@@ -39,7 +39,7 @@ class FlaggedTurns:
         return {"flagged_conversations": len(self._flags), **self._counts}
 
     async def cut(self, request: CompletionRequest, tenant: Tenant, found: Cut) -> Cut:
-        """Return `found` with a mark in place of each answer that was reported as wrong, where this costs little."""
+        """Return `found` with a note in place of each answer that was reported as wrong, where this costs little."""
         if tenant.policy.context.flagged_turns == "keep" or not self._flags or request.dialect not in _DIALECTS:
             return found
         conversation = conversation_of(request, tenant.key.lineage)

@@ -1,6 +1,6 @@
 """Puts notes, which a model wrote, in place of old outputs of tools and old answers (`context.old_turns`).
 
-The notes stand in the first of the texts that they replace, and a short mark stands in each of the others. Messages,
+The notes stand in the first of the texts that they replace, and a placeholder stands in each of the others. Messages,
 tool calls and words of the user stay where they are, so every call keeps its result. Notes come into the prompt only
 when the provider's cache has expired, and stay the same, byte for byte, until the client rewrites its history.
 """
@@ -33,7 +33,7 @@ AGE = 10
 LEAST_REQUESTS = 15
 """Minimum requests of a session before notes are written."""
 _LEAST = 60
-"""Minimum tokens of a text that is replaced. A mark has about 20."""
+"""Minimum tokens of a text that is replaced. A placeholder has about 20."""
 _LEAST_REMOVED = 2000
 """Minimum tokens of all texts that are replaced together."""
 MOST_OUTPUT = 800

@@ -50,7 +50,7 @@ class ChatChunks:
         return self._chunk
 
     def texts(self, block: bytes, at: int) -> tuple[int, list[str]]:
-        """Read the events from position `at` that differ from the previous event only in their content.
+        """Read the successive events from position `at`. Each differs from the event before it only in its content.
 
         Returns their contents and the position after them; (`at`, []) if there are none, or if one of them must be
         parsed alone.

@@ -21,10 +21,11 @@ class ObjectReader(ChunkMaker):
 
     @abstractmethod
     def _texts(self, values: list[dict[str, Any]], start: int) -> list[str]:
-        """The texts of the successive events, from index `start` on, that contain only a piece of the answer's
-        text.
+        """Read events from index `start` on, each of which contains only a piece of the answer's text. Returns these
+        pieces.
 
-        An event with an empty text is not included. `values`: the data of all events of one read.
+        Stops at the first other event, and at an event with an empty text. `values`: the data of all events of one
+        read.
         """
 
     @abstractmethod

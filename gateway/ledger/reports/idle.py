@@ -78,7 +78,7 @@ class Idle:
 
     def _see(self, hour: int) -> dict[str, list[int]]:
         """Store that the gateway ran in `hour`. Returns machine → the hours in which the gateway ran, ascending. Hours
-        are counted from 1970."""
+        are numbers since 1970."""
         path = self._directory / SEEN
         try:
             known: dict[str, list[int]] = orjson.loads(path.read_bytes())
@@ -114,7 +114,7 @@ class Idle:
 
 
 def _hours(seen: list[int], price: PriceEntry, last: int) -> Iterator[int]:
-    """Yield the hours (counted from 1970) that may need an idle row or a correction of one. `seen`: hours in which the
+    """Yield the hours (numbers since 1970) that may need an idle row or a correction of one. `seen`: hours in which the
     gateway ran. `last`: the last hour to consider."""
     first = max(seen[0], last - LOOK_BACK_H + 1)
     known = set(seen)
