@@ -19,8 +19,8 @@ ZoneOf = Callable[[str], tzinfo]
 
 
 def zones(settings: Settings) -> ZoneOf:
-    """The time zones in the policies (`timezone`). A team without a policy, and the empty name, have that of the
-    default policy. All are UTC while the policies have a mistake."""
+    """The time zones in the policies (`timezone`), as a function of the team's name. A team without a policy, and the
+    empty name, have the zone of the default policy. If the policies have a mistake, all zones are UTC."""
     try:
         policies = load_policies(settings.policies, settings.config.ceilings)
     except ConfigError:

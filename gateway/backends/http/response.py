@@ -82,7 +82,7 @@ class Response:
         return self
 
     async def __anext__(self) -> bytes:
-        """The bytes that arrived since the last piece. Raises StreamBroken, BackendTimeout, BackendGarbage."""
+        """The bytes that arrived since the previous call. Raises StreamBroken, BackendTimeout, BackendGarbage."""
         if not self._ready and not self.whole:
             await self._more()
         if not self._ready:

@@ -69,10 +69,8 @@ async def backends_of(config: GatewayConfig, local_model_url: str | None, simula
 
 
 def _completed(backend: Backend, packaged: Backend) -> Backend:
-    """Return `backend` with the missing facts. The address is that of the local model.
-
-    Other facts that gateway.yaml does not set are taken from `packaged`, the local model.
-    """
+    """Complete `backend`, an entry without `base_url`, from `packaged`, the local model. The address is always that of
+    the local model. Other facts are taken from it only if gateway.yaml does not set them."""
     known = {name: getattr(packaged, name) for name in _PACKAGED if name not in backend.model_fields_set}
     if backend.strength is None and "tier" not in backend.model_fields_set:
         known["tier"] = packaged.tier

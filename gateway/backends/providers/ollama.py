@@ -55,13 +55,13 @@ def with_window(body: bytes, tokens: int) -> bytes:
 
 
 class Lines(Converted):
-    """Wraps an `Upstream` whose body consists of lines of JSON, and converts the body to server-sent events.
+    """Wraps an `Upstream` whose body consists of lines of JSON, and converts the lines to server-sent events.
 
     Logs a warning if the server has cut the prompt.
     """
 
     def __init__(self, inner: Upstream, backend: str, window: int | None) -> None:
-        """`window`: the context window in tokens; None: the server's."""
+        """`window`: the context window in tokens; None: the server's own window is used."""
         super().__init__(inner)
         self._backend, self._window = backend, window
         self._begun = False

@@ -31,10 +31,11 @@ class Hedges:
         self._earned: dict[str, float] = {}
 
     async def answer(self, route: Route, call_context: CallContext) -> Relayed | Whole:
-        """Like `Attempts.first_of`, but start a second attempt if the first backend is slow.
+        """Call the backends of `route` in order and return the first answer that begins. If the first backend is slow,
+        start a second attempt in parallel. Raises the errors of `Attempts.first_of`.
 
-        Slow means: the wait for the first token is longer than in 95 % of the backend's recent streams. The
-        policy's `hedging.share` limits the share of streams with a second attempt.
+        Slow means: the wait for the first token is longer than in 95 % of the backend's recent streams. The policy's
+        `hedging.share` limits the share of streams with a second attempt.
         """
         tenant = call_context.record.tenant
         earned = min(self._earned.get(tenant.team, 0.0) + tenant.policy.hedging.share, _MOST_SAVED)
@@ -117,17 +118,16 @@ class _Race:
             self._begun.append((call_context, answer))
 
     async def _rest(self, backends: Sequence[Backend]) -> Relayed | Whole:
-        """Call the remaining backends. If an error shows that the remaining backends would fail too, raises this
-        error."""
+        """Call the remaining backends. If an earlier error means that they would fail too, raises this error without a
+        call."""
         final = next((error for error in self._errors if isinstance(error, _FINAL)), None)
         if final is not None or not backends:
             raise final or together(self._errors)
         return await self._attempts.first_of(backends, self._call_context)
 
     def _spare(self, route: Route) -> Backend | None:
-        """The backend for the second attempt: the next available one, or else the first one again. None if neither
-        is available.
-        """
+        """The backend for the second attempt: the next available backend of the route. If no other is available, the
+        first backend again. None if the first backend is not available either."""
         for backend in (*route.backends[1:], route.backends[0]):
             if _as_good(backend, route) and self._attempts.health(backend).state().available:
                 return backend

@@ -141,7 +141,7 @@ class Demo:
 
     @asynccontextmanager
     async def _receiver(self) -> AsyncIterator[None]:
-        """Run a webhook receiver, to which the gateway posts its alerts."""
+        """Run a webhook receiver for the alerts of the gateway."""
 
         async def accept(request: web.Request) -> web.Response:
             self._alerts.append(orjson.loads(await request.read()))
@@ -247,9 +247,11 @@ class Demo:
         )
 
     def _saved(self, flight: dict[str, Any], answer: str) -> Decimal | None:
-        """The saving of a request, compared with the list price of the model that represents the strong tier. If that
-        tier is simulated, the saving is hypothetical. A cached answer counts with the tokens of the call that first
-        gave it."""
+        """The saving of a request: the list price of the model that represents the strong tier, minus the cost. If that
+        model is simulated, the saving is hypothetical.
+
+        A cached answer counts with the tokens of the call that generated it.
+        """
         found = self._prices.stand_in("", "large")
         if found is None or not flight:
             return None
@@ -273,8 +275,8 @@ class Demo:
             self._console.print("[yellow]no budget alert arrived: this tour cost too little[/]", markup=True)
 
     async def _spent(self, database: Database, team: str, rows: list[Row]) -> Line:
-        """The team's spend in the ledger, as `thriftgate usage` and the page show it. Waits until the ledger has all
-        requests and gets no more rows."""
+        """The team's spend in the ledger, as `thriftgate usage` and the page show it. Waits until the ledger has a row
+        for each of `rows` and gets no more rows."""
         asked = sum(row.flight.get("team") == team for row in rows)
         report, seen_at = await usage(database, team=team, since=self._began), time.monotonic()
         until = seen_at + LEDGER_PATIENCE_S

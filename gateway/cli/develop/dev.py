@@ -137,7 +137,8 @@ _LATE = b"\0late"
 
 
 def _exchanged(link: socket.socket, attack: Attack, until: float) -> bytes:
-    """The bytes that arrived before the other side closed the connection; `_LATE` if none arrived in time."""
+    """The bytes that arrived before the other side closed the connection. If none arrived in time, the marker
+    `_LATE`."""
     came = bytearray()
     try:
         with contextlib.suppress(

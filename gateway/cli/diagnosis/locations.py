@@ -1,5 +1,5 @@
-"""Notes of `thriftgate check` about the locations of backends, which follow from `location` in gateway.yaml and from
-addresses."""
+"""Notes of `thriftgate check` about the locations of backends. A location follows from the key `location` in
+gateway.yaml or from the backend's address."""
 
 from __future__ import annotations
 

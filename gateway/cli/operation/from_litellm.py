@@ -109,8 +109,8 @@ class _Reader:
                 self._note(place, f"{key} of its credential is not taken over")
 
     def _merged(self, params: dict[str, Any]) -> dict[str, Any]:
-        """Add to a model's parameters those of the credential that the model names. Raises LeftOut if the config does
-        not have this credential."""
+        """The parameters of a model, together with the parameters of the credential that the model names. Raises
+        LeftOut if the config does not have this credential."""
         name, listed = params.get("litellm_credential_name"), self._text.get("credential_list")
         if name is None:
             return {**self._shared, **params}
@@ -180,8 +180,8 @@ def _free(name: str, taken: set[str]) -> str:
 
 
 def _line(node: Any, *path: str | int) -> int:
-    """The line of the key or list item at `path`. If the file does not contain it, the line of the deepest part of the
-    path that it contains."""
+    """The line of the key or list item at `path`. If the file does not contain the whole path, the line of its last
+    part that exists."""
     line = 1
     for step in path:
         if isinstance(node, yaml.MappingNode):

@@ -152,7 +152,7 @@ def add(context: Context, name: str, budget: str | None, extends: str | None, **
 
 
 def _not_read(context: Context, folder: Path) -> str:
-    """A warning if a gateway runs that does not read `folder`; otherwise empty."""
+    """A warning if the running gateway does not read `folder`. Empty if the gateway reads it, or if no gateway runs."""
     gateway = context.gateway()
     if gateway is None or folder.resolve() in [each.resolve() for each in gateway.policies]:
         return ""

@@ -102,8 +102,8 @@ def _check_team(settings: Settings, team: str) -> None:
 async def each_of(
     prompts: Sequence[Prompt], work: Callable[[Prompt], Awaitable[None]], concurrent: int, title: str
 ) -> str:
-    """Call `work` for each prompt, `concurrent` at a time, with a progress bar. Returns the reason if it ended early
-    because the money was spent; otherwise empty."""
+    """Call `work` for each prompt, `concurrent` prompts at a time, with a progress bar. If the calls ended early
+    because the money was spent, returns this reason; otherwise, an empty text."""
     turns, stopped = asyncio.Semaphore(concurrent), ""
 
     async def one(prompt: Prompt, done: Callable[[], None]) -> None:

@@ -54,7 +54,7 @@ entries."""
 
 @dataclass(slots=True)
 class _Paused:
-    """The last request of a session. It may be sent again in the pause that follows, to keep the prompt in the
+    """The last request of a session. During the pause after it, the request may be sent again to keep the prompt in the
     cache."""
 
     request: CompletionRequest

@@ -46,7 +46,7 @@ def of_promises(found: Sequence[Kept]) -> tables.Table:
 
 
 def kept_promises(found: Sequence[Kept]) -> str:
-    """The sentence that explains the table of `of_promises`."""
+    """A sentence that explains the table of promised and measured cost and quality."""
     short = [each for each in found if each.reached_high < each.wanted]
     return f"reached or within its interval at {len(found) - len(short)} of {len(found)} qualities"
 

@@ -54,8 +54,8 @@ def run(settings: Settings, context: Context, host: str | None, port: int | None
 
 
 def protect_files() -> None:
-    """Make sure that all files of this process and its children are created for their user only, because they contain
-    prompts, answers and spend."""
+    """Allow only this user to read the files that this process and its children create. The files contain prompts,
+    answers and spend."""
     os.umask(0o077)
 
 
@@ -74,8 +74,8 @@ class Terminal:
 
 @contextmanager
 def logs_in(folder: Path) -> Iterator[Terminal]:
-    """Redirect standard output and standard error of this process and its children to files in `folder`. Yields the
-    terminal."""
+    """Redirect the standard output and standard error of this process and its children to files in `folder`. Yields the
+    terminal, so that lines can still be printed there."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     kept = Terminal(os.dup(1), os.dup(2))
     try:

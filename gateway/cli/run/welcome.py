@@ -30,7 +30,7 @@ TOUR_URL = "TOUR_ALERT_URL"
 
 
 def prepared(settings: Settings, team: str) -> Settings:
-    """Write the policy of a new team to a folder of its own, and set a local address for the team's alerts.
+    """Write the policy of a new team to a folder of the team. Set a local address for the team's alerts.
 
     Each start uses a new team with an empty cache and an unspent budget, so that the tour always shows the same
     results.

@@ -32,7 +32,7 @@ METHOD = (
 
 @dataclass(slots=True)
 class Meter:
-    """Simulates the spend in the windows of one budget, to find the requests that come after the budget is spent."""
+    """Simulates the spend in the windows of one budget. Finds the requests that come after the budget is spent."""
 
     budget: Budget
     spent: dict[tuple[str, float], int] = field(default_factory=dict)

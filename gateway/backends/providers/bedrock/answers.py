@@ -90,7 +90,7 @@ def _failure(messages: Messages) -> bytes:
 
 
 def refused(status: int, name: str, body: bytes, headers: Sequence[tuple[bytes, bytes]]) -> Canned:
-    """The refusal as a response in Anthropic's format. `name`: the name of Bedrock's exception, from
+    """The refusal as a response in Anthropic's format. `name`: the name of Bedrock's exception, which was in
     `x-amzn-errortype`."""
     kind, message = _kind(name), _text(body)
     if kind == "invalid_request_error" and any(words in message.lower() for words in _TOO_LONG):

@@ -32,7 +32,8 @@ def socket_path(folder: Path) -> Path:
 
 
 def listen(path: Path) -> socket.socket:
-    """Listen on a Unix socket at `path`. Creates its folder, which no other user can enter. Raises OSError."""
+    """Listen on a Unix socket at `path`. The folder of `path` is created if necessary; no other user can enter it.
+    Raises OSError."""
     if not path.parent.exists():
         path.parent.mkdir(mode=0o700)
     path.unlink(missing_ok=True)
