@@ -26,8 +26,8 @@ _ENDS = 2000
 
 
 class Repetition(NamedTuple):
-    """A repetition at the end of a conversation. `rounds`: number of rounds with equal calls and errors. `tool`: one of
-    the called tools."""
+    """A repetition at the end of a conversation. `rounds`: how many successive rounds have equal calls and errors.
+    `tool`: one of the called tools."""
 
     rounds: int
     tool: str
@@ -43,10 +43,10 @@ class _Round(NamedTuple):
 
 
 def repetition(request: CompletionRequest, most: int) -> Repetition | None:
-    """How often the last round of the conversation is repeated without interruption. A round is tool calls with
-    their results.
+    """How often the last round of the conversation is repeated without interruption. A round consists of tool calls and
+    their results. None if the last round has no failed call.
 
-    `most`: maximum number of rounds to count. None if the conversation does not end with a failed call.
+    `most`: maximum number of rounds to count.
     """
     rounds = _rounds(request)
     last = next(rounds, None)

@@ -94,7 +94,8 @@ class MessageAssembly:
         return self._discarded + len(self._text())
 
     def text(self) -> str:
-        """The thinking, text, tool names and arguments. If the answer is long, only its beginning."""
+        """The generated text so far: thinking, text, tool names and arguments. For a long answer, only its
+        beginning."""
         return self._text() if self._beginning is None else self._beginning
 
     def _text(self) -> str:

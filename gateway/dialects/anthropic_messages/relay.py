@@ -162,8 +162,11 @@ _ends_in_backslash = methodcaller("endswith", b"\\")
 
 
 def _alike(block: bytes, found: re.Match[bytes]) -> tuple[list[bytes], int]:
-    """The texts of the deltas after `found` that differ from it only in their text, and the position after them. No
-    texts if another event is among them, or if a text must be read by itself."""
+    """Read the deltas after `found` that differ from it only in their text. Returns their texts, and the position after
+    them.
+
+    Returns no texts if there is another event among them, or if a text must be parsed alone.
+    """
     start, end, at = *found.span(3), found.end()
     before, after = block[found.start() : start], block[end:at]
     if not block.startswith(before, at):

@@ -68,7 +68,8 @@ class InvokeFraming:
 
 
 def _frame(given: bytes) -> bytes:
-    """An event as a frame of Bedrock's event stream; empty for a `ping`. An error becomes an exception frame."""
+    """Convert `given`, an event in Anthropic's format, to a frame of Bedrock's event stream. A `ping` becomes nothing,
+    and an error becomes an exception frame."""
     data = sse.payload(given)
     parsed = orjson.loads(data) if data else {}
     match parsed.get("type"):

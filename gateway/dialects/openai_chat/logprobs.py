@@ -22,7 +22,7 @@ def with_logprobs(request: CompletionRequest) -> CompletionRequest:
 
 
 def without(events: bytes) -> bytes:
-    """The `events`, which must be whole events, without log-probabilities."""
+    """Remove the log-probabilities from `events`, which must be whole events."""
     if b'"logprobs"' not in events:
         return events
     return b"".join([_without(event) for event in sse.events(events)])

@@ -13,7 +13,8 @@ from gateway.dialects.streams.text_run import events_with
 
 
 class ObjectReader(ChunkMaker):
-    """Parses the events of one read together, and writes the chunks of successive text events together."""
+    """Parses together all events that arrived in one piece of the stream. If successive events contain only text, their
+    chunks are also written together."""
 
     @abstractmethod
     def _take(self, parsed: Any) -> bytes:
@@ -21,11 +22,11 @@ class ObjectReader(ChunkMaker):
 
     @abstractmethod
     def _texts(self, values: list[dict[str, Any]], start: int) -> list[str]:
-        """Read events from index `start` on, each of which contains only a piece of the answer's text. Returns these
-        pieces.
+        """Read successive events that contain only a piece of the answer's text, from index `start` on. Returns their
+        pieces of text.
 
-        Stops at the first other event, and at an event with an empty text. `values`: the data of all events of one
-        read.
+        Stops at the first other event, and at an event with an empty text. `values`: the data of all events that
+        arrived together.
         """
 
     @abstractmethod

@@ -70,7 +70,7 @@ class ChunkMaker(ChatReader):
         return relayed
 
     def _read_many(self, block: bytes, at: int) -> tuple[int, bytes]:
-        """Convert several events from position `at` at once. Returns (position after them, chunks).
+        """Convert several events at once, from position `at`. Returns (position after them, chunks).
 
         Returns (`at`, b"") if the next event must be parsed alone.
         """

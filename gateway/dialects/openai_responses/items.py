@@ -151,10 +151,8 @@ class _Conversation:
         self._assistant(anew=bool(self._thought)).setdefault("tool_calls", []).append(call)
 
     def _assistant(self, *, anew: bool) -> Item:
-        """The assistant message to which an item is added. `anew`: always begin a new message.
-
-        A new message begins with the reasoning in `_thought`.
-        """
+        """The assistant message to which an item is added. `anew`: whether to begin a new message in any case. A new
+        message begins with the reasoning that was read before it."""
         if self._current is None or anew:
             current = {"role": "assistant", "content": None, **self._thought}
             self.add(current)

@@ -122,7 +122,8 @@ def _check_named(request: CompletionRequest, policy: Policy) -> None:
 
 
 def _check_references(request: CompletionRequest, data: DataPolicy) -> None:
-    """Check all references in the body. If the known beginning of the body has none, check only the new part."""
+    """Check all references in the body. If an earlier check of the beginning of the body found no reference, check only
+    the rest."""
     field, continued = request.body, request.continued
     if request.dialect == "openai_responses":  # here the id is the gateway's own id, which the provider never receives
         field = {name: value for name, value in field.items() if name != "previous_response_id"}

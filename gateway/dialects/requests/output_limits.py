@@ -1,5 +1,5 @@
 """Reads the output limit and the number of answers of a request. Reads the field names of all known servers, because a
-local server may obey a field that does not belong to the dialect of the request."""
+local server may obey a field of another dialect."""
 
 from __future__ import annotations
 

@@ -94,8 +94,8 @@ def _openai(value: Any) -> str | None:
 
 
 def _anthropic(body: Mapping[str, Any]) -> tuple[str | None, bool]:
-    """The requested tier, and whether the workspace's processing region also applies. The field `service_tier` is
-    ignored: it selects prepaid capacity without a price."""
+    """The requested tier, and whether the workspace's processing region also determines the price. The field
+    `service_tier` is ignored: it selects prepaid capacity without a price."""
     speed, geo = body.get("speed"), body.get("inference_geo")
     if speed is None and geo is None:
         return None, False

@@ -77,7 +77,8 @@ class ConverseStream(ObjectReader, MessagesStream):
         return texts
 
     def _end_faulty(self, failure: FaultyAnswer) -> bytes:
-        """Fail after the usage. The stream has a finish reason then, so the reported usage counts as complete."""
+        """Fail after the usage has arrived. The stream gets a finish reason first, so the reported usage counts as
+        complete."""
         self.ended, self.ending, self.finish = False, b"", "stop"
         return self._fail(failure)
 

@@ -27,10 +27,11 @@ _BESIDE = frozenset({"thought", "thoughtSignature"})
 
 
 def finish_of(reason: Any, *, called: bool) -> str:
-    """OpenAI's finish reason for Gemini's `reason`; empty if the answer has not finished. `called`: whether the
-    answer contains a call.
+    """OpenAI's finish reason for Gemini's `reason`; empty if the answer has not finished. `called`: whether the answer
+    contains a call.
 
-    A failure after a part of the answer becomes `stop`. `fault` finds a failure without an answer.
+    If the model failed after a part of the answer, the finish reason is `stop`. A failure without any answer is handled
+    elsewhere (`fault`).
     """
     if type(reason) is not str or reason == _UNSPECIFIED:
         return ""
@@ -114,8 +115,12 @@ def call(part: Block, id: str) -> dict[str, Any]:
 
 
 def completion(reply: dict[str, Any], shared: dict[str, Any], name: str) -> dict[str, Any]:
-    """The chat completion for a whole answer. `shared`: its fields other than `choices`. `name`: prefix for the ids of
-    calls. Raises BackendGarbage, and FaultyAnswer if no candidate has content and one ended with a failure."""
+    """The chat completion for a whole answer. `shared`: the fields other than `choices`. `name`: prefix for the ids of
+    calls.
+
+    Raises BackendGarbage if `reply` is not an answer. Raises FaultyAnswer if no candidate has content and one of them
+    ended with a failure.
+    """
     reason = blocked(reply)
     if not reason and not reply.get("candidates"):
         raise BackendGarbage("The backend answered with JSON that is not Gemini's answer.")
