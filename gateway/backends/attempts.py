@@ -81,7 +81,8 @@ class Totals:
 
 
 class Attempts:
-    """Calls backends in order. Opens each attempt in the journal before the call, and closes it there if it fails."""
+    """Calls backends in order. Opens each attempt in the journal before the call. If the attempt fails, closes it in
+    the journal."""
 
     def __init__(self, exchanges: Mapping[str, BackendCall], clock: Clock, off_loop: OffLoop | None = None) -> None:
         self.totals = Totals()
@@ -104,9 +105,9 @@ class Attempts:
         `unsure`: the backend that is asked for log-probabilities; None: no backend. `last_resort`: whether backends
         with open circuit breakers are called if all breakers are open.
 
-        Raises BackendRefused if the request itself is refused, because other backends would refuse it too. Raises
-        BadRequest, ContextTooLong or BudgetExhausted if no backend could be called, Overloaded if all were busy.
-        Also raises DeadlineExceeded, LedgerUnavailable and AllBackendsFailed.
+        Raises BackendRefused if the request itself is refused, because other backends would refuse it too. If no
+        backend could be called, raises BadRequest, ContextTooLong or BudgetExhausted. If all were busy, raises
+        Overloaded. Also raises DeadlineExceeded, LedgerUnavailable and AllBackendsFailed.
         """
         errors = Failures()
         for backend in backends:

@@ -1,4 +1,5 @@
-"""One call of one backend: builds it, sends it, and returns an answer whose first bytes have arrived, or an error."""
+"""One call of one backend. Builds the call, sends it, and returns an answer or an error. The answer's first bytes have
+then arrived."""
 
 from __future__ import annotations
 
@@ -234,9 +235,8 @@ class BackendCall:
         return error is None or (error.code != UnknownModel.code and error.param in (None, "model"))
 
     def _has_other(self, wire: Translator) -> bool:
-        """Whether the backend has another dialect, besides that of the translator `wire`, in which the request can
-        still be sent.
-        """
+        """Whether the request can still be sent in another dialect of the backend, different from the dialect of
+        `wire`."""
         return any(
             each.backend != wire.backend and each.backend not in self._unspoken
             for each in self._translators(wire.client)

@@ -29,7 +29,7 @@ def zones(settings: Settings) -> ZoneOf:
 
 
 def moment(at: float, zone: tzinfo, form: str = "%Y-%m-%d %H:%M") -> str:
-    """Format a time. The zone's short name is added unless it is UTC."""
+    """Format a time. If the zone is not UTC, its short name is added."""
     shown = datetime.fromtimestamp(at, zone)
     return shown.strftime(form if zone is UTC else f"{form} %Z")
 

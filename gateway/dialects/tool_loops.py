@@ -120,9 +120,8 @@ def _results(item: Mapping[str, Any]) -> Iterator[tuple[bytes, bool]]:
 
 
 def _result(content: Any, *, failed: Any) -> tuple[bytes, bool]:
-    """The text of a result, and whether the call failed. `failed`: the client's own mark. If it is None, the call
-    counts as failed if the text has a word for an error.
-    """
+    """The text of a result, and whether the call failed. `failed`: the client's own mark. If there is no mark, the call
+    counts as failed if the text contains a word for an error."""
     text = content if isinstance(content, str) else orjson.dumps(content).decode()
     known = failed if isinstance(failed, bool) else _names_error(text[:_ENDS] + text[-_ENDS:])
     return text.encode("utf-8", "surrogatepass"), known

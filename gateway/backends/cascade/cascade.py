@@ -1,5 +1,5 @@
-"""Runs a strategy: calls backends in the strategy's order, passes their answers to it, and serves the answer it
-selects."""
+"""Runs a strategy: calls backends in the strategy's order, passes their answers to the strategy, and serves the answer
+that the strategy selects."""
 
 from __future__ import annotations
 

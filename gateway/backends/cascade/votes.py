@@ -63,10 +63,10 @@ _MOST_JSON = 20_000
 def vote(
     message: Mapping[str, Any], *, json_wanted: bool = False, question_language: Language | None = None
 ) -> str | None:
-    """The vote of a chat message; None if it has none.
+    """The vote of a chat message; None if the message has no vote.
 
-    `json_wanted`: only a text that is JSON as a whole is a vote. `question_language`: used if the answer is too
-    short to detect its language.
+    `json_wanted`: whether a text must be JSON as a whole to be a vote. `question_language`: the language to assume if
+    the answer is too short to detect its language.
     """
     if calls := message.get("tool_calls"):
         return _of_calls(calls)

@@ -33,7 +33,8 @@ class Source(Protocol):
 
 
 class Response:
-    """Implements `client.Response`. Iterate over it, `pipe_to` or `read` it, in one task; always call `aclose`."""
+    """Implements `client.Response`. Iterate over the response, or call `pipe_to` or `read`, in one task only. Always
+    call `aclose` at the end."""
 
     __slots__ = (
         "_failure",

@@ -78,8 +78,8 @@ class Lines(Converted):
         return body
 
     def _look(self, piece: bytes) -> None:
-        """Log a warning if the server reports that the prompt fills the whole window. Only servers before 0.12.6 answer
-        such a request; later versions refuse it."""
+        """Log a warning if the server reports that the prompt fills the whole window: the prompt was probably cut.
+        Servers before 0.12.6 answer such a request; later versions refuse it."""
         at = piece.rfind(b'"prompt_eval_count"')
         found = _READ.match(piece, at) if self._window and at >= 0 else None
         if found and self._window and int(found[1]) >= self._window:

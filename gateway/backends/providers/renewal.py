@@ -88,7 +88,7 @@ class Renewed(ABC, Generic[C]):
         await self._tasks.aclose()
 
     def prepare(self) -> None:
-        """Start to fetch the credential in the background, unless it is known."""
+        """Start to fetch the credential in the background. Does nothing if the credential is known."""
         if self._found is None:
             self._begin()
 

@@ -135,9 +135,8 @@ class _Race:
 
 
 def _as_good(backend: Backend, route: Route) -> bool:
-    """Whether `backend` may answer although the first backend has not failed. False for backends that serve only
-    after failures, such as those above the price ceiling.
-    """
+    """Whether `backend` may answer although the first backend has not failed. Some backends may serve only after
+    failures, such as those above the price ceiling."""
     if backend.name in route.above and backend is not route.backends[0]:
         return False
     if route.reference is None or backend.same_model(route.backends[0]):

@@ -160,7 +160,8 @@ class Demo:
             await runner.cleanup()
 
     async def _local_model(self, session: aiohttp.ClientSession) -> None:
-        """Wait until the local model is loaded. The gateway serves before that, but the tour should show both tiers."""
+        """Wait until the local model is loaded. The gateway already serves before the model is loaded, but the tour
+        should show both tiers."""
         if not self._runtime.get("local_model"):
             self._console.print(
                 "[dim]No local model is installed (`thriftgate model fetch` gets it), so there is one tier only.[/]",
@@ -303,8 +304,8 @@ class Demo:
 
 
 def _requests(report: Report) -> int:
-    """The number of requests in the ledger, including those to simulated backends. A request to a real and a simulated
-    backend counts twice."""
+    """The number of requests in the ledger, including requests to simulated backends. A request that was sent to both a
+    real and a simulated backend counts twice."""
     return report.total.requests + sum(one.requests for one in report.simulated)
 
 

@@ -1,5 +1,5 @@
-"""Finds the mistakes in gateway.yaml and the policies: those that prevent a start, and others that the start does not
-notice."""
+"""Finds mistakes in gateway.yaml and the policies. Some of them prevent a start of the gateway. The start does not
+notice the others."""
 
 from __future__ import annotations
 

@@ -161,7 +161,8 @@ def _at(value: Any, path: tuple[str | int, ...]) -> Any:
 
 
 def _leaves(value: Any, path: tuple[str | int, ...]) -> Iterator[tuple[str | int, ...]]:
-    """Yield the path of each value in `value` that is neither a mapping nor a list of mappings."""
+    """Yield the path of each value inside `value`. Mappings and lists of mappings are not yielded themselves, only
+    their values."""
     if isinstance(value, dict) and value and len(path) < MOST_STEPS:
         for key, each in value.items():
             yield from _leaves(each, (*path, key))

@@ -93,7 +93,7 @@ def init(context: Context, team: str, budget: str | None, source: Path | None, *
 
 
 def _nothing_given(*names: str) -> bool:
-    """Return whether the command line has none of these options."""
+    """Whether none of these options is on the command line."""
     sources = (click.get_current_context().get_parameter_source(name) for name in names)
     return all(source is ParameterSource.DEFAULT for source in sources)
 

@@ -100,8 +100,11 @@ def gateway_yaml(entries: Sequence[Entry]) -> str:
 
 
 def item(backend: Entry, explained: set[str] | None = None) -> str:
-    """Format a backend as an item of the list `backends`, without indentation. A key that is not yet in `explained`
-    gets a comment, and is added to it; None: no key gets a comment."""
+    """Format a backend as an item of the list `backends`, without indentation.
+
+    `explained`: the keys that already have a comment in the file. Only other keys get a comment, and are then added to
+    `explained`. None: no key gets a comment.
+    """
     (name, value), *rest = backend.values.items()
     first = f"- {name}: {_scalar(value)}{'   # ' + backend.comment if backend.comment else ''}"
     return "\n".join([first, *(_explained(f"  {key}: {_scalar(value)}", key, explained) for key, value in rest)])

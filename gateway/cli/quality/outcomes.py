@@ -181,8 +181,8 @@ def _sampled(prompts: list[Prompt], count: int | None, seed: int) -> list[Prompt
 
 
 async def measure(settings: Settings, prompts: Sequence[Prompt], ask: Ask, limit: int, team: str) -> Built:
-    """Send to the backends of the pool those prompts that have no row in `ask.out` yet. Raises OSError, GatewayError,
-    ClickException."""
+    """Send prompts to the backends of the pool. Prompts that already have a row in `ask.out` are not sent again. Raises
+    OSError, GatewayError, ClickException."""
     there = begun(ask.out)
     built = Built(sum(prompt.id in there for prompt in prompts))
     async with asking(settings, team, limit) as caller:

@@ -58,8 +58,8 @@ class Request:
 
     @property
     def cost_pico(self) -> int | None:
-        """The cost of all attempts in pico-dollars; None if an attempt has no price. A failed attempt without a price
-        counts as 0."""
+        """The cost of all attempts in pico-dollars. None if the price of an attempt is unknown. The exception is a
+        failed attempt without a price: it counts as 0."""
         costs = [row.cost_pico for row in self.rows if row.outcome != "failed" or row.cost_pico is not None]
         return None if None in costs else sum(cost or 0 for cost in costs)
 

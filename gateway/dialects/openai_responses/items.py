@@ -81,7 +81,8 @@ class _Conversation:
             raise BadRequest(f"{where}.type {kind!r} means nothing to this model's provider.", param=f"{where}.type")
 
     def show(self) -> None:
-        """Add a user message with those parts of tool results that are not text. Does nothing if there are none."""
+        """Add a user message with the parts of tool results that are not text. Does nothing if there are no such
+        parts."""
         shown, self._shown = self._shown, []
         if shown:
             self.messages.append({"role": "user", "content": shown})

@@ -329,8 +329,11 @@ class KnownBodies:
 
 
 class _Queue:
-    """The queue of remembered bodies, the oldest first. It is one of two queues: bodies that no request has continued
-    are evicted earlier, because most of them belong to no session."""
+    """A queue of remembered bodies, the oldest first.
+
+    Bodies that a request has continued and all other bodies are in two separate queues. The others are evicted earlier,
+    because most of them belong to no session.
+    """
 
     def __init__(self) -> None:
         self.bodies: dict[_Body, None] = {}

@@ -53,7 +53,7 @@ class EventReader(ABC):
 
     @abstractmethod
     def _read(self, event: bytes) -> object:
-        """Process an event: its content, the failure that it reports, or the end of the stream."""
+        """Process an event. It may contain a part of the answer, report a failure, or end the stream."""
 
     def eof(self) -> None:
         """Called at the end of the stream. Raises the failure that the stream reported. Raises StreamBroken if the

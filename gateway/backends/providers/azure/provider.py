@@ -48,7 +48,7 @@ class Azure(ByToken, OpenAI):
         self._tasks = Tasks()
 
     async def open(self) -> None:
-        """Read the bearer token, or begin to request one. Raises ConfigError if it cannot be read."""
+        """Read the bearer token, or start to request one. Raises ConfigError if a configured token cannot be read."""
         if self.tokens is not None:
             self.tokens.prepare()
         if self._token is None:

@@ -43,8 +43,8 @@ _NUMBER = re.compile(r"AADSTS\d+")
 class EntraTokens(Renewed[Token]):
     """The current access token, which is replaced before it expires.
 
-    The source is the first of these that exists: the configured `client_secret`; AZURE_CLIENT_SECRET, unless it
-    belongs to another application; the token in AZURE_FEDERATED_TOKEN_FILE; the managed identity.
+    The token comes from the first of these sources that exists: the configured `client_secret`; AZURE_CLIENT_SECRET, if
+    it belongs to this application; the token in AZURE_FEDERATED_TOKEN_FILE; the managed identity.
     """
 
     tries_expired: ClassVar[bool] = False
@@ -92,7 +92,8 @@ class EntraTokens(Renewed[Token]):
         return await ask("POST", url, _FORM, urlencode(form).encode(), wait_s=_WAIT_S)
 
     async def _managed(self) -> bytes:
-        """Request a token of the managed identity: from App Service or Container Apps, else from the machine."""
+        """Request a token of the managed identity. The token comes from App Service or Container Apps or, outside of
+        both, from the machine's metadata endpoint."""
         resource = {"resource": self._configured.token_scope.removesuffix("/.default")}
         if client := self._configured.client_id or variable("AZURE_CLIENT_ID"):
             resource["client_id"] = client

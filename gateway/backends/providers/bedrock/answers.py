@@ -104,8 +104,8 @@ def refused(status: int, name: str, body: bytes, headers: Sequence[tuple[bytes, 
 
 
 def named_in(body: bytes) -> str:
-    """The name of the exception in the body of an error; empty if it names none. Proxies drop the header that usually
-    has it."""
+    """The name of the exception in the body of an error; empty if there is none. The body is read because proxies drop
+    the header that usually has the name."""
     try:
         read = orjson.loads(body)
         name = read.get("__type") or read.get("code")

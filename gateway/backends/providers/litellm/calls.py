@@ -50,7 +50,7 @@ class Reply:
 
 
 class Litellm:
-    """The library, imported when this object is made. Raises ImportError if it is not installed."""
+    """The library litellm. The constructor imports it. Raises ImportError if it is not installed."""
 
     def __init__(self) -> None:
         keep_litellm_offline()

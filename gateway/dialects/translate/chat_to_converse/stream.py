@@ -19,7 +19,8 @@ class ConverseStream(ObjectReader, MessagesStream):
     the usage and ends the stream."""
 
     def __init__(self, *, wants_usage: bool, created: int, name: str, model: str) -> None:
-        """`name`, `model`: the id of the answer and the model, because Converse's events contain neither."""
+        """`name`: the id of the answer. `model`: the name of the model. Both are needed because Converse's events do
+        not contain them."""
         super().__init__(wants_usage=wants_usage, created=created)
         self._named = {"id": name, "model": model}
         self._blocks: dict[int, str] = {}

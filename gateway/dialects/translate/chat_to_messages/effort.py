@@ -20,7 +20,7 @@ _LEAST_TOP_P = 0.95
 
 def reason(body: dict[str, Any], translated: dict[str, Any], can: Abilities, limit: int | None) -> None:
     """Add thinking options to `translated` if `reasoning_effort` in `body` requires them. `can`: parameters that the
-    model accepts. `limit`: output tokens, or None. Raises BadRequest for an unknown effort."""
+    model accepts. `limit`: the output limit in tokens; None: no limit. Raises BadRequest for an unknown effort."""
     effort = body.get("reasoning_effort")
     if effort is None or effort == "none":
         return

@@ -13,8 +13,8 @@ _QUOTE = b'"'
 
 
 class DeltaRun:
-    """A sequence of Anthropic events that differ only in their text, and the chat chunk for them. The number of blanks
-    before an event's last braces may differ."""
+    """A sequence of Anthropic events that differ only in their text, and the chat chunk for these events. The events
+    may also differ in the number of blanks before their last braces."""
 
     def __init__(self, event: tuple[bytes, bytes], chunk: tuple[bytes, bytes], kept: list[bytes] | None) -> None:
         """`event`, `chunk`: bytes before and after the text. `kept`: list to which each text is appended, as content of

@@ -149,8 +149,8 @@ class MessagesStream(ChunkMaker):
         return self._chunk(_arguments(block.number, block.initial_input.decode()))
 
     def _thought(self, block: dict[str, Any]) -> bytes:
-        """The event with a whole thinking block, in the form in which the client can send the block back later. Each
-        block has its own index, because OpenAI's clients merge items with equal indexes."""
+        """The chat event with a whole thinking block. The client can send the block back later in this form. Each block
+        has its own index, because OpenAI's clients merge items with equal indexes."""
         kept = returnable_thinking(block)
         if kept is None:
             return b""
