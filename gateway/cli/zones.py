@@ -1,4 +1,4 @@
-"""Formats times for people, in the time zone of the team to which they belong, and durations."""
+"""Formats times and durations for people. Times are in the time zone of the team to which they belong."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def moment(at: float, zone: tzinfo, form: str = "%Y-%m-%d %H:%M") -> str:
 
 
 def named_moment(at: float, zone: tzinfo) -> str:
-    """Format a time like `moment`, but add the zone's name also if it is UTC."""
+    """Format a time, always with the name of the zone."""
     return moment(at, zone) + (" UTC" if zone is UTC else "")
 
 
 def begin_of(since: str) -> float:
-    """Convert the value of `--since` to Unix seconds. It is a date, or an age such as 7d. Raises UsageError."""
+    """Convert the value of `--since`, a date or an age such as 7d, to Unix seconds. Raises UsageError."""
     try:
         return parse_when(since, time.time())
     except ValueError as error:

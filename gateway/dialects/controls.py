@@ -79,7 +79,8 @@ def of_litellm(headers: Mapping[bytes, bytes], controls: Controls) -> Controls:
 
 
 def _first(headers: Mapping[bytes, bytes], *names: bytes) -> str:
-    """The value of the first of these headers that is present; empty if it is not ASCII."""
+    """The value of the first of these headers that is present. Empty if no header is present, or if the value is not
+    ASCII."""
     value = next((headers[name] for name in names if headers.get(name)), b"")
     return value.decode("ascii").strip() if value.isascii() else ""
 

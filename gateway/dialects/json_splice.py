@@ -112,7 +112,8 @@ def _spellings(key: str) -> tuple[bytes, tuple[bytes, ...]]:
 
 
 def _escaped(raw: bytes, escapes: tuple[bytes, ...]) -> bool:
-    """Whether `raw` contains one of `escapes`, so that a key in `raw` may be spelled with it."""
+    """Whether `raw` contains one of `escapes`, the beginnings of escape sequences. If so, a key in `raw` may be spelled
+    with escape sequences."""
     first = raw.find(b"\\")
     if first >= 0:
         for escape in escapes:

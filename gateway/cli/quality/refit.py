@@ -156,8 +156,8 @@ def _measure(
 
 
 def _forget(out: Path, kept: set[str]) -> None:
-    """Remove the outcomes whose samples have expired or were deleted. Raises OSError; ClickException if the file has no
-    outcomes."""
+    """Remove from the file `out` the outcomes whose samples have expired or were deleted. `kept`: the ids of the
+    samples that still exist. Raises OSError; raises ClickException if the file has no outcomes."""
     if not begun(out) - kept:
         return
     rows = [line for line in out.read_bytes().splitlines(keepends=True) if str(orjson.loads(line)["id"]) in kept]

@@ -39,7 +39,7 @@ class Counts:
         self.doubts: set[str] = set()
 
     def count(self, value: object, name: str) -> int:
-        """`value` as the count of the token class `name`; 0 if `value` is None. Numbers in strings are accepted,
+        """Read `value`, the count of the token class `name`; 0 if `value` is None. Numbers in strings are accepted,
         because some servers write them."""
         if type(value) is int and 0 <= value < ABSURD_TOKENS:
             return value
@@ -107,8 +107,8 @@ def any_usage(value: object, *, tier: str = "", fees: Fees = ()) -> Usage | None
 
 
 def usage_with(usage: Usage | None, tier: str, fees: Fees = ()) -> Usage | None:
-    """Return `usage`. If it is None, return a usage without tokens that has this `tier` and these `fees`. None if these
-    are unknown too."""
+    """Return `usage`. If `usage` is None, return a usage without tokens, with this `tier` and these `fees`. None if
+    `tier` and `fees` are unknown too."""
     if usage is not None or not (tier or fees):
         return usage
     return Usage(service_tier=tier, fees=fees)
@@ -117,8 +117,8 @@ def usage_with(usage: Usage | None, tier: str, fees: Fees = ()) -> Usage | None:
 def later(reported: Usage | None, before: Usage | None) -> Usage | None:
     """Choose between two reports of one answer's usage: `before` and the later one, `reported`.
 
-    The later report is used if it exists. If it is doubtful and smaller than the earlier report, the earlier report is
-    used.
+    If there is a later report, it is used. Exception: if it is doubtful and smaller than the earlier report, the
+    earlier report is used.
     """
     if reported is None or before is None:
         return reported or before

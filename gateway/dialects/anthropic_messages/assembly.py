@@ -17,8 +17,8 @@ _REPLACES = {"signature_delta": ("signature",), "compaction_delta": ("content", 
 
 
 class MessageAssembly:
-    """Assembles a message from events, added in order. The message so far can be read at any time. An event of unknown
-    type makes it unreadable."""
+    """Assembles a message from events, added in order. The message so far can be read at any time. After an event of
+    unknown type, there is no message any more."""
 
     def __init__(self) -> None:
         self.usage: dict[str, Any] = {}

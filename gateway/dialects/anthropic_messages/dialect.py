@@ -59,7 +59,7 @@ def _message(error: GatewayError) -> str:
 
 
 def error_event(error: GatewayError, request_id: str, sent: bytes = b"") -> bytes:
-    """The last event of a stream that failed. No `message_stop` follows this event."""
+    """The last event of a stream that failed. No `message_stop` follows this event. `sent` is not used."""
     return b"event: error\ndata: " + error_body(error, request_id) + b"\n\n"
 
 

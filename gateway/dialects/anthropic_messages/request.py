@@ -66,8 +66,8 @@ def parse_prompt(
     headers: Mapping[bytes, bytes],
     continued: Continued | None = None,
 ) -> CompletionRequest:
-    """Parse a request for a token count. Unlike other requests, it may omit `max_tokens`. Raises BadRequest with the
-    name of the wrong field.
+    """Parse a request for a token count. Such a request may omit `max_tokens`. Raises BadRequest with the name of the
+    wrong field.
 
     `continued`: the body, already parsed as the continuation of an earlier request; None: the body must be parsed.
     """

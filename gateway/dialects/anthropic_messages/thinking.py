@@ -56,6 +56,6 @@ def effort(body: Mapping[str, Any]) -> str | None:
 
 
 def shown(body: Mapping[str, Any]) -> bool:
-    """Whether thinking is sent to the client. It is sent only if the client asked for it; other clients would take it
-    for the answer."""
+    """Whether thinking is sent to the client. Only a client that asked for thinking gets it; other clients would take
+    the thinking for the answer."""
     return returns(body) and body["thinking"].get("display") != "omitted"

@@ -42,7 +42,8 @@ class Endpoint(PathEndpoint):
     error_body = staticmethod(error_body)
 
     def error_event(self, error: GatewayError, request_id: str, sent: bytes = b"", /) -> bytes:
-        """The last event of a stream that failed: an exception. Clients read nothing after it."""
+        """The last event of a stream that failed: an exception. Clients read nothing after the exception. `sent` is not
+        used."""
         return exception_of(error.status, message_of(error))
 
     def choices(self, body: dict[str, Any], /) -> list[dict[str, Any]]:

@@ -43,7 +43,8 @@ def parse_invoke(
 
 
 def _betas(given: Any) -> list[str]:
-    """The names in `anthropic_beta`. Raises BadRequest for names that cannot be in a header."""
+    """The beta names in `given`, the value of `anthropic_beta`. Raises BadRequest for names that cannot be in a
+    header."""
     if given is None:
         return []
     valid = isinstance(given, list) and all(isinstance(name, str) and _BETA.fullmatch(name) for name in given)

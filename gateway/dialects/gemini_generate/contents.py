@@ -37,8 +37,8 @@ def messages(contents: Any, system: Any) -> list[dict[str, Any]]:
 
 
 class _Calls:
-    """Assigns ids to function calls that have none. If a result has no id, it gets the id of the first call with the
-    same name that has no result yet."""
+    """Assigns ids to function calls that have none. A result may lack an id too. Then the result belongs to the first
+    call with the same name that has no result yet."""
 
     def __init__(self) -> None:
         self._waiting: list[tuple[str, str]] = []

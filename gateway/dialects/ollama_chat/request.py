@@ -138,8 +138,8 @@ def _image(image: Any, where: str) -> dict[str, Any]:
 
 
 class _Calls:
-    """Assigns ids to tool calls that have none. If a result has no id, it gets the id of the first call with the same
-    name that has no result yet."""
+    """Assigns ids to tool calls that have none. A result may lack an id too. Then the result belongs to the first call
+    with the same name that has no result yet."""
 
     def __init__(self) -> None:
         self._waiting: list[tuple[str, str]] = []

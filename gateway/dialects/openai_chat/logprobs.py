@@ -1,4 +1,4 @@
-"""Adds log-probabilities to a request if only the gateway needs them, and removes them from the answer."""
+"""Adds log-probabilities to a request in which the client did not ask for them. Removes them from the answer."""
 
 from __future__ import annotations
 

@@ -61,6 +61,7 @@ class ObjectReader(ChunkMaker):
         return len(block), b"".join(pieces)
 
     def _contents(self, texts: list[str]) -> bytes:
-        """A chunk with only content for each of `texts`, as `_chunk` writes it."""
+        """A chunk for each of `texts`. The chunks contain only content, and have the same form as the chunks of
+        `_chunk`."""
         before, after = around_text(self._shared)
         return events_with(before + b'"', texts, b'"' + after)

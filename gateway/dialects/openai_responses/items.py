@@ -118,7 +118,7 @@ class _Conversation:
 
     def _say(self, content: Content) -> None:
         """Add text of the assistant to the conversation. If the last assistant message has calls, the text is added to
-        it, because call results must follow directly."""
+        this message, because the results of calls must follow directly."""
         current = self._assistant(anew=self._current is not None and "tool_calls" not in self._current)
         if current.get("content") is None:
             current["content"] = content

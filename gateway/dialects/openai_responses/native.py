@@ -126,9 +126,8 @@ def _context(request: CompletionRequest, plan: ContextPlan | None) -> dict[str, 
 
 
 def _forgotten(item: dict[str, Any]) -> bool:
-    """Whether `item` is reasoning that the backend cannot use, because it is stored nowhere, or because another
-    vendor has encrypted it.
-    """
+    """Whether `item` is reasoning that the backend cannot use. Such reasoning is not stored anywhere, or another vendor
+    has encrypted it."""
     if kind_of(item) != "reasoning":
         return False
     sealed = item.get("encrypted_content")

@@ -147,8 +147,7 @@ def read_turns(fields: Mapping[str, Any], known: Sequence[Turn] = ()) -> list[Tu
 
 
 def kind_of(item: Mapping[str, Any]) -> str:
-    """The type of the item. If the item has no type, the type is inferred, because messages and references may omit
-    it."""
+    """The type of the item. Messages and references may omit the type; it is then inferred from the other fields."""
     kind = item.get("type")
     if type(kind) is str:
         return kind

@@ -1,14 +1,14 @@
-"""Decides whether a request may be forwarded if it contains external references, tools that the provider runs, or
-references to data stored at the provider.
+"""Decides whether a request may be forwarded although it contains references to data or servers outside of it, or tools
+that the provider runs.
 
 All teams share one account at each provider. Files, vector stores, containers and stored responses in this account
 belong to no team, so a team that knows or guesses an id could read the data of another team. If a request contains the
-URL of a remote server, the provider sends the prompt to that server. A policy's `data.forward` permits each of these
-kinds of references separately.
+URL of a remote server, the provider sends the prompt to that server. A policy's `data.forward` permits each kind of
+reference separately.
 
 Most requests contain no such reference. References in top-level fields are found in the parsed body. For nested fields,
 the bytes are first searched for the names of these fields, and for escape sequences that could spell one of these
-names. Only if one is found, the parsed body is searched.
+names. If the search finds nothing, the parsed body is not searched.
 """
 
 from __future__ import annotations

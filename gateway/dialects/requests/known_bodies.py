@@ -137,9 +137,8 @@ class _Body:
         self.ends = ends
 
     def follow(self, known: Known) -> None:
-        """Copy the known facts about the first items from an earlier body, and find the positions of the other
-        items.
-        """
+        """Copy the facts about the first items from an earlier body, and find the positions of the other items.
+        `known`: the items that both bodies have."""
         before, count = known.body, known.shared
         self.head, self.start = before.head, before.start
         ends = _ends_of(self.raw, known.end, self.items[count:], first=False)

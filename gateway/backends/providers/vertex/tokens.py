@@ -68,7 +68,7 @@ class Tokens(Renewed[Token]):
 
 
 async def _of_service_account(given: dict[str, Any]) -> Token:
-    """Exchange an assertion (a signed token) for an access token.
+    """Exchange an assertion (a signed token) for an access token. `given`: contents of the credentials file.
 
     If Google refuses the assertion, and this machine's clock differs from Google's, sign another assertion with
     Google's time.

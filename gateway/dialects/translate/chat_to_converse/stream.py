@@ -118,7 +118,10 @@ class ConverseStream(ObjectReader, MessagesStream):
 
     def _opened(self, index: int, kind: str, given: dict[str, Any]) -> list[dict[str, Any]]:
         """The event that opens a block; empty if the block is already open. Needed because Converse announces only the
-        blocks of tool calls."""
+        blocks of tool calls.
+
+        `index`, `kind`: index and type of the block. `given`: its first contents.
+        """
         if index in self._blocks:
             return []
         self._blocks[index] = kind
