@@ -75,9 +75,8 @@ class Cascade:
     """
 
     def __init__(self, attempts: Attempts, asking: RunningStrategy, route: Route, call_context: CallContext) -> None:
-        """`asking`: the strategy to run. An answer is weak if its mean token probability is below
-        `route.escalate_below`; 0: this is not checked.
-        """
+        """`asking`: the strategy to run. An answer counts as weak if its mean token probability is below
+        `route.escalate_below`. If this limit is 0, no answer counts as weak for this reason."""
         self._attempts, self._strategy, self._route, self._call_context = (
             attempts,
             _Guarded(asking),

@@ -133,7 +133,8 @@ def _check_names(settings: Settings, policies: PolicySet, place: Place, found: C
 
 
 def unknown_names(backends: Sequence[Backend], policies: PolicySet, place: Place) -> list[str]:
-    """Mistakes in policies: names that are not the name of any backend."""
+    """Mistakes in policies: names that are not the name of any backend. `place`: (team, path of a key) → beginning of
+    an error message."""
     groups = {backend.model_group for backend in backends if backend.model_group}
     names = {backend.name for backend in backends} | groups | set(RANK)
     models = {backend.model for backend in backends}

@@ -131,7 +131,8 @@ class _Reader:
         )
 
     def _note_dropped(self, place: tuple[str | int, ...], model: Mapping[str, Any], used: set[tuple[str, str]]) -> None:
-        """Add a note for each key of a model that was not taken over into the model's backend."""
+        """Add a note for each key of a model that was not taken over into the model's backend. `place`: path of the
+        model in the file. `used`: (section, key) of each key that was taken over."""
         for section, values in model.items():
             if section == "model_name":
                 continue

@@ -160,8 +160,8 @@ class Model:
         return ""
 
     def _key(self, kind: str, provider: str, base: str, variable: str) -> str:
-        """The place of the API key, in the form of gateway.yaml, such as `env:NAME`. If the config does not name a key,
-        only a key of the same vendor is used."""
+        """The place of the API key, in the form of gateway.yaml, such as `env:NAME`; empty if nothing must be written.
+        If the config has no key for the model, a vendor's usual key is used only at this vendor's own address."""
         given = self._params.get("api_key")
         at_vendor = not base or _host(base) == _host(_VENDORS.get(provider, (KINDS[kind].base_url, ""))[0])
         if given in (None, ""):

@@ -220,7 +220,7 @@ def _plus(first: int | None, then: int | None, share: float) -> int | None:
 
 
 def _request(row: Row) -> CompletionRequest:
-    """Make a request without text that routing treats like the recorded one."""
+    """Make a request without text. Routing treats the made request like the recorded one."""
     need = _NEEDS.get(row.traffic_class.partition("/")[2].partition("/")[0])
     return CompletionRequest(
         id=row.request_id,

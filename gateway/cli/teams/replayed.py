@@ -118,7 +118,7 @@ class Replay:
 
     @property
     def increase(self) -> float | None:
-        """The increase of the cost under the new policy, in percent, at the higher end of the range. None if nothing
+        """The increase of the cost under the new policy, in percent, from the highest possible cost. None if nothing
         was spent before and something would be spent now."""
         if not self.now_pico:
             return None if self.high_pico else 0.0
@@ -174,7 +174,7 @@ def as_object(found: Iterable[Replay]) -> dict[str, Any]:
 
 
 def increase(found: Iterable[Replay]) -> float | None:
-    """The increase of the cost of all teams together, in percent, at the higher end of the range. None if nothing was
+    """The increase of the cost of all teams together, in percent, from the highest possible cost. None if nothing was
     spent before and something would be spent now."""
     found = list(found)
     whole = Replay(

@@ -34,7 +34,7 @@ _LEAST_BUDGET = 1024
 
 
 class MessagesToMessages:
-    """Implements `Translator` from Anthropic messages to itself."""
+    """Implements `Translator` for an Anthropic client with an Anthropic backend."""
 
     client: DialectName = "anthropic_messages"
     backend: DialectName = "anthropic_messages"

@@ -39,7 +39,8 @@ _FOLD_BYTES = 64 * 1024
 
 
 class MessagesRelay(EventReader):
-    """Implements `StreamReader` for Anthropic messages on both sides. `usage` is None until the final counts arrive."""
+    """Implements `StreamReader` for an Anthropic client with an Anthropic backend. `usage` is None until the final
+    counts arrive."""
 
     confidence: float | None = None
 

@@ -27,7 +27,7 @@ _PASSED = ("tools", "toolConfig", "generationConfig", "safetySettings", "labels"
 
 
 class GeminiToGemini(ChatToGemini):
-    """Implements `Translator` from Gemini's `generateContent` to itself."""
+    """Implements `Translator` for a Gemini client with a Gemini backend."""
 
     client: DialectName = "gemini_generate"
 
@@ -131,7 +131,8 @@ def _mark_foreign(contents: list[dict[str, Any]], *, signs: bool) -> None:
 
 
 class GeminiRelay(GeminiStream):
-    """Implements `StreamReader` from Gemini to itself. Passes the events on, and reads them as chat chunks."""
+    """Implements `StreamReader` for a Gemini client with a Gemini backend. Passes the events on. Also reads the events
+    as chat chunks, for the gateway's own use."""
 
     def __init__(self, request: CompletionRequest, created: int) -> None:
         super().__init__(wants_usage=True, created=created, name=name_of(request), model=request.model)

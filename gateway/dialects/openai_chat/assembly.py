@@ -23,8 +23,8 @@ _APART = frozenset({"index", "delta"})
 
 
 class Assembly:
-    """Assembles an answer from whole events. The answer so far can be read at any time. After an unreadable event,
-    there is no plain body."""
+    """Assembles an answer from whole events. The answer so far can be read at any time. If an event could not be read,
+    the whole answer is not available."""
 
     def __init__(self) -> None:
         self.usage: dict[str, Any] | None = None

@@ -26,7 +26,7 @@ quoted = lru_cache(maxsize=256)(orjson.dumps)
 
 
 class ChatToChat:
-    """Implements `Translator` from OpenAI chat to itself."""
+    """Implements `Translator` for an OpenAI chat client with an OpenAI chat backend."""
 
     client: DialectName = "openai_chat"
     backend: DialectName = "openai_chat"

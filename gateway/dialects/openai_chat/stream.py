@@ -29,8 +29,8 @@ _NULLS = (b',"usage":null', b', "usage": null')
 
 
 class ChatStream(ChatReader):
-    """Implements `StreamReader` for OpenAI chat on both sides. The client gets `[DONE]` only if the backend sends
-    it."""
+    """Implements `StreamReader` for a chat client with a chat backend. The client gets `[DONE]` only if the backend
+    sends it."""
 
     def __init__(
         self, *, wants_usage: bool, wants_logprobs: bool = False, transcript: Transcript | None = None

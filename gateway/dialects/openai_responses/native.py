@@ -1,4 +1,4 @@
-"""OpenAI Responses on both sides: bytes pass through, and only changed keys are replaced."""
+"""Client and backend use OpenAI Responses: bytes pass through, and only changed keys are replaced."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ _CHAT = ChatToChat()
 
 
 class ResponsesToResponses:
-    """Implements `Translator` for OpenAI Responses on both sides. The backend stores nothing, because the gateway sends
-    the whole conversation each time."""
+    """Implements `Translator` if client and backend use OpenAI Responses. The backend stores nothing, because the
+    gateway sends the whole conversation each time."""
 
     client: DialectName = "openai_responses"
     backend: DialectName = "openai_responses"
