@@ -118,8 +118,8 @@ class Replay:
 
     @property
     def increase(self) -> float | None:
-        """The increase of the cost under the new policy, in percent, from the highest possible cost. None if nothing
-        was spent before and something would be spent now."""
+        """By how many percent the new policy may increase the cost. Computed from the highest possible cost. None if
+        nothing was spent before and something would be spent now."""
         if not self.now_pico:
             return None if self.high_pico else 0.0
         return 100 * (self.high_pico - self.now_pico) / self.now_pico
@@ -174,8 +174,8 @@ def as_object(found: Iterable[Replay]) -> dict[str, Any]:
 
 
 def increase(found: Iterable[Replay]) -> float | None:
-    """The increase of the cost of all teams together, in percent, from the highest possible cost. None if nothing was
-    spent before and something would be spent now."""
+    """By how many percent the new policies may increase the cost of all teams together. Computed from the highest
+    possible cost. None if nothing was spent before and something would be spent now."""
     found = list(found)
     whole = Replay(
         "", [], [], now_pico=sum(one.now_pico for one in found), high_pico=sum(one.high_pico for one in found)
