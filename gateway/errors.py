@@ -156,8 +156,9 @@ class BudgetExhausted(GatewayError):
     status, code, kind = 429, "insufficient_quota", "insufficient_quota"
 
     def __init__(self, message: str, *, retry_after_s: float | None = None, truncates: bool = False) -> None:
-        """`truncates`: whether an answer in progress ends as if its length limit was reached, instead of with this
-        error."""
+        """`truncates`: how an answer in progress ends. True: as if it reached its length limit. False: with this
+        error.
+        """
         super().__init__(message, retry_after_s=retry_after_s)
         self.truncates = truncates
 

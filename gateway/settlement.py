@@ -277,8 +277,8 @@ class PaidAnswer:
     async def pipe_to(self, take: Sink) -> bool:
         """Pass each piece of the answer to `take` once the held money covers the piece.
 
-        Returns True if `take` accepts no more pieces now, False if only `ending` is left. Raises BudgetExhausted
-        and the answer's errors.
+        Returns True if `take` accepts no more pieces now. Returns False if only the last piece, `ending`, is left.
+        Raises BudgetExhausted and the errors of the answer.
         """
         answer = self.answer
         assert answer is not None

@@ -181,8 +181,9 @@ class Wiring:
         self._begin()
 
     def _begin(self) -> None:
-        """Start to load the embedder and the classifier in the background. Each is loaded only if the policy of a team
-        with a key uses it."""
+        """Start to load the embedder and the classifier in the background. Each is loaded only if a team that has an
+        API key uses it in its policy.
+        """
         policies = [self.policies.current.find(team)[0] for team in self.ring.teams]
         if any(policy.cache.enabled and policy.cache.semantic.enabled for policy in policies):
             self.cache.begin_by_meaning()

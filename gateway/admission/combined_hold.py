@@ -38,8 +38,9 @@ class BudgetHolds:
         self._cover()
 
     async def grow(self, output_tokens: int, seen: int) -> None:
-        """Hold more money if an answer in progress needs it. `output_tokens`, `seen`: as in `Hold.grow`. Raises
-        BudgetExhausted."""
+        """Hold more money if an answer in progress needs it. `output_tokens`: estimate from the delivered text.
+        `seen`: maximum number of tokens that may have arrived. Raises BudgetExhausted.
+        """
         for part in self._parts:
             await part.grow(output_tokens, seen)
         self._cover()

@@ -107,9 +107,7 @@ class CounterGroup:
 
     @property
     def left(self) -> int:
-        """The unspent units of the budget in the group that has the fewest. Units that are only held count as
-        unspent.
-        """
+        """The lowest number of unspent units among the budgets of the group. Held units count as unspent."""
         return min([lease.left for lease in self.leases])
 
     def sound(self, age_s: float) -> bool:
@@ -200,8 +198,9 @@ class CounterGroup:
         return None
 
     def _without_state(self, units: int, record: Record) -> None:
-        """Take `units` while the state server is unavailable. If this worker has reserved too few units,
-        `on_state_loss` of each hard budget decides. Raises BudgetExhausted."""
+        """Take `units` while the state server is unavailable. If this worker has reserved too few units, the setting
+        `on_state_loss` of each hard budget decides whether the request continues. Raises BudgetExhausted.
+        """
         record.degraded.add("state")
         for account in self.accounts:
             budget = account.budget

@@ -65,7 +65,9 @@ class RequestLimit:
         return True
 
     async def take(self, units: int, held: int, record: Record, patience_s: float) -> None:
-        """Take `units` from the limit. Raises BudgetExhausted if the limit is too low for the total."""
+        """Take `units` from the limit, for a request that already holds `held` units. Raises BudgetExhausted if the
+        limit is too low for the total.
+        """
         if not self.try_take(units, record):
             raise self._too_dear(units)
 

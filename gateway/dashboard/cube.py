@@ -48,8 +48,8 @@ _ZEROS = (0,) * (len(_FIELDS) - 1)
 
 
 class Group(NamedTuple):
-    """The figures of all ledger entries with the same values in these columns. `step`: hours or days since 1970, as
-    clocks in the period's zone show them.
+    """The figures of all ledger entries with the same step, team, backend, model and key. `step`: hours or days since
+    1970, as clocks in the period's zone show them.
 
     `counts`: one number for each of `_FIELDS`. It is a tuple, because there may be tens of thousands of groups.
     """
@@ -144,7 +144,7 @@ def _called(c: Any) -> ColumnElement[Any]:
 
 
 def _sums(c: Any, *, tokens: bool) -> list[ColumnElement[Any]]:
-    """The SQL sums of a group. Unless `tokens` is true, the sums of tokens are 0."""
+    """The SQL sums of a group. If `tokens` is false, the sums of tokens are 0."""
     written = c.cache_write_5m_tokens + c.cache_write_1h_tokens
     inputs = c.input_tokens + c.audio_input_tokens + c.image_input_tokens
     outputs = c.output_tokens + c.audio_tokens + c.image_tokens
@@ -186,8 +186,10 @@ def _group(row: tuple[Any, ...], width: int, *, by_team: bool) -> Group:
 
 
 def _alike(connection: Connection, step: list[Any], real: ColumnElement[bool], *, by_team: bool) -> list[Group]:
-    """Groups that only contain the number of requests in rolled-up entries. One `request_id` there represents several
-    requests; the column `alike` has their number."""
+    """The number of requests in rolled-up entries, as groups without other figures. One `request_id` in these entries
+    represents several requests; the column `alike` has their number. `step`: the SQL expression for the step, or
+    nothing. `real`: condition that selects the entries.
+    """
     c = sums_alone.c
     wanted = and_(real, c.alike > 0, c.kind.not_in(_NO_REQUESTS))
     which = c.team if by_team else c.key_id

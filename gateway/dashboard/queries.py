@@ -38,7 +38,9 @@ def raw(team: str, since: float, until: float) -> ColumnElement[bool]:
 
 def latency(connection: Connection, which: ColumnElement[bool]) -> list[dict[str, Any]]:
     """The latency of each backend: percentiles of the duration (nearest rank) and the median time to the first byte.
-    The values are whole milliseconds, over complete answers only."""
+    The values are whole milliseconds, over complete answers only. `which`: condition that selects the ledger's
+    rows.
+    """
     ends = _milliseconds(connection, which, ledger.c.duration_ms)
     begins = _milliseconds(connection, which, ledger.c.first_byte_ms)
     return [
@@ -57,7 +59,9 @@ def _milliseconds(
     connection: Connection, which: ColumnElement[bool], column: ColumnElement[Any]
 ) -> dict[str, Counter[int]]:
     """Count the answers by backend and by milliseconds in `column`: backend → milliseconds → number of answers.
-    Percentiles are computed from these numbers, because there are fewer different values than answers."""
+    Percentiles are computed from these numbers, because there are fewer different values than answers. `which`:
+    condition that selects the ledger's rows.
+    """
     c = ledger.c
     rounded = column + 0.5
     # SQLite may lack FLOOR, PostgreSQL's CAST rounds.
@@ -81,7 +85,9 @@ def _percentile(times: Counter[int], percent: int) -> int | None:
 
 
 def dearest(connection: Connection, which: ColumnElement[bool], count: int) -> list[dict[str, Any]]:
-    """The `count` most expensive requests. The cost of a request is the sum of the costs of its attempts."""
+    """The `count` most expensive requests. The cost of a request is the sum of the costs of its attempts. `which`:
+    condition that selects the ledger's rows.
+    """
     c = ledger.c
     # The float only decides the order; a sum of integers could overflow.
     cost = func.sum(cast(c.cost_pico, Float))

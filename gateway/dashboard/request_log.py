@@ -43,8 +43,9 @@ _READ = 200
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Selects requests: those of `team` in `period` that fulfil all `filters`. `own`: the lineage of a key, whose
-    requests alone are selected; empty: the requests of all keys."""
+    """Selects requests: those of `team` in `period` that fulfil all `filters`. `own`: if this is not empty, only
+    requests of one key are selected, the key with this lineage.
+    """
 
     team: str
     period: Period

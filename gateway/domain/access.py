@@ -28,8 +28,9 @@ class Access:
     def __init__(
         self, team: str, policy: Sequence[str] | None, key: Collection[str] | None, closed: Collection[str]
     ) -> None:
-        """`policy`, `key`: the allowed names of backends, models or groups, or tiers; None: all are allowed. `closed`:
-        names of backends that only other teams may use."""
+        """`policy`, `key`: the names that the policy and the key allow. A name is that of a backend, a model, a model
+        group or a tier. None: all are allowed. `closed`: names of backends that only other teams may use.
+        """
         found = ((f"allowed_models of team {team}'s policy", policy), ("allowed_models of this key", key))
         self._team = team
         self._lists = tuple((place, frozenset(filter(None, names))) for place, names in found if names is not None)

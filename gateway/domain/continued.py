@@ -1,5 +1,6 @@
-"""Facts about the beginning of a conversation that an earlier request has already sent. They are used if the same API
-key sends the same bytes there again."""
+"""Facts about the messages at the beginning of a conversation, which an earlier request has already sent. A later
+request of the same API key uses the facts again if it begins with the same bytes.
+"""
 
 from __future__ import annotations
 

@@ -61,7 +61,9 @@ class TokenCounter(Protocol):
         ...
 
     def count(self, text: str) -> int:
-        """Count the tokens of `text` exactly, for the tokenizer family. If the text is long, call it in a thread."""
+        """Count the tokens of `text` exactly, with the tokenizer of this family of models. If the text is long, call
+        this in a thread.
+        """
         ...
 
     def at_once(self, text: str) -> int:
@@ -216,14 +218,17 @@ class Spending(Protocol):
 
     def spent(self, payer: BudgetChecker, since: float, until: float) -> Awaitable[SpentReader]:
         """The spend of requests that began in `[since, until)` (Unix seconds; `until` may be infinite). An attempt in
-        progress is not counted, unless its worker is dead."""
+        progress counts only if its worker is dead.
+        """
         ...
 
     def spent_by_each(
         self, by: Subject, team: str, since: float, until: float, names: Collection[str]
     ) -> Awaitable[Mapping[str, SpentReader]]:
-        """Like `spent`, but for each of the `names` in one team: name → spend. `by`: whether the names are pseudonyms
-        of end users or session ids. Names without spend are omitted."""
+        """The spend of each end user or session in `names`: name → spend. `by`: whether the names are pseudonyms of
+        end users or session ids. Only requests of `team` that began in `[since, until)` (Unix seconds) count. Names
+        without spend are omitted.
+        """
         ...
 
 
@@ -241,8 +246,9 @@ class AttemptJournal(Protocol):
         ...
 
     def cached(self, record: Record, usage: Usage, saved_pico: int | None, outcome: Outcome = "ok") -> None:
-        """Write to the journal an answer that costs this request nothing, because it was stored or is shared with
-        another request. `saved_pico`: the saved cost in pico-dollars."""
+        """Write to the journal an answer that costs this request nothing. The answer was stored, or is shared with
+        another request. `saved_pico`: the saved cost in pico-dollars.
+        """
         ...
 
 

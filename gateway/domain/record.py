@@ -46,8 +46,9 @@ def new_request_id() -> str:
 
 
 class RequestIds:
-    """Makes request ids like `new_request_id`, but faster. A forked process needs a new object, because a copy would
-    make the same ids again."""
+    """Makes request ids of the same form as the function `new_request_id`, but many random parts at a time, which is
+    faster. A forked process needs a new object, because a copy would make the same ids again.
+    """
 
     def __init__(self) -> None:
         self._random: list[str] = []
@@ -172,7 +173,9 @@ class Attempt:
         self.most_output = None if most is None else most * answers
 
     def look_at_pace(self) -> None:
-        """Measure a stream in progress. Does nothing if a complete stream of the same backend was measured before."""
+        """Measure the bytes per event of a stream in progress. Does nothing if a complete stream of the same backend
+        was measured before.
+        """
         pace, reporter = self.pace, self.reporter
         if pace is None or reporter is None or not pace.wants_look(self.chunks):
             return

@@ -166,8 +166,8 @@ class KeepAlives:
             self._give_up(one.prefix.session)
 
     async def _outcome(self, one: _Waiting, record: Record, backend: Backend, cached: Cached) -> str:
-        """Send the call if it saves money. Returns the name of the counter to increment. Raises GatewayError,
-        StateUnavailable.
+        """Send the keep-alive call if it saves money. Returns the name of the counter to increment. Raises
+        GatewayError, StateUnavailable.
         """
         team = one.tenant.team
         share = await self._returns.idle(one.prefix.session, one.request.id, team, agent=one.agent)

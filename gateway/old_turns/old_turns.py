@@ -1,9 +1,9 @@
-"""Has notes about a session's old turns written when the session pauses, and puts them into its requests after the
-pause (`context.old_turns: summarize`).
+"""When a session pauses, asks a backend to write notes about the session's old turns. After the pause, the notes
+replace these turns in the session's requests (`context.old_turns: summarize`).
 
 The notes are written shortly before the provider's cache forgets the prompt. So no request waits for them, and the
-first request after the pause has them. In the recorded sessions, 65 % continue after a pause of five minutes; notes
-that are only written after the pause would first be sent after another one.
+first request after the pause already contains them. If they were written after the pause, they could only be used
+after the next pause. In the recorded sessions, 65 % continue after a pause of five minutes.
 """
 
 from __future__ import annotations
@@ -141,8 +141,9 @@ class SummarizedTurns:
         return old_turns.with_notes(request, found, notes)
 
     async def _to_send(self, request: CompletionRequest, key: tuple[bytes, str]) -> list[Notes]:
-        """The notes that were sent in the session before. If the cache has expired, also the newer ones. Raises
-        StateUnavailable."""
+        """The notes to send with the request. These are the notes that earlier requests of the session contained. If
+        the provider's cache has expired, newer notes are included. Raises StateUnavailable.
+        """
         stored = await self._store.read(*key)
         if not stored.notes:
             return []
@@ -218,7 +219,9 @@ class SummarizedTurns:
             self._give_up(one.conversation)
 
     async def _outcome(self, one: _Waiting, served: Record) -> str:
-        """Have notes written if that pays. Returns the name of the count. Raises GatewayError, StateUnavailable."""
+        """Ask a backend to write notes, if they save money. Returns the name of the counter to increment. Raises
+        GatewayError, StateUnavailable.
+        """
         share = await self._store.paused(one.conversation, served.request_id, one.tenant.team, one.wait_s)
         if share is None:
             return "continued"
@@ -305,7 +308,9 @@ def conversation_with_opening(request: CompletionRequest, lineage: str) -> bytes
 
 
 def _drafted(one: _Waiting, stored: Stored) -> tuple[list[Notes], Draft | None]:
-    """(The stored notes that belong to the history of the request, what new notes can be written about)."""
+    """Returns (the stored notes that belong to the history of the request, a draft of new notes). The draft is None if
+    there is nothing to write notes about.
+    """
     kept = one.request
     request = DIALECTS[kept.dialect].parse(kept.raw, kept.id, kept.controls, kept.headers)
     valid = old_turns.valid(request.turns, stored.notes)

@@ -252,7 +252,8 @@ class Decoding:
 
     def begin(self, pause_s: float) -> bytes | None:
         """Decode for about `pause_s` CPU seconds. Returns the decoded body, or None if `finish` must decode the rest.
-        Raises the errors of `finish`."""
+        Raises Oversized, TooCostly, Stopped; ValueError for invalid or incomplete data.
+        """
         until = time.thread_time() + pause_s
         for piece in self._pieces:
             self._out.append(piece)
@@ -269,7 +270,9 @@ class Decoding:
 
 
 def decode(body: bytes, coding: Coding, most: int, cpu_s: float = CPU_S) -> bytes:
-    """Decode a whole body. `most`: maximum size of the output in bytes. Raises the same errors as `Decoding.finish`."""
+    """Decode a whole body. `most`: maximum size of the output in bytes. Raises Oversized, TooCostly; ValueError for
+    invalid or incomplete data.
+    """
     return Decoding(body, coding, most, cpu_s).finish()
 
 

@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class Lazy(Generic[T]):
-    """Builds a value once for all threads. If this raises an error, the next caller builds the value again."""
+    """Builds a value once for all threads. If building the value raises an error, the next caller builds it again."""
 
     def __init__(self, build: Callable[[], T]) -> None:
         self._build = build

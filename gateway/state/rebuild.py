@@ -1,4 +1,6 @@
-"""Reads a sum's starting value from the ledger, with the time at which it was valid."""
+"""Reads from the ledger the value with which a counter of the kind `sum` starts, and the time at which this value was
+valid.
+"""
 
 from __future__ import annotations
 

@@ -59,8 +59,8 @@ Figures = dict[tuple[str, str], float]
 
 
 def how(figure: str) -> Callable[[Iterable[float]], float] | None:
-    """The function that combines a gauge's values over the workers; None for a counter. `figure`: its name, or
-    `BACKEND.NAME`.
+    """The function that combines a gauge's values over the workers; None for a counter. `figure`: the name of the
+    gauge or counter, or `BACKEND.NAME`.
     """
     return HOW.get(figure.rpartition(".")[2])
 

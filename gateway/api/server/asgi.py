@@ -112,7 +112,8 @@ SMALL_PACE = Pace(5.0)
 
 async def read_body(receive: Receive, limit: int, pace: Pace, deadlines: Deadlines | None = None) -> bytes:
     """Read the whole body. Raises BodyTooLarge, RequestTimeout if it arrives too slowly, ConnectionResetError if the
-    client has left. `deadlines`: see `next_message`."""
+    client has left. `deadlines`: timers that several readers share, which makes frequent calls cheaper.
+    """
     began, size = asyncio.get_running_loop().time(), 0
     pieces: list[bytes] = []
     while True:

@@ -49,7 +49,11 @@ class Application(Protocol):
     """The part of the ASGI application that this protocol uses."""
 
     def endpoint(self, path: bytes) -> Endpoint | None:
-        """The endpoint that answers a POST to `path` without ASGI; None if there is none."""
+        """Update the connection's count of framing bytes when a piece of a body arrives. `framing`: the count so far.
+        `size`: bytes of the piece.
+
+        Raises HeadTooLarge.
+        """
         ...
 
     def socket_at(self, path: bytes) -> bool:
@@ -286,8 +290,8 @@ class Call(RequestResponseCycle):
         return self  # an attribute would keep the call in memory until garbage collection
 
     def set(self) -> None:
-        """Do what uvicorn's `Event.set` would do. The protocol calls it when a piece of the body has arrived or the
-        client has left.
+        """React as uvicorn's `Event.set` would. The protocol calls this method when a piece of the body has arrived or
+        the client has left.
         """
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)

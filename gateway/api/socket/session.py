@@ -112,8 +112,8 @@ class Session:
             await own.aclose()
 
     async def _something(self, reading: asyncio.Task[Message], leaving: asyncio.Task[None], ends_at: float) -> bool:
-        """Wait for a message. While an answer is in progress, its end also ends the wait; otherwise the worker's
-        shutdown does.
+        """Wait for a message. While an answer is in progress, the end of the answer also ends the wait. While there
+        is none, the shutdown of the worker ends it.
 
         Returns False if the socket has reached its maximum idle time or age.
         """

@@ -86,8 +86,9 @@ class Price:
         return self if self._dearest is None else self._dearest
 
     def unasked(self) -> Price:
-        """A price for calls that name no service tier, for which the provider chooses one. It is at least as high as
-        the price at any tier that the provider may choose."""
+        """The price of a call that names no service tier. The provider then chooses a tier. So the price is at least
+        as high as the price at any tier that the provider may choose.
+        """
         return self if self._unasked is None else self._unasked
 
     def at_least(self, service_tier: str) -> Price | None:
@@ -145,8 +146,7 @@ class Price:
         return price
 
     def plain(self, input_tokens: int, output_tokens: int) -> int:
-        """The cost of a call in pico-dollars, without cached, reasoning or audio tokens. Like `cost`, but without a
-        Usage."""
+        """The cost of a call in pico-dollars, if none of its tokens are cached, reasoning or audio tokens."""
         if self.beyond is not None and input_tokens > self.beyond[0]:
             return self.beyond[1].plain(input_tokens, output_tokens)
         return input_tokens * self.input + output_tokens * self.output

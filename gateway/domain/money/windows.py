@@ -63,7 +63,9 @@ def _offset(zone: tzinfo, at: float) -> float:
 
 
 def instant(zone: tzinfo, wall: datetime) -> float:
-    """The first moment at which clocks in `zone` show the time `wall`. If clocks skip this time, a later moment."""
+    """The first moment at which clocks in `zone` show the time `wall`, in Unix seconds. If the clocks skip this time,
+    the result is a later moment.
+    """
     early, late = sorted(wall.replace(tzinfo=zone, fold=fold).timestamp() for fold in (0, 1))
     shown = datetime.fromtimestamp(early, zone).replace(tzinfo=None, fold=0)
     if shown == wall:

@@ -29,8 +29,8 @@ class StrategyAnswer:
 class RunningStrategy(Protocol):
     """The strategy of one request. It uses neither I/O nor a clock: the same answers always lead to the same next step.
 
-    `answers`: the answers in the order of the calls. The entry of a backend that failed has FAILED as `weak`; it is
-    served only if there is no other answer.
+    `answers`: the answers in the order of the calls. A failed backend has an entry, too, with FAILED as `weak`. Such
+    an entry is served only if there is no other answer.
     """
 
     def next(self, answers: Sequence[StrategyAnswer]) -> tuple[str, ...]:

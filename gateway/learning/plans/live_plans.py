@@ -107,7 +107,9 @@ class PlanTrials:
 
     def outcomes(self, job: Sample, given: Sequence[StrategyAnswer], score: float) -> Mapping[str, Outcome]:
         """The outcomes of the plans for the judged request `job`: id of a plan → outcome. A plan is omitted if its
-        outcome cannot be derived from the given answers. `given`, `score`: see `outcome`."""
+        outcome cannot be derived from the given answers. `given`: the answers that backends gave to the request.
+        `score`: quality of every answer that is not the reference's.
+        """
         if not self._on_trial:
             return {}
         found = {id: outcome(plans, job, given, score, self._fleet) for id, plans in self._on_trial.items()}

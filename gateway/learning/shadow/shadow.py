@@ -97,9 +97,10 @@ class Shadows:
         return self._holdout.holdout(request)
 
     def offer(self, request: CompletionRequest, record: Record, answer: Answer) -> None:
-        """Offer a served answer for comparison. A hash decides whether the answer is selected. For an answer that is
-        not selected, nothing else is computed, except whether it looks weak if a traffic class chose its backend. If
-        the shares in the policy are 0, this method does nothing."""
+        """Offer a served answer for comparison. A hash selects a share of the answers. If an answer is not selected,
+        nothing else is computed for it, with one exception: if a traffic class chose its backend, it is checked for
+        signs of weakness. If the shares in the policy are 0, this method does nothing.
+        """
         trials = record.tenant.policy.trials
         if not (record.answers or trials.share or trials.classes):
             return

@@ -44,7 +44,7 @@ class Bin:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """The figures of one backend over all its answers."""
+    """The speed and cost of one backend over all its answers."""
 
     answers: int
     failed: int

@@ -121,7 +121,8 @@ class Lease:
 
     def force(self, units: int, step: int) -> None:
         """Take `units` even if the server has not reserved them for this worker. For policies that serve while the
-        server is unreachable. `step`: see `take`."""
+        server is unreachable. `step`: the server's clock in steps of 100 ms, for counters of the kind `rate`.
+        """
         self.free += units
         self.take(units, step)
 
@@ -227,7 +228,9 @@ class Lease:
             self._fold(step)
 
     def _fold(self, step: int) -> None:
-        """Limit the number of entries in `_pending`."""
+        """Limit the number of entries in `_pending` (used units that are not reported yet, by the time of use).
+        `step`: the server's clock in steps of 100 ms.
+        """
         if self.rated:
             self._pending = _counting({at: units for at, units in self._pending.items() if at > step - WINDOW_STEPS})
         else:
@@ -317,7 +320,9 @@ class Lease:
 
 
 def take_all(wants: Iterable[Want], step: int) -> None:
-    """Take the units in `wants`, which must be free in all counters. `step`: see `Lease.take`."""
+    """Take the units in `wants`, which must be free in all counters. `step`: the server's clock in steps of 100 ms,
+    for counters of the kind `rate`.
+    """
     for lease, units in wants:
         lease.free -= units
         lease._taken += units

@@ -147,7 +147,8 @@ class Leases:
         """The counter with this name. While the counter is in use, every call returns the same object. `limit` may
         change.
 
-        A sum needs `rebuild`. `ahead`: whether units are reserved before they are needed.
+        `rebuild`: reads the starting value from the ledger; counters of the kind `sum` need it. `ahead`: whether
+        units are reserved before they are needed.
         """
         key = self._state.key("lease", *name, tag=tag)
         lease = self._known.get(key)
@@ -207,7 +208,9 @@ class Leases:
         return short
 
     async def ask(self, wants: Sequence[Want]) -> NotEnough | None:
-        """Like `take`, but with at most one round trip. Raises StateUnavailable."""
+        """Take all units in `wants` with at most one round trip. Returns None, or a counter with too few units; then
+        nothing was taken. Raises StateUnavailable.
+        """
         return None if self.try_take(wants) else await self._ask(wants)
 
     def give(self, leases: Sequence[Lease], units: int) -> None:

@@ -164,7 +164,7 @@ class EmbeddedServer:
         self.socket.unlink(missing_ok=True)
 
     def kill(self) -> None:
-        """Send SIGKILL. Acknowledged commands are in the append-only file."""
+        """Send SIGKILL. No acknowledged command is lost, because the append-only file contains it."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
