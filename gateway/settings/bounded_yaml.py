@@ -38,9 +38,7 @@ _UNWRITABLE = re.compile("[\\0\ud800-\udfff]")
 
 
 class Loader(yaml.SafeLoader):
-    """The texts of the first `MOST_PROBLEMS` mistakes. `lines`: functions that return a text each. No more of them are
-    called than necessary, because they are slow. `name`: the file's name, for a last line about further mistakes.
-    """
+    """Reads YAML within the limits `bounds`. Booleans are those of YAML 1.2: a bare `off`, `no` or `on` is a string."""
 
     def __init__(self, text: str, bounds: Bounds) -> None:
         super().__init__(text)

@@ -49,11 +49,7 @@ class Application(Protocol):
     """The part of the ASGI application that this protocol uses."""
 
     def endpoint(self, path: bytes) -> Endpoint | None:
-        """Update the connection's count of framing bytes when a piece of a body arrives. `framing`: the count so far.
-        `size`: bytes of the piece.
-
-        Raises HeadTooLarge.
-        """
+        """The endpoint that answers a POST to `path` without ASGI; None if there is none."""
         ...
 
     def socket_at(self, path: bytes) -> bool:
