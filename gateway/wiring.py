@@ -475,8 +475,9 @@ class Wiring:
             self.telemetry.watch(name, part.stats)
 
     async def _backends(self) -> Sequence[Backend]:
-        """The backends in gateway.yaml. If gateway.yaml has no list of backends, the backends that run on this machine.
-        The price list supplies missing facts."""
+        """Return the backends in gateway.yaml. If gateway.yaml has no list of backends, return the backends that run
+        on this machine. The price list supplies missing facts.
+        """
         worker = self.worker
         found = await backends_of(worker.settings.config, worker.local_model_url, worker.simulate)
         return grouped([self.prices.complete(backend) for backend in found], worker.settings.config.model_groups)

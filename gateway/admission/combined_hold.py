@@ -63,6 +63,6 @@ class BudgetHolds:
             part.settle(cost_pico, learn=number == 0)
 
     def release(self) -> None:
-        """End all holds without a cost, unless they were settled."""
+        """End all holds without a cost. Does nothing if they were settled."""
         for part in self._parts:
             part.release()

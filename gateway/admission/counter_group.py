@@ -177,8 +177,8 @@ class CounterGroup:
             await self._freed.wait(min(_LOOK_S, left_s))
 
     async def stretch(self, units: int, held: int, record: Record) -> BudgetExhausted | None:
-        """Take `units` for an answer in progress, without waiting. Returns an error if a budget has too few units
-        left.
+        """Take `units` for an answer in progress, without waiting. `held`: units that are held for the request
+        already. Returns an error if a budget has too few units left.
 
         If a budget lets answers finish, the units are taken although they exceed the budget. Raises BudgetExhausted
         if the state server is unavailable and a budget refuses in this case.

@@ -138,8 +138,8 @@ class Levels:
             yield BudgetWindow(budget, level.owner, level.where, lease, limit, start, end)
 
     async def _spent_by(self, per: Subject, team: str, since: float, until: float, name: str) -> SpentReader:
-        """Return a function that reads the spend of one end user or session from the ledger. Calls that arrive
-        during a read wait. When it ends, one further read serves all of them.
+        """Read the spend of one end user or session from the ledger. Calls that arrive during a read wait for its end.
+        Then one further read serves all of them.
         """
         asked = per, team, since, until
         gathering = self._gatherings.get(asked)

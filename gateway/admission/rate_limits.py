@@ -216,8 +216,9 @@ def _shown(what: What, rules: Sequence[_Rule]) -> _Shown:
 
 
 def _unused(shown: _Shown) -> dict[bytes, bytes]:
-    """Values of the headers while nothing is used. The reset time is a minute, because both requests and tokens are
-    counted over the last minute."""
+    """The values of the rate-limit headers while nothing is used. The reset time is a minute, because both requests
+    and tokens are counted over the last minute.
+    """
     limit = b"%d" % shown.rules[0].limit
     return {shown.limit: limit, shown.remaining: limit, shown.reset: _WHOLE_AGAIN}
 

@@ -39,7 +39,7 @@ class RequestLimit:
 
     def refuse_unpriced(self, backend: Backend, what: str = "") -> None:
         """Raise BudgetExhausted, because the limit cannot be enforced without a price. The operator's own machines
-        count as free.
+        count as free. `what`: the unit without a price; empty if the model has no price.
         """
         if what or not backend.own:
             thing = f"{what} on {backend.name}" if what else f"{backend.model} on {backend.name}"

@@ -187,8 +187,9 @@ def _output(row: Row[Any]) -> int:
 
 
 def latest_alerts(connection: Connection, team: str, count: int, now: float) -> list[dict[str, Any]]:
-    """The `count` latest alerts, first the open ones, then the others, each newest first. Each alert has the result of
-    its delivery to each receiver. Of several alerts about one budget in one window, only the most severe is included.
+    """The `count` latest alerts. Open alerts come first. Among the open and among the other alerts, the newest come
+    first. Each alert has the result of its delivery to each receiver. Of several alerts about one budget in one
+    window, only the most severe is included.
     """
     found: dict[str, dict[str, Any]] = {}
     for sent in deliveries.latest(connection, team, _LETTERS):

@@ -101,8 +101,9 @@ def page(connection: Connection, *, wanted: Wanted, sort: str, after: str) -> di
 
 
 def _newest(connection: Connection, wanted: Wanted, after: str, size: int) -> tuple[list[str], str]:
-    """The ids of the newest requests, newest first. All rows of a request have the same time, so they are next to each
-    other."""
+    """The ids of up to `size` newest requests, newest first, and the value of `after` for the next page. All rows of a
+    request have the same time, so they are next to each other.
+    """
     c, ids = ledger.c, dict[str, float]()
     while True:
         which = [newest, *_conditions(wanted, ledger), *([_older(after)] if after else [])]
@@ -175,7 +176,7 @@ def _cells(row: Mapping[str, Any]) -> list[Any]:
 
 
 def groups(connection: Connection, wanted: Wanted, by: str) -> dict[str, Any]:
-    """The spend of the selected requests, grouped by one column. Simulated entries are excluded."""
+    """The spend of the selected requests, grouped by the column `by`. Simulated entries are excluded."""
     table = of(connection)
     c = table.c
     name = c[GROUPS[by]]

@@ -93,7 +93,9 @@ class Views:
         return _json({**figures, "viewer": await self._viewer(tenant)}, request)
 
     async def teams(self, request: Request, tenant: Tenant) -> Response:
-        """Answer with the figures of all teams. Query parameters: `period`, and `parts` as in `data`."""
+        """Answer with the figures of all teams. Query parameters: `period`, and `parts` (names separated by commas;
+        without it, all).
+        """
         query = request.query_params
         parts = query["parts"].split(",") if "parts" in query else tuple(ALL_TEAMS)
         figures = await self._of(ALL, _period(query), parts)

@@ -52,8 +52,10 @@ class Access:
 def access(
     team: str, policy: Sequence[str] | None, key: Collection[str] | None, closed: Collection[str]
 ) -> Access | None:
-    """The restrictions of a tenant; None if the tenant has none, so that most requests need no check. The arguments are
-    those of `Access`."""
+    """The restrictions of a tenant; None if the tenant has none, so that most requests need no check. `policy`, `key`:
+    the names that the policy and the key allow; None: all are allowed. `closed`: names of backends that only other
+    teams may use.
+    """
     if policy is None and key is None and not closed:
         return None
     return Access(team, policy, key, closed)

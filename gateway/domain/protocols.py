@@ -196,8 +196,9 @@ class BudgetChecker:
 
 @dataclass(frozen=True, slots=True)
 class SpentReader:
-    """Spend in the units of budgets. Simulated attempts do not count. An attempt without a price counts as 0 dollars;
-    the tokens of free attempts do not count."""
+    """An amount of spend in the units of budgets: pico-dollars and tokens. Simulated attempts do not count. An attempt
+    without a price counts as 0 dollars. The tokens of free attempts do not count.
+    """
 
     pico: int = 0
     tokens: int = 0

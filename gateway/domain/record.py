@@ -173,8 +173,8 @@ class Attempt:
         self.most_output = None if most is None else most * answers
 
     def look_at_pace(self) -> None:
-        """Measure the bytes per event of a stream in progress. Does nothing if a complete stream of the same backend
-        was measured before.
+        """Measure how many bytes of an event are not text, from a stream in progress. Does nothing if a complete
+        stream of the same backend was measured before.
         """
         pace, reporter = self.pace, self.reporter
         if pace is None or reporter is None or not pace.wants_look(self.chunks):
@@ -315,7 +315,7 @@ class Record:
 
     @property
     def served_by(self) -> Attempt | None:
-        """The attempt whose answer the client gets. If no attempt succeeded, the last attempt."""
+        """The attempt whose answer the client gets. If no attempt succeeded, this is the last attempt."""
         attempts = self.attempts
         if len(attempts) > 1:
             # if the stronger backend was interrupted, the weak answer serves

@@ -253,7 +253,9 @@ class SummarizedTurns:
 
     def _writer(self, pipeline: Pipeline, one: _Waiting, drafted: Draft, share: float) -> Backend | None:
         """The cheapest backend that may and can write the notes, among those that the policy permits for `auto`. None
-        if the call would not pay. Raises GatewayError."""
+        if the call would cost more than it saves. `share`: share of sessions that continue after such a pause.
+        Raises GatewayError.
+        """
         served = self._prices.price(one.backend)
         if served is None:
             return None
@@ -276,7 +278,7 @@ class SummarizedTurns:
     async def _written(
         self, pipeline: Pipeline, one: _Waiting, served: Record, drafted: Draft, writer: Backend
     ) -> Notes | None:
-        """The notes of the backend `writer`. None if they are unusable. Raises GatewayError."""
+        """Ask the backend `writer` for the notes of the draft. Returns None if they are unusable. Raises GatewayError."""
         body = {"model": writer.model, "messages": drafted.messages, "max_tokens": drafted.most_output}
         request_id, controls = new_request_id(), Controls(cache="bypass", untouched=True, priority="batch")
         request = openai_chat.parse(orjson.dumps(body), request_id, controls, {})

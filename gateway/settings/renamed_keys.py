@@ -21,8 +21,9 @@ KeyPath = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class RenamedKey:
-    """A key that has a new name, and no other change. `section`: path of its mapping with the models' names, such as
-    `a.b`; `*` stands for each entry of a mapping, `[]` for each item of a list."""
+    """A key that has a new name, and no other change. `section`: path of the mapping that contains the key, in the
+    models' names, such as `a.b`; `*` stands for each entry of a mapping, `[]` for each item of a list.
+    """
 
     section: str
     old: str
@@ -288,8 +289,10 @@ def values(key: str, words: Sequence[str]) -> list[str]:
 
 
 def as_new(path: KeyPath, value: Any, table: Sequence[Renaming]) -> Iterator[tuple[KeyPath, Any]]:
-    """Yield the (path, value) with which today's files write a key. `path`, `value`: those of the models. Yields
-    nothing for a boolean key that was replaced."""
+    """Convert a key and its value from the models' names to the names in today's files. `path`, `value`: the key and
+    value in the models' names. `table`: the renamed keys and values. Yields one (path, value), or nothing if the
+    key was replaced and its value needs no key.
+    """
     new = list(path)
     for row in table:
         for end, step in enumerate(path):

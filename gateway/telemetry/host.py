@@ -112,7 +112,9 @@ class Host:
 
 
 def report(worker: int, totals: Totals, parts: Iterable[tuple[str, str, float]]) -> dict[str, Any]:
-    """A worker's figures as JSON values."""
+    """One worker's figures as JSON values. `totals`: the worker's counters and histograms. `parts`: (part, figure,
+    value) for all other figures.
+    """
     return {
         "worker": worker,
         "at": time.time(),

@@ -226,8 +226,9 @@ async def send_whole(
 
 
 async def read_object(request: Request, limit: int = SMALL_BYTES) -> dict[str, Any]:
-    """Read a JSON object of at most `limit` bytes, for routes other than inference. Raises BadRequest, and the errors
-    of `read_body`."""
+    """Read a JSON object of at most `limit` bytes, for routes other than inference. Raises BadRequest,
+    UnsupportedMediaType, BodyTooLarge, RequestTimeout, ConnectionResetError.
+    """
     headers = by_name(request.scope["headers"])
     check_json(headers)
     check_length(headers, limit)

@@ -134,8 +134,8 @@ async def unless_gone(caller: Listening, work: Awaitable[T]) -> T:
 
 
 class AsgiLine:
-    """A client connection behind any ASGI server. Use it once the whole request was received. A task waits for the
-    disconnection.
+    """A client connection behind any ASGI server. Use it after the whole request has been received: from then on, a
+    task waits until the client disconnects.
     """
 
     def __init__(self, receive: Receive) -> None:

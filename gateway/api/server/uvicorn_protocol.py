@@ -58,7 +58,7 @@ class Application(Protocol):
 
 
 class InferenceProtocol(BoundedProtocol):
-    """One client connection."""
+    """One client connection. Requests for inference take the direct path, all others uvicorn's own path."""
 
     outgoing: ClassVar[WriteBatcher]
     """The write batcher that all connections of one server share."""

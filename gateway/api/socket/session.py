@@ -36,7 +36,7 @@ LIFE_S = 3600.0
 
 @dataclass(slots=True)
 class Space:
-    """The memory for conversations that all sockets of a worker share."""
+    """The bytes that remain for the conversations of all sockets of a worker."""
 
     left_bytes: int = MOST_KEPT_BYTES
 

@@ -67,8 +67,9 @@ class Pace:
         self.tokens_per_second += _WEIGHT * (rate - known)
 
     def learn_frame(self, tokens: int, hidden: int, events: int, stream_bytes: int) -> None:
-        """Learn the number of bytes per event from a complete stream with `tokens` tokens. `hidden`: maximum number of
-        tokens that are in no event. `events`: number of events with text."""
+        """Learn from a complete stream how many bytes of an event are not text. `tokens`: tokens of the stream.
+        `hidden`: maximum number of tokens that are in no event. `events`: number of events with text.
+        """
         if not events:
             return
         frame = _frame(tokens, events, stream_bytes)
@@ -83,8 +84,9 @@ class Pace:
         return self._looked_at < min(events, _ENOUGH_EVENTS) and not self.plain and not self._whole_seen
 
     def look(self, characters: int, events: int, stream_bytes: int) -> None:
-        """Learn the number of bytes per event from a stream in progress. The arguments are counts since the first
-        measurement of this stream: `characters` of text, `events` with text, `stream_bytes` received."""
+        """Learn from a stream in progress how many bytes of an event are not text. The arguments are counts since the
+        first measurement of this stream: `characters` of text, `events` with text, `stream_bytes` received.
+        """
         if events < _FEW_EVENTS or events <= self._looked_at:
             return
         self._looked_at = events

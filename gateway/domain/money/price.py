@@ -77,8 +77,7 @@ class Price:
         )
 
     def at(self, service_tier: str) -> Price | None:
-        """The price at a service tier, which is named as in `Usage.service_tier`; "" is the standard tier. None if the
-        price is unknown."""
+        """The price at the service tier with this name; "" is the standard tier. None if the price is unknown."""
         return self if not service_tier or self.every_tier else self.tiers.get(service_tier)
 
     def dearest(self) -> Price:
@@ -109,8 +108,10 @@ class Price:
         return price if price.beyond is None else price.tier(usage.all_input)
 
     def cost(self, usage: Usage) -> int:
-        """The cost of the tokens in `usage` at its service tier, in pico-dollars, without fees. A class without a price
-        costs as much as its parent class. An unknown tier costs as much as the most expensive one."""
+        """The cost of the tokens in `usage` at its service tier, in pico-dollars, without fees. If a token class has
+        no price, its tokens cost as much as those of the class that contains it, such as `input` for cached input.
+        An unknown tier costs as much as the most expensive one.
+        """
         price = self
         if usage.service_tier or self.beyond is not None:
             price = self.billed(usage)
@@ -216,6 +217,8 @@ def _most(prices: Sequence[Price]) -> Price:
 
 
 def effective(price: Price, name: str) -> int:
-    """The pico-dollars of one token of the class `name`: the price of this class, or else of its parent class."""
+    """The pico-dollars of one token of the class `name`. If this class has no price, the price of the class that
+    contains it is used, such as `input` for cached input.
+    """
     own: int | None = getattr(price, name)
     return effective(price, PARENTS[name]) if own is None else own

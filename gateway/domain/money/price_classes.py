@@ -158,7 +158,8 @@ def _proportion(one: Price, other: Price, name: str) -> Decimal:
 
 def _ratio(one: Price, other: Price, name: str) -> Decimal:
     """The ratio of the price `one` to the price `other`, for the token class `name`. For output classes, the output
-    prices are compared; for the others, the input prices."""
+    prices are compared; for input classes, the input prices.
+    """
     while name in PARENTS:
         name = PARENTS[name]
     mine, theirs = getattr(one, name), getattr(other, name)

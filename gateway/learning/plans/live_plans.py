@@ -71,8 +71,9 @@ class PlanTrials:
         await repeat(self.refresh, self._interval_s, _troubled, SQLAlchemyError, ValueError)
 
     async def refresh(self) -> None:
-        """Make the changes of states that are due, then apply the stored states. Raises SQLAlchemyError,
-        ArtefactError."""
+        """Change the states of plans for which a change is due, then apply all stored states. Raises SQLAlchemyError,
+        ArtefactError.
+        """
         states = {one.state: one.id for one in await self._database.run(plan_trials.known, writes=False)}
         if states.keys() & {"live", "shadow"}:
             grounds = states, await self._database.run(evidence.newest, writes=False)

@@ -108,7 +108,7 @@ class State:
     async def pipeline(self, commands: Sequence[Command]) -> list[Any]:
         """Send commands in one round trip and return one reply per command. The commands are not atomic.
 
-        Raises StateUnavailable if one was refused; the others were executed.
+        Raises StateUnavailable if a command was refused; all other commands were executed.
         """
         if not commands:
             return []

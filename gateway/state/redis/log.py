@@ -174,10 +174,8 @@ class IndexLog:
                 await asyncio.sleep(RETRY_S)
 
     async def _restart(self, transport: Transport, followed: str, reset: Callable[[], None]) -> str:
-        """Start over if the server's data have changed, or if entries were removed unread. `followed`: the id of
-        the data so far.
-
-        Returns the id of the data that are followed from now on.
+        """Start over if the server's data have changed, or if entries were removed unread. `followed`: the epoch (id
+        of the server's data) that was followed so far. Returns the present epoch.
         """
         epoch = self._state.epoch
         if not epoch:
