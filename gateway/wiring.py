@@ -226,7 +226,9 @@ class Wiring:
             log.error("the tables of the ledger database cannot be migrated: %s", error)
 
     async def _open_path(self) -> None:
-        """Open the parts through which a request passes, each after those that it needs; last, the pipeline."""
+        """Open the parts through which a request passes. Each part is opened after the parts that it needs, so the
+        pipeline is opened last.
+        """
         await self._open_backends()
         await self._open_admission()
         await self._open_cache()

@@ -25,10 +25,9 @@ class BudgetHolds:
     async def extend(
         self, backend: Backend, input_tokens: int, attached: Attached = NOTHING_ATTACHED, *, marked: bool = False
     ) -> None:
-        """Hold money for a call of `backend` in each of the holds. Raises BudgetExhausted if one of them cannot
-        grow.
+        """Hold money for a call of `backend` in each of the holds. Raises BudgetExhausted if one of them cannot grow.
 
-        After this error, the holds that have grown already keep their money until the next call or the end.
+        Holds that have already grown before this error keep their money until the next call or the end of the request.
         """
         for part in self._parts:
             await part.extend(backend, input_tokens, attached, marked=marked)

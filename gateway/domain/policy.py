@@ -51,7 +51,7 @@ _LATER = (
 
 
 def _rule(value: object) -> object:
-    """Accept, instead of a rule, an alias (`gpt-4o: auto`) or a list of candidates (`gpt-4o: [small, large]`)."""
+    """Convert a list of candidates (`gpt-4o: [small, large]`) to a rule. An alias (`gpt-4o: auto`) stays as it is."""
     if isinstance(value, list | tuple):
         return {"candidates": list(value)}
     return value

@@ -157,9 +157,10 @@ class Attempt:
         return self.pace.tokens((self.spoke_at or now) - self.started_at)
 
     def bound(self, asked: int | None, answers: int, *, one_context: bool) -> None:
-        """Set `most_output` from the limits of the client, the budget, the backend and the context window. `asked`: the
-        client's limit for one answer. `answers`: number of answers. `one_context`: whether each answer has the whole
-        input in its window."""
+        """Set `most_output` from the limits of the client, the budget, the backend and the context window. `asked`:
+        the client's limit for one answer. `answers`: number of answers. `one_context`: whether the whole input
+        takes up space in the context window of each answer.
+        """
         backend, cap = self.backend, self.output_cap
         most, known, window = asked, backend.max_output_tokens, backend.window_tokens
         if cap is not None and (most is None or cap < most):

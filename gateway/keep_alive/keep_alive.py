@@ -61,7 +61,9 @@ class _Waiting:
 
 
 class KeepAlives:
-    """Implements the protocol `KeepAlive` of `gateway/context`. An error in this class can only lose a saving."""
+    """Implements the protocol `KeepAlive` of `gateway/context`. An error in this class never affects a request; only
+    money is not saved.
+    """
 
     def __init__(
         self,

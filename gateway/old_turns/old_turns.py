@@ -78,7 +78,9 @@ class _Waiting:
 
 
 class SummarizedTurns:
-    """Implements `OldTurns` of gateway/context. An error here can only lose a saving."""
+    """Implements `OldTurns` of gateway/context. An error in this class never affects a request; only money is not
+    saved.
+    """
 
     def __init__(
         self,
@@ -92,9 +94,10 @@ class SummarizedTurns:
         wait_s: float | None = None,
         most: int = MOST_WAITING,
     ) -> None:
-        """`tenant_of`: the present tenant of a key, by its lineage. `switched_off`: whether nothing may be changed for
-        a team, because it did not pay. `leaving`: whether the worker ends. `wait_s`: seconds of a pause after which
-        notes are written; None: as long as the provider's cache lasts."""
+        """`tenant_of`: the present tenant of a key, by its lineage. `switched_off`: whether context changes are
+        switched off for a team, because they did not pay. `leaving`: whether the worker ends. `wait_s`: seconds of
+        a pause after which notes are written; None: as long as the provider's cache lasts.
+        """
         self._store, self._prices, self._tenant_of = NotesStore(state), prices, tenant_of
         self._switched_off, self._leaving, self._off_loop = switched_off, leaving, off_loop or OffLoop()
         self._wait_s, self._most, self._bytes = wait_s, most, 0
@@ -173,7 +176,9 @@ class SummarizedTurns:
             self._counts["dropped"] += 1
 
     def _next_dropped(self, one: _Waiting) -> bytes:
-        """The conversation that is given up in favour of `one`: the oldest of the same key, else the oldest of all."""
+        """The conversation to give up so that there is room for `one`: the oldest of the same key, else the oldest of
+        all.
+        """
         key = one.tenant.key.lineage
         own = (name for name, each in self._waiting.items() if each is not one and each.tenant.key.lineage == key)
         return next(own, next(iter(self._waiting)))
@@ -321,8 +326,9 @@ def _drafted(one: _Waiting, stored: Stored) -> tuple[list[Notes], Draft | None]:
 
 
 def _text_of(answer: Answer) -> str:
-    """The text of the whole answer; empty if it is incomplete, or ended at the limit of tokens or by a filter: then a
-    name or a number at its end may be cut off."""
+    """The text of the whole answer. It is empty if the answer is incomplete, or if it ended at the token limit or by a
+    filter, because a name or a number at its end may then be cut off.
+    """
     body = answer.completion() if answer.complete else None
     if body is None:
         return ""

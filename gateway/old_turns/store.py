@@ -59,8 +59,9 @@ class NotesStore:
         await self._state.pipeline([("HSET", key, _used(backend) + each.history.encode(), b"1") for each in notes])
 
     async def add(self, conversation: bytes, notes: Notes, valid: Iterable[Notes], stored: Stored) -> None:
-        """Store new notes. Those of the `stored` notes that are not in `valid` are forgotten: the client rewrote the
-        history to which they belong."""
+        """Store new notes. Forget the `stored` notes that are not in `valid`, because the client rewrote the history
+        to which they belong.
+        """
         key = self._key(conversation, "notes")
         stale = {each.history for each in stored.notes} - {each.history for each in valid}
         commands: list[tuple[str | bytes | int | float, ...]] = [("HDEL", key, history) for history in sorted(stale)]

@@ -141,7 +141,7 @@ class Translation:
     """(Path in the file of an old name, advice), for old names whose new name is in the file too."""
 
     def as_written(self, path: KeyPath) -> KeyPath:
-        """The path in the file for `path`, which has the models' names."""
+        """Convert `path` from the models' names to the names in the file."""
         found: KeyPath = ()
         for end in range(1, len(path) + 1):
             found = self.written.get(path[:end]) or (*found, path[end - 1])

@@ -196,8 +196,8 @@ class Session:
             self._keep(turn.kept)
 
     def _keep(self, kept: socket.Kept | None) -> None:
-        """Replace the conversation that is kept in memory for this socket. If there is no space, none is kept, and
-        the client must send the whole conversation again.
+        """Replace the conversation that is kept in memory for this socket. If the memory for all sockets is used up,
+        no conversation is kept, and the client must send the whole conversation again.
         """
         self._space.free(self._kept)
         self._kept = kept if self._space.take(kept) else None

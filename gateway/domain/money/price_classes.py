@@ -64,7 +64,9 @@ ServiceTier = Factor | TierClasses
 
 
 def few_factors(tiers: dict[str, Any]) -> dict[str, Any]:
-    """Raise ValueError if `tiers` has too many factors."""
+    """Raise ValueError if more than MOST_FACTORS of the service tiers in `tiers` are written as a factor on the
+    standard price.
+    """
     if sum(isinstance(given, Decimal) for given in tiers.values()) > MOST_FACTORS:
         raise ValueError(f"at most {MOST_FACTORS} tiers may be factors, because each combination of them needs a price")
     return tiers

@@ -76,7 +76,9 @@ class Shadows:
         self._counts = dict.fromkeys(counted, 0)
 
     async def open(self, pipeline: Pipeline, plans: PlanTrials | None = None) -> None:
-        """Start to compare, also answers that were offered before. `plans`: gets every judged request."""
+        """Start to compare answers. Answers that were offered before this call are compared, too. `plans`: gets every
+        judged request.
+        """
         self._plans = plans
         for number in range(AT_A_TIME):
             self._tasks.spawn(self._work(pipeline), f"comparing {number}")
@@ -239,8 +241,9 @@ class _Calls:
         self._before = len(job.record.attempts)
 
     async def ask(self, backend: Backend, request: CompletionRequest, most: int) -> tuple[Choices, str] | None:
-        """Call the backend. Returns (choices, finish reason) of its answer; None if the answer is incomplete. Raises
-        GatewayError, SQLAlchemyError."""
+        """Call the backend. Returns (choices, finish reason) of its answer; None if the answer is incomplete. `most`:
+        maximum output tokens of the answer. Raises GatewayError, SQLAlchemyError.
+        """
         of = self._job.record
         record = Record(
             of.request_id, of.tenant, backend.name, request.dialect, False, session=of.session, tags=of.tags,

@@ -1,5 +1,6 @@
-"""Summarises compared pairs: how often backend b is as good as backend a, for which prompts, and at what price and
-speed."""
+"""Summarises comparisons of two backends, a and b: how often b is as good as a, for which prompts, and at what price
+and speed.
+"""
 
 from __future__ import annotations
 

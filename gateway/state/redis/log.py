@@ -70,8 +70,9 @@ class IndexLog:
 
     @property
     def current(self) -> bool:
-        """Whether the follower knows all entries. False while the state server is unavailable, or after it has lost its
-        data."""
+        """Whether the follower knows all entries. False while the state server is unavailable, and after the server
+        has lost its data.
+        """
         return self._current.is_set() and self._state.healthy and self._epoch == self._state.epoch
 
     async def caught_up(self, timeout_s: float) -> None:

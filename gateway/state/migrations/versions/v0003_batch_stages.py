@@ -1,4 +1,4 @@
-"""Adds the times of batches' stages, and the headers and usage of their lines; files may expire."""
+"""Adds to batches the times of their stages, and to their lines headers and usage. Adds an expiry to files."""
 
 from __future__ import annotations
 
