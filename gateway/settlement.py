@@ -165,8 +165,8 @@ class JoinedAnswer(Unpaid):
 
 
 class PaidAnswer:
-    """An answer from a backend, whose cost must be settled. If other requests share the answer, it may continue
-    after the request that pays for it has ended.
+    """An answer that a backend gives to this request. Its cost must be settled. If other requests share the answer, it
+    may continue after this request has ended.
     """
 
     answer: Answer | None = None

@@ -46,8 +46,8 @@ def new_request_id() -> str:
 
 
 class RequestIds:
-    """Makes request ids of the same form as the function `new_request_id`, but many random parts at a time, which is
-    faster. A forked process needs a new object, because a copy would make the same ids again.
+    """Makes request ids of the same form as the function `new_request_id`. This is faster, because random bytes for
+    many ids are read at once. A forked process needs a new object, because a copy would make the same ids again.
     """
 
     def __init__(self) -> None:
@@ -64,8 +64,9 @@ class Reporter(Protocol):
 
     @property
     def reported(self) -> Usage | None:
-        """The usage that the backend has reported so far, which may be incomplete. None if the backend has reported
-        nothing."""
+        """The usage that the backend has reported so far. It may be incomplete. None if the backend has reported
+        nothing.
+        """
         ...
 
     def delivered_characters(self) -> int: ...
@@ -208,8 +209,9 @@ class Attempt:
 
     @property
     def reported(self) -> Usage | None:
-        """The usage that the backend has reported so far, which may be incomplete. None if the backend has reported
-        nothing."""
+        """The usage that the backend has reported so far. It may be incomplete. None if the backend has reported
+        nothing.
+        """
         return self.usage or (self.reporter.reported if self.reporter else None)
 
     @property

@@ -1,4 +1,4 @@
-"""Detects changed policy files by their modification times, which works on every file system."""
+"""Detects changed policy files by their modification times. This works on every file system."""
 
 from __future__ import annotations
 

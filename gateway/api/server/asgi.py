@@ -112,7 +112,7 @@ SMALL_PACE = Pace(5.0)
 
 async def read_body(receive: Receive, limit: int, pace: Pace, deadlines: Deadlines | None = None) -> bytes:
     """Read the whole body. Raises BodyTooLarge, RequestTimeout if it arrives too slowly, ConnectionResetError if the
-    client has left. `deadlines`: timers that several readers share, which makes frequent calls cheaper.
+    client has left. `deadlines`: timers that several readers share, so that frequent calls cost less.
     """
     began, size = asyncio.get_running_loop().time(), 0
     pieces: list[bytes] = []
@@ -131,7 +131,7 @@ async def next_message(receive: Receive, until: float, deadlines: Deadlines | No
     """Wait for the next message of the body. Raises RequestTimeout at `until` (loop time), ConnectionResetError if
     the client has left.
 
-    `deadlines`: timers that several readers share, which makes frequent calls cheaper.
+    `deadlines`: timers that several readers share, so that frequent calls cost less.
     """
     try:
         if deadlines is None:

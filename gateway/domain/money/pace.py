@@ -54,8 +54,9 @@ class Pace:
         """Number of answers without streaming that are skipped before the next one is measured."""
 
     def learn(self, tokens: int, seconds: float) -> None:
-        """Learn a rate from a complete answer, for which the backend generated `tokens` unseen tokens in `seconds`
-        seconds."""
+        """Learn how fast the backend generates unseen tokens: for a complete answer, it generated `tokens` of them in
+        `seconds` seconds.
+        """
         self.rest = _EVERY - 1 if self.tokens_per_second else 0
         if tokens < (1 if self.plain else _LEAST_HIDDEN) or seconds <= 0:
             return

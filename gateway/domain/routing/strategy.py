@@ -1,5 +1,6 @@
-"""The interface of a running strategy, which decides which backend to call next, when to stop, and which answer to
-serve. Cascades and the router use it."""
+"""The interface of a running strategy: it decides which backend to call next, when to stop, and which answer to serve.
+Cascades and the router use it.
+"""
 
 from __future__ import annotations
 

@@ -111,8 +111,9 @@ def tally(pairs: Sequence[Pair], difficulty: Callable[[Pair], float | None], qua
 
 
 def share(scores: Sequence[float]) -> Interval:
-    """The mean of `scores` with Wilson's interval (1927). A score of 0.5 counts as half a prompt, which can only widen
-    the interval."""
+    """The mean of `scores` with Wilson's interval (1927). A score of 0.5 counts as half a prompt. This can only widen
+    the interval.
+    """
     n, mean = len(scores), sum(scores) / len(scores)
     return Interval(mean, *wilson(mean, n, Z), n)
 
