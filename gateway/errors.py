@@ -182,7 +182,7 @@ class CacheOnlyMiss(GatewayError):
 
 
 class NoBackend(GatewayError):
-    """No backend is configured. It is not retryable, because only the operator can configure a backend."""
+    """No backend is configured. A retry would not help, because only the operator can configure a backend."""
 
     status, code = 503, "no_backend_configured"
 

@@ -103,8 +103,9 @@ def dearest(connection: Connection, which: ColumnElement[bool], count: int) -> l
 
 
 def beside_savings(connection: Connection, since: float, until: float, team: str | None) -> dict[str, tuple[int, int]]:
-    """Two sums for each team: the pico-dollars that answers from the cache saved, and the cost of unused machine time.
-    They include entries that began in `[since, until)` (Unix seconds)."""
+    """Two sums for each team: the pico-dollars that answers from the cache saved, and the cost of unused machine time
+    in pico-dollars. The sums include entries that began in `[since, until)` (Unix seconds).
+    """
     table = of(connection)
     c = table.c
     which = and_(c.simulated.is_(False), *within(since, until, team, table), or_(c.attempt == 0, c.kind == IDLE))

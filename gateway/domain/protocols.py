@@ -271,8 +271,9 @@ class Sampler(Protocol):
         ...
 
     def offer(self, request: CompletionRequest, record: Record, answer: Answer) -> None:
-        """Offer a served request for a comparison. Call this before the request's answer is closed. It is fast and
-        never raises. If the queue is full, the request is not compared."""
+        """Offer a served request for a comparison. Call this before the request's answer is closed. The call is fast
+        and never raises. If the queue is full, the request is not compared.
+        """
         ...
 
 

@@ -45,7 +45,7 @@ def found(connection: Connection, policy: Policy, now: float) -> list[Alert]:
 
 
 def cuts_alert(compared: Holdout, now: float) -> Alert:
-    """Make the alert about one team. Its id stays the same within one day."""
+    """Make the alert about one team. The alert's id stays the same within one day."""
     values = {figure.name: figure for figure in compared.figures}
     worse = "; ".join(
         f"{_WORDS[name]} is {values[name].cut:.4g} instead of {values[name].held:.4g}" for name in compared.loses

@@ -29,8 +29,9 @@ def found(holds: Iterable[OrphanedHold], now: float) -> Iterator[tuple[str, Aler
 
 
 def lost_host_alert(team: str, host: str, held: Sequence[OrphanedHold], now: float) -> Alert:
-    """Make the alert about one lost host. Its id stays the same until the host's journals are in the ledger or the held
-    money is released."""
+    """Make the alert about one lost host. The alert's id stays the same until the host's journals are in the ledger,
+    or until the held money is released.
+    """
     since = min(one.since for one in held)
     workers = sorted({one.worker for one in held})
     amounts = [f"{one.amount} ({one.budget})" for one in held]

@@ -39,8 +39,9 @@ def window_bounds(window: str, timezone: str, now: float) -> tuple[float, float]
 
 @cache
 def zone_named(name: str) -> tzinfo:
-    """The time zone `name`. It is cached forever, because no request should have to read the zone's file. Raises
-    ZoneInfoNotFoundError or ValueError for an unknown zone."""
+    """The time zone `name`. The result is cached forever, because no request should have to read the zone's file.
+    Raises ZoneInfoNotFoundError or ValueError for an unknown zone.
+    """
     return UTC if name == "UTC" else ZoneInfo(name)
 
 

@@ -138,7 +138,7 @@ class PairHold:
 
 
 class Pairs:
-    """Makes the calls that compare two backends. Their ledger rows belong to the team of `tenant`."""
+    """Makes the calls that compare two backends. The ledger rows of these calls belong to the team of `tenant`."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The embedded server's unix socket. It is in a private folder, and its owner is checked."""
+"""The embedded server's unix socket. The socket is in a private folder, and the owner of the server is checked."""
 
 from __future__ import annotations
 
