@@ -70,8 +70,9 @@ class Alerts:
         return self._watch.used()
 
     def undrained(self) -> dict[str, int]:
-        """The dead workers for which budgets still held money at the last check, as host → number of its dead
-        workers."""
+        """The number of dead workers of each host for which budgets still held money at the last check: host →
+        number.
+        """
         return self._watch.undrained()
 
     def objectives(self) -> tuple[Objective, ...]:

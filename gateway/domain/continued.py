@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Notes:
-    """The facts about the items of one conversation that later requests use again. Items are messages, or the items of
-    `input`."""
+    """Facts about the items of one conversation. Later requests of the conversation use the facts again. Items are
+    messages, or the items of `input`.
+    """
 
     unique_keys: bool = False
     """Whether it was checked that no object in the items has a duplicate key."""

@@ -252,8 +252,9 @@ class SummarizedTurns:
             return "written"
 
     def _unchanged(self, tenant: Tenant) -> bool:
-        """Whether key and policy are the same as at the client's request. Raises GatewayError if the key was
-        revoked."""
+        """Whether key and policy are the same as when the client sent the request. Raises GatewayError if the key
+        was revoked.
+        """
         return self._tenant_of(tenant.key.lineage) == tenant
 
     def _writer(self, pipeline: Pipeline, one: _Waiting, drafted: Draft, share: float) -> Backend | None:

@@ -65,8 +65,9 @@ class Tenants:
             await self._ring.catch_up()
 
     def of_key(self, lineage: str) -> Tenant:
-        """The present tenant of a key, also if the key was rotated. Use it for work that the tenant requested earlier,
-        such as a batch. Raises the errors of `authenticate`."""
+        """The present tenant of a key, also if the key was rotated. Use it for work that the tenant requested
+        earlier, such as a batch. Raises InvalidKey, ExpiredKey, Overloaded.
+        """
         key_digest = self._ring.digest_of(lineage)
         if key_digest is None and self._ring.ready:
             raise ExpiredKey(f"The key {lineage} that requested this was revoked; request it again with an active key.")

@@ -206,8 +206,10 @@ class Decoder:
         return b"".join(self.pieces(data, most))
 
     def pieces(self, data: bytes, most: int) -> Iterator[bytes]:
-        """Decode `data` as `feed` does, and yield the output in pieces; some are empty. The CPU time that the caller
-        needs between pieces does not count."""
+        """Decode `data`, the next part of the body, and yield the output in pieces; some pieces are empty. The CPU
+        time that the caller needs between pieces does not count. Raises Oversized if the output exceeds `most`
+        bytes; TooCostly; Stopped; ValueError for invalid data.
+        """
         step, left = self._format.slice_bytes, most
         self._left_s += _FEED_S
         for start in range(0, len(data), step):

@@ -116,8 +116,10 @@ def _line_of(error: Exception, text: str) -> int:
 def load(
     path: Path, model: type[Model], *, within: Path | None = None, on_old_name: Callable[[OldName], None] | None = None
 ) -> Model:
-    """Load a file and validate it as `model`. Raises ConfigError with all mistakes. `within`: folder in which the
-    policy must be a regular file. `on_old_name`: called for each key with an old name, at most MOST_PROBLEMS times."""
+    """Load a file and validate it as `model`. Raises ConfigError with all mistakes. `within`: folder in which
+    `path` must be a regular file; None: the file may be anywhere. `on_old_name`: called for each key with an old
+    name, at most MOST_PROBLEMS times.
+    """
     return loaded_as(read_document(path, within), model, on_old_name)
 
 

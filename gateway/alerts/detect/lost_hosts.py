@@ -18,8 +18,9 @@ _NAMED = 5
 
 
 def found(holds: Iterable[OrphanedHold], now: float) -> Iterator[tuple[str, Alert]]:
-    """Yield an alert for each lost host and each owner of budgets that hold money for it, as (owner, alert). `owner`: a
-    team or `organisation NAME`."""
+    """Yield (owner, alert) for each lost host and each owner whose budgets hold money for calls of this host.
+    `owner`: a team or `organisation NAME`.
+    """
     groups: dict[tuple[str, str], list[OrphanedHold]] = {}
     for one in holds:
         groups.setdefault((one.team or one.tag, one.host), []).append(one)

@@ -102,7 +102,7 @@ class Pace:
         return cls(limits.upload_timeout, limits.body_rate, limits.body_grace)
 
     def due_s(self, received: int) -> float:
-        """Seconds after the start by which another byte must arrive. `received`: bytes so far."""
+        """The time at which the next byte must have arrived, in seconds after the start. `received`: bytes so far."""
         return min(self.total_s, self.grace_s + received / self.rate) if self.rate else self.total_s
 
 

@@ -264,8 +264,9 @@ class _Calls:
 
 
 def _judge(pipeline: Pipeline, job: Sample, calls: _Calls) -> Judge | None:
-    """The judge that the policy names. None if the policy names an unknown backend, or one that its data rule
-    forbids."""
+    """The judge that the policy names. None if the policy names an unknown backend, or a backend that the policy's
+    data rule forbids.
+    """
     tenant = job.record.tenant
     name = tenant.policy.trials.judge
     if known := JUDGES.get(name):

@@ -99,8 +99,8 @@ class State:
         return ":".join((self._namespace, *parts) if tag is None else (self._namespace, f"{{{tag}}}", *parts))
 
     async def call(self, *command: str | bytes | int | float) -> Any:
-        """Send one command and return the reply: bytes, int, list or None. Raises StateUnavailable; at once if the
-        server is known to be unavailable.
+        """Send one command and return the reply: bytes, int, list or None. Raises StateUnavailable, without waiting
+        if the server is known to be unavailable.
         """
         (reply,) = await self._exchange((command,))
         return reply if not isinstance(reply, Exception) else self._refuse(reply)
