@@ -47,8 +47,8 @@ Answered = Callable[[CompletionRequest, Record, Answer], None]
 class Pipeline:
     """Runs the steps of a request.
 
-    Before the answer: limits, spent budget, cache, grade and route, hold, call. At its end: price, journal, settle,
-    store in the cache, emit telemetry.
+    Before the answer: check rate limits and budgets, look in the cache, grade and route the request, hold money, call
+    a backend. At the end of the answer: price, journal and settle it, store it in the cache, emit telemetry.
     """
 
     def __init__(

@@ -212,7 +212,7 @@ class PaidAnswer:
         return Paid(attempt.usage, attempt.cost_pico, attempt.backend.name, attempt.backend.model)
 
     def share_plain(self, shared: SharedCall, buy: Callable[[], Awaitable[None]]) -> Awaitable[None]:
-        """Get an answer that is not a stream through `buy`, and publish it to all subscribers of `shared`. The call
+        """Use `buy` to get an answer that is not a stream, and publish it to all subscribers of `shared`. The call
         continues if the client of this request disconnects.
         """
         self._record.others = shared.outlives
@@ -220,7 +220,7 @@ class PaidAnswer:
         return shared.run_call(self, buy)
 
     async def share_stream(self, buy: Callable[[], Awaitable[None]], shared: SharedCall) -> None:
-        """Get a stream through `buy` and publish it to all subscribers of `shared`. This runs in a separate task."""
+        """Use `buy` to get a stream, and publish it to all subscribers of `shared`. This runs in a separate task."""
         async with self:
             await buy()
             await shared.publish(self)

@@ -137,8 +137,9 @@ class Alerts:
         log.log(level, "alert %s to %s: %s; %s", delivery.id, delivery.target, answer.said, outcome)
 
     async def escalate_once(self) -> int:
-        """Send the alerts that were not acknowledged in time to the escalation receivers, by queueing deliveries.
-        Returns the number of these alerts. Raises SQLAlchemyError."""
+        """Queue deliveries to the escalation receivers for the alerts that were not acknowledged in time. Returns
+        the number of these alerts. Raises SQLAlchemyError.
+        """
         policies = self._policies()
 
         def policy_of(team: str) -> AlertsPolicy | None:

@@ -284,8 +284,8 @@ class SummarizedTurns:
     async def _written(
         self, pipeline: Pipeline, one: _Waiting, served: Record, drafted: Draft, writer: Backend
     ) -> Notes | None:
-        """Ask the backend `writer` for the notes of the draft. Returns None if the notes are unusable. Raises
-        GatewayError. `drafted`: the prompt that asks for them.
+        """Ask the backend `writer` to write notes. `drafted`: the prompt for the backend. Returns None if the notes
+        are unusable. Raises GatewayError.
         """
         body = {"model": writer.model, "messages": drafted.messages, "max_tokens": drafted.most_output}
         request_id, controls = new_request_id(), Controls(cache="bypass", untouched=True, priority="batch")

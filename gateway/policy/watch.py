@@ -43,8 +43,9 @@ def _facts(file: os.DirEntry[str]) -> tuple[int, ...]:
 
 
 async def changes(folders: Sequence[Path], known: Dates, look_s: float = LOOK_S) -> AsyncIterator[None]:
-    """Yield whenever the files have changed since `known` or since the last yield. Waits a few checks for the end of
-    the changes. Never ends."""
+    """Yield whenever the files have changed since `known` or since the last yield. After a change, wait for a few
+    checks, until the files no longer change. Never ends.
+    """
     last, restless = known, 0
     while True:
         now, cost_s = await asyncio.to_thread(_look, folders)

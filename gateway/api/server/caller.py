@@ -96,7 +96,7 @@ class Wrapped:
 
 
 class HangUp:
-    """Cancels the task that serves a client when the client disconnects. The task continues if the answer was
+    """When a client disconnects, cancels the task that serves this client. The task continues if the answer was
     already sent, or if other requests need it.
     """
 

@@ -1,8 +1,8 @@
 """Decides, with confidence, whether one plan is better than another plan on the same judged requests.
 
-Differences are computed per request, so requests that are hard for both plans have no effect. Bounds of differences are
-one-sided at 99 %, by the normal approximation, from LEAST requests on. The level is this high because the comparison is
-repeated as judged requests arrive.
+Differences are computed per request, so requests that are hard for both plans have no effect. The bounds of a
+difference are one-sided at 99 %, by the normal approximation. They need at least LEAST requests. The level is this
+high because the comparison is repeated as judged requests arrive.
 """
 
 from __future__ import annotations

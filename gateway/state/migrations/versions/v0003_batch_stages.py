@@ -1,4 +1,6 @@
-"""Adds to batches the times of their stages, and to their lines headers and usage. Adds an expiry to files."""
+"""Adds columns: the times of a batch's stages, the headers and the usage of a batch's lines, and the expiry of
+files.
+"""
 
 from __future__ import annotations
 
