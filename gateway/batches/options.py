@@ -47,8 +47,8 @@ def read(asked: Mapping[str, Any]) -> BatchOptions:
 
 def seconds(anchor: object, length: object, param: str) -> float:
     """The seconds until a file expires, from the fields `anchor` and `seconds`. `length`: value of the field
-    `seconds`. `param`: form of the fields' names in error messages, in which `{}` stands for `anchor` or
-    `seconds`. Raises BadRequest.
+    `seconds`. `param`: the fields' names for error messages, such as `expires_after[{}]`; `{}` stands for
+    `anchor` or `seconds`. Raises BadRequest.
     """
     if anchor != "created_at":
         raise BadRequest(f"{param.format('anchor')} must be created_at.", param=param.format("anchor"))

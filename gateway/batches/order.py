@@ -80,9 +80,8 @@ def _group(model: str, begins: bytes) -> bytes:
 
 
 class Queue:
-    """Returns the lines of a file, those with the same beginning of the prompt one after the other. Lines with the
-    same beginning wait until the first of them is done, because then the provider's cache contains the
-    beginning.
+    """Returns the lines of a file. Lines whose prompts have the same beginning follow one another. They wait until
+    the first of them is done, because then the provider's cache contains the beginning.
     """
 
     def __init__(self, path: Path, form: Form, done: set[str]) -> None:
