@@ -199,7 +199,9 @@ class BudgetHold:
             await self._first_offered(group, call)
 
     async def _first_offered(self, group: MoneySource, call: CallCost) -> None:
-        """Hold money for the longest answer in `_offers` that the budget allows. Raises BudgetExhausted."""
+        """Hold money for the longest answer that the budget allows. The lengths to try come from `_offers`. Raises
+        BudgetExhausted.
+        """
         refused: BudgetExhausted | None = None
         for tokens, patience_s in self._offers(group, call):
             try:

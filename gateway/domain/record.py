@@ -141,8 +141,9 @@ class Attempt:
     """(Characters, chunks, bytes) that had arrived when the stream was measured for the first time."""
 
     def estimate_usage(self, delivered: int) -> None:
-        """Set `usage` if it is unknown: to the backend's last report, completed by estimates. `delivered`: number of
-        output tokens that arrived."""
+        """If `usage` is unknown, estimate it from the backend's last report and the output that arrived.
+        `delivered`: number of output tokens that arrived.
+        """
         reporter, self.reporter = self.reporter, None
         if self.usage is None:
             found = interrupted(reporter.reported if reporter else None, self.input_tokens, delivered)

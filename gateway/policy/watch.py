@@ -43,8 +43,8 @@ def _facts(file: os.DirEntry[str]) -> tuple[int, ...]:
 
 
 async def changes(folders: Sequence[Path], known: Dates, look_s: float = LOOK_S) -> AsyncIterator[None]:
-    """Yield whenever the files have changed since `known` or since the last yield. After a change, wait for a few
-    checks, until the files no longer change. Never ends.
+    """Yield whenever the files have changed since `known` or since the last yield. After a change, wait until two
+    checks in a row find the same files, but not longer than `RESTLESS_LOOKS` checks. Never ends.
     """
     last, restless = known, 0
     while True:
