@@ -1,4 +1,4 @@
-"""SQL queries that only the page needs. Each reads from the connection of a snapshot."""
+"""SQL queries that only the page needs. The connection of each query reads one snapshot of the database."""
 
 from __future__ import annotations
 

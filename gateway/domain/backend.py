@@ -312,7 +312,7 @@ class Backend(Section):
 
     @property
     def takes_marks(self) -> bool:
-        """Whether the gateway may add marks to prompts that tell this backend what to cache."""
+        """Whether the gateway may add marks to a prompt. Marks tell this backend which part of the prompt to cache."""
         if not self.facts.caches_marked_only:
             return False
         return host_of(self.base_url) == "api.anthropic.com" if self.prompt_cache is None else self.prompt_cache

@@ -287,7 +287,9 @@ class DataPolicy(Section):
 
     @property
     def closes_server_tools(self) -> str:
-        """The key of the policy that forbids tools that a provider runs; empty if they are allowed."""
+        """The key of the policy by which server tools (tools that a provider runs) are forbidden; empty if they are
+        allowed.
+        """
         if self.hosted == "forbidden":
             return "data.hosted"
         if self.server_tools == "forbidden":

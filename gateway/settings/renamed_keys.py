@@ -258,7 +258,7 @@ def _until(row: Renaming) -> str:
 
 
 def _sections(node: Any, steps: Sequence[str], path: KeyPath = ()) -> Iterator[tuple[KeyPath, dict[Any, Any]]]:
-    """Yield each mapping that `steps` lead to, with its path."""
+    """Yield each mapping that the keys in `steps` lead to from `node`, with its path."""
     if not steps:
         if isinstance(node, dict):
             yield path, node
@@ -349,7 +349,7 @@ def _deprecated(known: dict[str, Any], row: Renaming, new: str) -> dict[str, Any
 
 
 def _schemas(schema: dict[str, Any], node: Any, steps: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Yield the schema of each mapping that `steps` lead to."""
+    """Yield the schema of each mapping that the keys in `steps` lead to from `node`."""
     for each in variants(schema, node):
         if not steps:
             if "properties" in each:

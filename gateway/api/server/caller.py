@@ -27,7 +27,7 @@ class Listening(Protocol):
 
 
 class Caller(Listening, Protocol):
-    """One request and its answer."""
+    """One request of a client. The endpoint reads the body from this object and writes the answer to it."""
 
     method: str
     path: str

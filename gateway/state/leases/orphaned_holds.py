@@ -96,7 +96,7 @@ def drained(connection: Connection, worker: str, *, by: str = "", now: float | N
 
 
 def which_drained(connection: Connection, workers: Collection[str]) -> set[str]:
-    """Those of `workers` that are drained."""
+    """The members of `workers` that are drained (all their spend is in the ledger)."""
     names, found, c = sorted(workers), set[str](), drained_workers.c
     for start in range(0, len(names), _MANY):
         found.update(connection.scalars(select(c.worker).where(c.worker.in_(names[start : start + _MANY]))))
