@@ -255,8 +255,8 @@ class BackendCall:
         )
 
     async def ask(self, call: Call, attempt: Attempt, slot: Slot) -> Relayed | Whole:
-        """Send the call and return the answer, which releases `slot` later. On an error, report the result to `slot`
-        and raise BackendError."""
+        """Send the call and return the answer. `slot` is released when the answer has ended. On an error, report the
+        result to `slot` and raise BackendError."""
         try:
             upstream = await self.kind.send(call)
             attempt.status = upstream.status

@@ -287,7 +287,8 @@ class Connection(asyncio.Protocol):
         response.end()
 
     def _misread(self, error: Exception) -> BackendGarbage | None:
-        """The error for data that the parser rejected; None if the response was already complete."""
+        """The error for data that the parser rejected. None if the response was already complete, because the data then
+        do not belong to it."""
         if self._complete:
             self._surplus = True
             return None

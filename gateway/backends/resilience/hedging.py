@@ -47,9 +47,8 @@ class Hedges:
         return await race.run(route, slow_after_s)
 
     def _spend(self, team: str) -> bool:
-        """Take 1 from the team's credit for second attempts. Returns False, without taking anything, if the credit
-        is less than 1.
-        """
+        """Take 1 from the team's credit for second attempts. If the credit is less than 1, takes nothing and returns
+        False."""
         earned = self._earned[team] >= 1
         self._earned[team] -= earned
         return earned

@@ -131,7 +131,7 @@ def policy_yaml(
     extends: str | None = None,
 ) -> str:
     """Make the text of policies/TEAM.yaml. `notify`: receivers such as `{"slack": "env:NAME"}`. `extends`: the base
-    from which the team has its models and its cache."""
+    policy, which sets the models and the cache."""
     lines = [
         f"# The rules of team {team}. A change takes effect within a second.",
         "# docs/reference/policy-yaml.md lists all keys.",

@@ -61,8 +61,8 @@ def protect_files() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Terminal:
-    """The terminal of this process before its output was redirected, as file descriptors of standard output and
-    standard error."""
+    """The terminal to which this process wrote before its output was redirected: file descriptors of standard output
+    and standard error."""
 
     out: int
     err: int

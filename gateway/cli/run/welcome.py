@@ -86,7 +86,8 @@ class Welcome:
 
 
 def _ready(runtime: Path, patience_s: float = 60.0) -> dict[str, Any] | None:
-    """The facts in runtime.json, after /health/ready has succeeded; None if that takes too long."""
+    """Wait until /health/ready succeeds, at most `patience_s` seconds. Returns the contents of runtime.json; None if
+    the gateway is not ready in time."""
     from urllib.error import URLError
     from urllib.request import urlopen
 

@@ -88,7 +88,8 @@ def _dump(value: object) -> str:
 
 
 def error_in(body: bytes) -> UpstreamError | None:
-    """The error in the body of a refusal, which may also be `{"message": "…"}`. None for HTML and other formats."""
+    """The error in the body of a refusal. Reads also bodies of the form `{"message": "…"}`. None for HTML and other
+    formats."""
     try:
         read = orjson.loads(body)
     except orjson.JSONDecodeError:

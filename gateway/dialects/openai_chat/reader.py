@@ -17,8 +17,8 @@ DONE = b"data: [DONE]\n\n"
 
 
 class ChatReader(EventReader):
-    """Base class of readers that store every chat event of an answer in a transcript, including events that the client
-    does not get."""
+    """Base class of stream readers that store every chat event of an answer in a transcript. Events that the client
+    does not get are stored too."""
 
     def __init__(self, transcript: Transcript, *, wants_usage: bool) -> None:
         super().__init__()

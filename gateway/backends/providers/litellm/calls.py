@@ -61,8 +61,8 @@ class Litellm:
         self._library: Any = litellm
 
     def load(self, model: str) -> str:
-        """Make mocked calls, so that litellm imports the parts that `model` needs. Returns the reason if litellm does
-        not know the provider of `model`; otherwise empty. Blocks."""
+        """Make mocked calls, so that litellm imports the parts that `model` needs. If litellm does not know the
+        provider of `model`, returns the reason; otherwise, an empty text. Blocks."""
         try:
             for stream in (False, True):
                 self._library.completion(

@@ -84,8 +84,8 @@ class ConverseStream(ObjectReader, MessagesStream):
         return self._fail(failure)
 
     def eof(self) -> None:
-        """Called at the end of the stream. Raises the failure of the stream, FaultyAnswer for a faulty answer without
-        usage, or StreamBroken if the stream is incomplete."""
+        """Called at the end of the stream. Raises the failure that the stream reported. Raises FaultyAnswer if the
+        model failed and no usage arrived, and StreamBroken if the stream is incomplete."""
         self._read_rest()
         if self._faulty and not self._failure:
             self._fail(self._faulty)

@@ -42,11 +42,9 @@ def finish_of(reason: Any, *, called: bool) -> str:
 
 
 def fault(reason: Any) -> FaultyAnswer | None:
-    """The error for an answer without content that ended for `reason`. None if `reason` explains why the answer is
-    empty.
-
-    Examples: `MALFORMED_FUNCTION_CALL`, `OTHER`, or a reason that this version does not know.
-    """
+    """The error for an answer without content. `reason`: the reason why the answer ended, such as
+    `MALFORMED_FUNCTION_CALL`, `OTHER`, or a reason that this version does not know. None if this reason explains why
+    the answer is empty."""
     if type(reason) is not str or reason in _FILTERED or reason in _FINISH or reason == _UNSPECIFIED:
         return None
     return FaultyAnswer(f"The model ended without an answer ({reason[:_LONGEST_REASON]}).")
