@@ -225,10 +225,8 @@ class BackendCall:
         self._relearn_at = asyncio.get_running_loop().time() + _RELEARN_S
 
     def _lacks(self, wire: Translator, error: UpstreamError | None) -> bool:
-        """Whether the server refused a request because it does not have the endpoint of `wire`.
-
-        Status 404, 405 or 501 can have this reason. It can also mean that the server does not have the model.
-        """
+        """Whether the server refused a request because it does not have the endpoint of `wire`. A status code 404, 405
+        or 501 does not decide this, because it can also mean that the server does not have the model."""
         # OpenAI serves some models over Responses only, and its error text names that endpoint
         if wire.backend == self.kind.dialect:
             return error is not None and _OTHER_ENDPOINT in error.message and self._has_other(wire)
