@@ -358,7 +358,7 @@ class Cache:
             self._pending.add(ticket, entry, question)
 
     def _learn(self, entry: Entry, policy: CachePolicy, now: float) -> bool:
-        """Add an entry to the index, and delete the answers that are evicted in its favour.
+        """Add an entry to the index, and delete the answers that are evicted to make room for it.
 
         Returns False if a flush covers the entry, or its answer is too large.
         """

@@ -72,9 +72,9 @@ class Contexts:
         """`switched_off`: whether cuts are off for a team, because they did not save money. `strategy`: shortens
         documents.
 
-        `load_out`: leaves out tool definitions; None: use one that keeps its decisions in this process only.
-        `weighs_all`: whether `weighed` is exact also for a cut that cannot pay; it takes longer.
-        `old_turns`: puts notes in place of old turns.
+        `load_out`: leaves out tool definitions; None: use an instance that keeps its decisions in this process only.
+        `weighs_all`: whether `weighed` is exact even for a cut that is too expensive, which takes longer. `old_turns`:
+        puts notes in place of old turns.
         """
         self._counter, self._off_loop = counter, off_loop or OffLoop()
         self._measuring = measuring or MeasuringProcess()

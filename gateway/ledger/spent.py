@@ -48,9 +48,12 @@ class Spending:
     async def spent_by_each(
         self, by: Subject, team: str, since: float, until: float, names: Collection[str]
     ) -> Mapping[str, SpentReader]:
-        """Like `spent`, but for each of the `names` in one team: name → spend. `by`: whether the names are pseudonyms
-        of end users or session ids. Names without spend are omitted. Spend by session lacks rows that were rolled up.
-        Raises LedgerUnavailable."""
+        """The spend of several payers in one team for requests that began in `[since, until)` (Unix seconds): name →
+        spend.
+
+        `by`: whether `names` are pseudonyms of end users or session ids. Names without spend are omitted. Spend by
+        session lacks rows that were rolled up. Raises LedgerUnavailable.
+        """
         c, wanted = entries.c, frozenset(names)
         which = and_(
             *_within(since, until), c.team == team, c[by] != ""

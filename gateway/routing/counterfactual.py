@@ -35,8 +35,8 @@ _DEAREST = 100.0
 
 
 class Change(NamedTuple):
-    """A changed setting with which routing would choose another backend. `value`: the setting's value, the nearest to
-    the present value among those tried. `chosen`: name of the other backend."""
+    """A changed setting with which routing would choose another backend. `value`: the changed value; of the values that
+    were tried, it is the nearest to the present one. `chosen`: name of the other backend."""
 
     value: float
     chosen: str
@@ -165,7 +165,7 @@ def boundary(chosen: Callable[[float], str], now: float, end: float) -> Change |
 
 
 def _down(value: float) -> float:
-    """The `value` rounded down, because the sentence says "at most this value"."""
+    """Round `value` down. A rounded-up value would make the sentence "at most this value" wrong."""
     scale: float = 10.0**_DIGITS
     return int(value * scale) / scale
 

@@ -139,8 +139,8 @@ class HitChecker:
             self.measures.called_wrong(team)
 
     def missed(self, near: SemanticHit, digest: bytes, fresh: bytes, dialect: DialectName) -> None:
-        """Compare the `fresh` answer of a miss with the stored answer of `near`. If they are equal, both become hits
-        for later questions. `digest`: the key of `fresh`."""
+        """Compare the `fresh` answer of a miss with the stored answer of `near`. If the answers are equal, both become
+        hits for later questions that are as similar. `digest`: the key of `fresh`."""
         if self._place():
             self._tasks.spawn(self._compare(near, digest, fresh, dialect), "cache-near")
 

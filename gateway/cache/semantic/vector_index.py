@@ -71,7 +71,7 @@ class VectorIndex:
 
     @property
     def memory(self) -> int:
-        """Bytes of the vectors and, if there are codes, of the codes."""
+        """Bytes of the vectors, and of their eight-bit codes if the index has lists."""
         code = self._dimensions + _CODE_BYTES if self._codes is not None else 0
         return len(self) * (self._dimensions * BYTES_PER_DIMENSION + code)
 

@@ -92,9 +92,8 @@ class WriteBehind:
     # -- in memory ---------------------------------------------------------------------------------------------------
 
     def place(self, ttl_s: float) -> str | None:
-        """The bundle (`Entry.place`) for the next answer with this time to live. None if too many answers are
-        waiting.
-        """
+        """The name of the bundle in which the next answer with this time to live is stored (`Entry.place`). None if too
+        many answers are waiting."""
         if self._answers >= self._bounds.answers or self._bytes >= self._bounds.bytes:
             self._counts["dropped"] += 1
             return None

@@ -1,7 +1,8 @@
-"""Reads facts about a turn by which the gateway decides whether its tool output is still needed.
+"""Reads facts about the turns of a session. From these facts, the gateway decides whether a tool output is still
+needed.
 
-The facts are the size of the output, its lines, and the names in the calls that produced it. Names of tools are not
-used.
+The facts are the size of the output, its lines, and the names of files, paths and addresses in the calls that produced
+it. Names of tools are not used.
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ def answer_of(request: CompletionRequest, turn: Turn) -> tuple[str, int | None]:
 
 
 def thinking_between(request: CompletionRequest, first: int, end: int) -> dict[int, int]:
-    """Index of a turn → estimated tokens of its thinking blocks, for the turns from `first` to before `end`.
+    """Index of a turn → estimated tokens of its thinking blocks, for the turns in `[first, end)`.
 
     In Anthropic's dialect, thinking is in blocks of the turn. In chat, it is in a separate field of the message. In
     Responses, reasoning items precede the item of the turn.

@@ -125,8 +125,8 @@ class SessionCuts:
     same time."""
 
     def __init__(self, rules: CacheRules, factor: float, weighs_all: bool = False) -> None:
-        """`weighs_all`: whether `weighed` counts exactly the outputs that may go, also if the cut cannot pay. This
-        takes longer; the cuts are the same."""
+        """`weighs_all`: whether `weighed` counts only outputs that may be left out, even for a cut that is too
+        expensive. The count then takes longer. The cuts are the same."""
         self._weighs_all = weighs_all
         self._rules, self._factor = rules, factor
         self._weighed = 0, 0, 0.0, 0.0, False
@@ -275,10 +275,11 @@ class SessionCuts:
             self._leave_out(request, best[1], best[2])
 
     def _worth_of(self, outputs: list[Output], turns: list[Turn]) -> tuple[float, float] | None:
-        """`_worth` of those `outputs` that may go. The others are removed from the list.
+        """The expected savings and the cost of leaving out `outputs`; None if it would not save enough. Outputs that
+        may not be left out are removed from the list.
 
-        Every further output makes a cut with the same first output better. So if leaving out all outputs from the first
-        one on would not save enough, it is not examined which of the others may go. The largest are examined first.
+        With more outputs, a cut at the same position saves more. Therefore the examination ends when even all remaining
+        outputs together do not save enough. The largest outputs are examined first.
         """
         while outputs and not self._needed.may_go(outputs[0], turns):
             del outputs[0]
@@ -297,7 +298,7 @@ class SessionCuts:
         return found
 
     def _thinking_from(self, first: Output) -> int:
-        """Number of tokens of thinking that a cut leaves out, if it begins at `first`."""
+        """Number of thinking tokens that are left out by a cut that begins at `first`."""
         sizes = self._thinking.items()
         return sum([size for place, size in sizes if first.place < place and place not in self._no_thinking])
 

@@ -94,9 +94,9 @@ def is_cheap(turns: Sequence[Turn], place: int) -> bool:
 
 
 def _thinks(request: CompletionRequest) -> bool:
-    """Whether the request contains thinking, or asks for it. Then no further answer is left out, because a
-    signature covers everything before the thinking.
+    """Whether the request contains thinking, or asks for it. Then no further answer is left out, because a signature
+    covers everything before the thinking.
 
-    Marks that were sent before the thinking began are covered by its signature and stay.
+    Notes that replaced answers before the thinking began stay, because the signature covers them.
     """
     return contains_thinking(request) or asks_for_thinking(request) or b'"effort"' in request.raw

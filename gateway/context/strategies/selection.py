@@ -60,7 +60,8 @@ def select(text: str, parts: Sequence[Passage], scores: Sequence[float], fixed: 
 
 
 def _kept(sizes: Sequence[int], scores: Sequence[float], fixed: frozenset[int], room: int) -> set[int] | None:
-    """Numbers of the best passages with at most `room` tokens. None if those in `fixed` have more."""
+    """Numbers of the best passages with at most `room` tokens together, including the passages in `fixed`. None if the
+    passages in `fixed` have more tokens than `room`."""
     kept = set(fixed)
     room -= sum(sizes[number] for number in fixed)
     if room < 0:

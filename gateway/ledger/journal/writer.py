@@ -229,8 +229,8 @@ class Journal:
         self._keep(rows.from_cache(record, usage, saved_pico, outcome), record, None)
 
     def _keep(self, values: rows.Values, record: Record, slot: int | None) -> None:
-        """Write a *closed* line at the end of this turn of the event loop, or earlier. After the line has been written,
-        `slot` can be used by another attempt."""
+        """Write a line that ends an attempt to the journal. It is written at the end of this turn of the event loop, or
+        earlier. After that, another attempt can use `slot`."""
         line = segments.encode({"close": values, "class": record.traffic_class})
         self._closed += 1
         if slot is not None:
@@ -299,8 +299,8 @@ class Journal:
             return False
 
     def _mark(self) -> None:
-        """Write a progress record: the progress of all open attempts that received data, and the speeds of their
-        backends."""
+        """Write a progress record. It contains the progress of all open attempts that received data, and the speeds of
+        their backends."""
         if not self._open:
             self.flush()
             return
@@ -318,8 +318,8 @@ class Journal:
                 opened.seen_bytes = opened.attempt.output_bytes
 
     def _paces(self) -> dict[str, orphan.BackendPace]:
-        """The speeds of the backends that the given attempts call, as backend name → speed. There may be thousands of
-        open attempts, but they call few backends."""
+        """The speeds of the backends that open attempts call: backend name → speed. There may be thousands of open
+        attempts, but they call few backends."""
         found: dict[str, orphan.BackendPace] = {}
         different: dict[int, Attempt] = {}
         for opened in self._open.values():
@@ -366,7 +366,8 @@ class Journal:
                 self._write_again(written)
 
     def _write_again(self, lines: list[bytes]) -> None:
-        """Write those lines again that the previous disk may have lost. A row that is written twice counts once."""
+        """Write `lines` again, because the previous disk may have lost them. A row that is written twice counts
+        once."""
         self._waiting[:0] = lines
         self._append(b"")
 

@@ -197,7 +197,7 @@ def _tier(tier: Decimal | TierEntry) -> ServiceTier:
 
 
 def prior(backend: Backend) -> Decimal:
-    """The throughput, in tokens per second, that is assumed for the backend's machine before any measurement."""
+    """The throughput of the backend's machine, in tokens per second, that is assumed before any measurement."""
     if backend.price is not None and backend.price.tokens_per_second is not None:
         return Decimal(str(backend.price.tokens_per_second))
     return LOCAL_TOKENS_PER_SECOND if backend.facts.own_machine else TOKENS_PER_SECOND

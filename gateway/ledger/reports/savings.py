@@ -174,7 +174,8 @@ def _served(c: Any, which: ColumnElement[bool]) -> Any:
 
 
 def _flat(price: Price) -> Price:
-    """`price` without its special price for long calls. Token sums of many calls cannot be priced with that."""
+    """`price` without its special price for long calls. That price depends on the length of a single call, and this
+    function is for sums over many calls."""
     return Price(price.input, price.output, price.cached_input, reasoning=price.reasoning)
 
 

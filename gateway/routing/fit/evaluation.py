@@ -24,7 +24,8 @@ class DataError(ValueError):
 
 
 def reason(error: Exception) -> str:
-    """The reason, as text for a DataError, why a line of a data file cannot be used."""
+    """The text of a DataError that says why a line of a data file cannot be used. `error`: the exception that reading
+    the line raised."""
     if isinstance(error, orjson.JSONDecodeError):
         return "not JSON"
     return f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)

@@ -79,7 +79,7 @@ def build(models: Sequence[str], evidence: Evidence, progress: Progress, *, seed
 
 
 def plain(models: Sequence[str], evidence: Evidence, *, seed: int = 0) -> Frontier:
-    """Like `build`, but only single models and plain cascades are considered."""
+    """Build the frontier from single models and plain cascades only. `evidence`: the measured outcomes."""
     singles, ranking = _singles(models, evidence)
     families: list[Family] = []
     if len(models) > 1:

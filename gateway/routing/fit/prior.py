@@ -34,8 +34,8 @@ INPUT_TOKENS, OUTPUT_TOKENS = 100.0, 200.0
 
 
 class Prior(NamedTuple):
-    """The formula of the prior: log odds of a good answer = level + slope · ln(price) + model's value + spread · ease
-    of the prompt."""
+    """The formula of the prior for the quality of models. The log odds of a good answer are: level + slope · ln(price)
+    + value of the model + spread · ease of the prompt."""
 
     level: float
     slope: float
@@ -104,8 +104,9 @@ def _log_odds(outcomes: Outcomes) -> Array:
 
 
 def _spread(outcomes: Outcomes, odds: Array) -> float:
-    """The spread with which simulated outcomes of the models correlate as much, on average, as the measured ones.
-    `odds`: log odds of each model's mean quality, shape (m,)."""
+    """Find the spread of the prompts' ease that fits the measured outcomes. With this spread, the simulated outcomes of
+    the models have the same mean correlation as the measured ones. `odds`: log odds of each model's mean quality,
+    shape (m,)."""
     rows = outcomes.quality[~np.isnan(outcomes.quality).any(1)]
     wanted = _correlation(rows)
     chance = np.random.default_rng(0)
@@ -136,7 +137,8 @@ def _coincidence(outcomes: Outcomes) -> float:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """`python -m gateway.routing.fit.prior --data FILE --pool FILE [--data FILE --pool FILE …] --out FILE`"""
+    """Command line: `python -m gateway.routing.fit.prior --data FILE --pool FILE [--data FILE --pool FILE …] --out
+    FILE`"""
     parser = argparse.ArgumentParser(description="Learn a prior for pools without measurements.")
     parser.add_argument("--data", type=Path, action="append", required=True)
     parser.add_argument("--pool", type=Path, action="append", required=True)

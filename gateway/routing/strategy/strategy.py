@@ -67,7 +67,7 @@ def ordered(names: Sequence[str], votes: Sequence[int | str]) -> Pattern:
 
 
 def voted(reached: Pattern) -> Pattern:
-    """The state `reached`, in which each answer without a vote gets a vote of its own."""
+    """The state `reached`, after each answer without a vote got a vote that no other answer has."""
     names, labels = reached
     fresh: dict[int, int] = {}
     return names, tuple(
@@ -115,8 +115,9 @@ class Strategy:
         return frozenset(self.states[(), ()].ask)
 
     def least(self, reference: str) -> float:
-        """The quality to count on if the quality of the model `reference` is what is to be kept: the expected quality,
-        less `CAUTION` standard errors of the difference between the two. A reference of "" means none."""
+        """The quality that the strategy reaches with high probability, in comparison with the model `reference`: the
+        expected quality, less `CAUTION` standard errors of the difference between strategy and reference. An empty
+        `reference` means that there is none; then it is the expected quality."""
         return self.quality - CAUTION * self.doubts.get(reference, 0.0)
 
     @property
@@ -145,7 +146,7 @@ class RunState:
         return self._serves(self._named(answers))
 
     def _named(self, answers: Sequence[StrategyAnswer]) -> Sequence[StrategyAnswer]:
-        """The answers with the models' names instead of the backends' names."""
+        """The answers, named by model instead of backend."""
         return [replace(each, backend=self._models.get(each.backend, each.backend)) for each in answers]
 
     def _next(self, answers: Sequence[StrategyAnswer]) -> tuple[str, ...]:
@@ -171,8 +172,8 @@ class RunState:
         return self.strategy.states.get(reached) or self.strategy.states.get(voted(reached))
 
     def _serves(self, answers: Sequence[StrategyAnswer]) -> int:
-        """The index of the answer to serve. It is the answer that the state names, if it may be shown to the client.
-        Otherwise it is that of the best model in the largest group of agreeing answers."""
+        """The index of the answer to serve. This is the answer of the model that the state names, if the client may see
+        this answer. Otherwise it is the answer of the best model in the largest group of agreeing answers."""
         state = self._state(answers)
         for place, each in enumerate(answers):
             if state is not None and each.backend == state.serve and not each.weak:
