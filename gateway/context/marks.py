@@ -325,7 +325,7 @@ def _before_next_cut(warm: _Warm, anchor: int, marks: CacheMarks, now: float) ->
 
 
 def _read_blocks(warm: _Warm, now: float) -> int:
-    """The number of blocks that a request without a new cut reads from the cache."""
+    """The number of blocks that a request reads from the cache if no further outputs are left out of it."""
     pause_s = now - max(warm.at, warm.renewed)
     return warm.blocks if pause_s <= SHORT_S else warm.long_blocks if pause_s <= LONG_S else 0
 

@@ -48,7 +48,8 @@ _MANY_TURNS = 1000
 """A request with at least this number of turns is examined in a thread, because it would block the event loop for
 milliseconds."""
 _STEPS = 4
-"""Trimming removes whole steps. A step is the tokens that may remain, divided by this number; see `_droppable`."""
+"""Trimming removes whole steps of tokens. The size of a step is the number of tokens that may remain, divided by this
+number."""
 _SMALL = 512
 """Minimum tokens of a request for which it is examined whether it can be trimmed."""
 

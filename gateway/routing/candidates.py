@@ -57,7 +57,8 @@ class Candidate(NamedTuple):
     """The expected cost if no token is cached, and if the prices of machines do not depend on their load. None if that
     is equal to `cost_pico`."""
     delay_ms: float = 0.0
-    """Among members of a model group with equal costs, the member with the lowest value is called. See `_delay_ms`."""
+    """Time to the backend's first byte, in milliseconds. Among members of a model group with equal costs, the member
+    with the lowest time is called."""
     ledger_pico: int | None = None
     """The expected cost in the ledger, if a commitment has paid the call already and `cost_pico` is lower therefore."""
 

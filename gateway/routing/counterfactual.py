@@ -27,7 +27,7 @@ _CONDITIONS = {
         "the prompt were harder (difficulty {:g} or more)",
     ),
 }
-"""Setting → the conditions for a lower and a higher value of it."""
+"""Setting → two texts for sentences: the condition for a lower value, and the condition for a higher value."""
 _DIGITS = 3
 _TEMPORARY = ("health", "busy")
 _DEAREST = 100.0
@@ -70,7 +70,8 @@ class Case:
         return choose(found, self.named, grade, quality, self.adequacy, self.learnt, self.ceiling).order[0].backend.name
 
     def sentences(self) -> tuple[str, ...]:
-        """The sentences of this case. Each names one change and the backend that would then be chosen."""
+        """Sentences that say what would change this decision. Each names one change and the backend that would then be
+        chosen."""
         now = self.chosen()
         found = [*changes_of("quality", lambda value: self.chosen(quality=value), self.quality)]
         if self.grade is not None and self.grade.abstained:

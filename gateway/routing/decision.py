@@ -37,8 +37,8 @@ def choose(
     ceiling: Ceiling | None = None,
 ) -> Choice:
     """Choose among `candidates`; at least one of them must be able to serve the request. `named`: the policy's
-    reference. `quality`: share of answers (0 to 1) that must be as good as the reference's. `adequacy`: must be given
-    if there is a `grade`.
+    reference. `quality`: share of answers (0 to 1) that must be as good as the reference's. `adequacy`: converts a
+    grade to probabilities; needed if there is a `grade`.
 
     `learnt`: backend → evidence from the team's own answers. `ceiling`: cost of the model that the client named; None:
     the reference's cost is the limit.

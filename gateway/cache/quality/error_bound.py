@@ -37,9 +37,10 @@ _HALF_LIFE = 4000.0
 """Number of look-ups after which an earlier look-up counts only half. Older look-ups count less, because questions
 change over time."""
 _MEMORY = (120.0, 120.0, 120.0, 120.0, 120.0, 120.0, 120.0, 60.0)
-"""Number of later checks at the same level after which an earlier check counts only about a third. With fewer, a level
-at which the networks decide cannot be shown to be right if most look-ups have this level. The last level needs no such
-evidence, and a shorter memory finds sooner that it is wrong."""
+"""Number of later checks at the same level after which an earlier check counts only about a third. The number must be
+large at the levels where the networks decide. Otherwise such a level could not be shown to be right if most look-ups
+have this level. The last level needs no such evidence. With its shorter memory, it is found sooner that this level is
+wrong."""
 _LEAST_ASSUMED = 0.1
 """Minimum weight of the assumed share of wrong hits at a level. The last level keeps its weight."""
 _ASSUMED_MEMORY = 60.0

@@ -29,7 +29,7 @@ longer text exceeds the limit and is rejected before it is tokenised."""
 
 
 Owned = tuple[str, str]
-"""(Owner, text). See `ModelEmbedder.embed`."""
+"""(Owner, text). The owner is the scope within which a vector is reused."""
 
 
 class Model(Protocol):

@@ -157,7 +157,8 @@ class Semantic:
             (self._meanings.add if adding else self._meanings.remove)(entry)
 
     async def vector(self, question: Question, owner: str, *, urgent: bool = True) -> Vector | None:
-        """The vector of a question; None if it cannot be computed. `owner`: see `Embedder.embed`.
+        """The vector of a question; None if it cannot be computed. `owner`: scope within which a computed vector is
+        reused.
 
         `urgent`: whether a caller waits. If not, a busy embedder does not count as a failure.
         """

@@ -17,7 +17,8 @@ _TIMES = frozenset({"last", "next", "this"})
 _PHRASE = 2
 """Minimum words of a phrase that may move without its preposition."""
 _OF = frozenset({"of", "by"})
-"""English prepositions that allow the two nouns, or the verb and the noun, to be in the other order without them."""
+"""English prepositions of phrases that can also be said in the opposite order without the preposition, as `the gender
+of Ann` and `Ann's gender`."""
 _LONGEST_OWNER = 6
 """Maximum words of the phrase after one of `_OF`."""
 

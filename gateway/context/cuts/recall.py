@@ -47,13 +47,17 @@ quadratic time."""
 _K1, _B = 1.2, 0.5
 """The usual constants of BM25, as for long documents."""
 _STEM, _STEM_WEIGHT = 5, 0.6
-"""Number of letters of a word's beginning that counts as a second word, so that inflected forms match; its weight."""
+"""`_STEM`: number of letters at the beginning of a word. This beginning also counts as a word, so that inflected forms
+match. `_STEM_WEIGHT`: weight of the beginning."""
 _NOVELTY = 0.8
-"""Weight of the novelty that is added to the common words. Chosen with planted facts on one half of the documents."""
+"""Weight of a sentence's novelty (its share of words that occur nowhere else) relative to its score for common words.
+Chosen with planted facts on one half of the documents."""
 _LEAST_WORDS, _FULL_WORDS = 3, 4
-"""Minimum words of a sentence whose novelty counts; a sentence with fewer than `_FULL_WORDS` counts less."""
+"""`_LEAST_WORDS`: minimum words of a sentence whose novelty counts. If a sentence has fewer than `_FULL_WORDS` words,
+its novelty counts less."""
 _LEAST_ASKED = 3
-"""Minimum number of words of questions that have no word in common with the outputs."""
+"""Minimum number of words in the questions, if none of these words occurs in the outputs. With fewer words, nothing is
+quoted."""
 _LEAST_COMMON = 0.6
 """Minimum share of the weight of the question's words that a sentence of code, data or logs has in common with the
 question. Agents read code and logs again, so only a clear answer is quoted from them."""
@@ -316,7 +320,7 @@ def _around(sentences: Sequence[str], at: int) -> range:
 
 
 def _quoted(sentences: Sequence[str], lines: Sequence[int]) -> list[str]:
-    """The sentences as quoted lines. A mark stands for each gap between them."""
+    """The sentences as quoted lines. `[…]` stands for each gap between them."""
     found: list[str] = []
     for before, line in zip((lines[0] - 1, *lines), lines, strict=False):
         if line > before + 1:

@@ -144,7 +144,8 @@ class SessionCuts:
         """Names in `_calls`; None if `_calls` was not searched yet."""
         self._texts: dict[int, str] = {}
         self._left: dict[int, str] = {}
-        """Index of a turn whose output was left out → a name in its call. Without outputs that were repeated later."""
+        """Index of a turn whose output was left out → a name in its call. Outputs that later outputs repeated are not
+        included."""
         self._prose: dict[int, bool] = {}
         """Index of a turn → whether its output, which was left out, is mostly prose."""
         self._no_thinking: set[int] = set()

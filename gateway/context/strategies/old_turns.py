@@ -49,8 +49,8 @@ _MOST_RECORD, _MOST_MATERIAL = 6000, 240_000
 """Maximum characters of one text that the writer reads, and of all texts."""
 _MOST_CALL, _MOST_USER = 200, 1000
 _MOST_NEEDED, _LEAST_NEEDED, _NAMED = 30, 3, 0.5
-"""Of the old names that recent turns use, notes must have at least the share `_NAMED`. This is checked if there are at
-least `_LEAST_NEEDED` such names; at most `_MOST_NEEDED` are compared."""
+"""Notes must contain at least the share `_NAMED` of the old names that recent turns use. This is checked if there are
+at least `_LEAST_NEEDED` such names. At most `_MOST_NEEDED` of them are compared."""
 _DIALECTS = frozenset({"anthropic_messages", "openai_chat", "openai_responses"})
 """The dialects of clients in which old outputs are cut, too."""
 _EFFORT = b'"effort"'
@@ -80,13 +80,13 @@ class Notes:
     end: int
     """Number of turns at the beginning of the conversation to which the notes belong."""
     history: str
-    """Digest of these turns."""
+    """Digest of the turns to which the notes belong."""
     places: tuple[int, ...]
     """Indexes of the turns whose texts are replaced."""
     carrier: int
-    """The one of `places` in which the notes stand."""
+    """Index of the turn whose text is replaced by the notes. It is one of `places`."""
     text: str
-    """The text of this turn that is sent."""
+    """The text that is sent in the turn `carrier`. It contains the notes."""
 
     def texts(self) -> dict[int, str]:
         """Index of a turn → the text that is sent in its place."""
@@ -120,12 +120,12 @@ class Draft:
 
     @property
     def removed(self) -> int:
-        """Number of tokens that each later request has less."""
+        """Number of tokens by which the notes shorten each later request."""
         return max(0, self.tokens - self.most_output - _MARK_TOKENS * len(self.places))
 
     def notes(self, answer: str) -> Notes | None:
-        """The notes with the text of the writer's `answer`. None if it is unusable: empty, too long, or without the
-        names that recent turns use."""
+        """Make notes from the text `answer` of the model that writes them. None if the text is unusable: empty, too
+        long, or without the names that recent turns use."""
         lines = _quoted(answer)
         if not lines:
             return None

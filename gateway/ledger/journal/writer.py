@@ -77,9 +77,10 @@ class Journal:
         self._size = self._flushed = 0
         self._torn = self._troubled = self._lost = False
         self._waiting: list[bytes] = []
-        """Closed lines that are not written yet."""
+        """Lines about ended attempts that are not written yet."""
         self._flush_soon: Callable[[], None] | None = None
-        """Makes the event loop call `flush` at the end of this turn. None: each closed line is written at once."""
+        """Makes the event loop call `flush` at the end of this turn. None: each line about an ended attempt is written
+        at once."""
         self._unflushed: list[bytes] = []
         """Lines that were written but may not be on disk yet. They are written again if the disk is lost."""
         self._slots: slots.Slots | None = None
@@ -261,7 +262,7 @@ class Journal:
         return True
 
     def _recovered(self) -> None:
-        """Update the state after all waiting lines were written to the disk again."""
+        """Reset the error state, after all waiting lines could be written to the disk again."""
         if self._refused:
             log.info("the ledger journal is written again")
         self._refused, self._torn = "", False

@@ -255,8 +255,8 @@ def _plain(name: str) -> str:
 
 
 def _spellings(name: str) -> Iterator[str]:
-    """Yield the spellings of a model's `name` for the search, best first: the full name, then the name without its date
-    or the base model of a fine-tuned model."""
+    """Yield the spellings of a model's `name` for the search, best first. The full name comes first. Shorter names
+    follow: without the date, or only the base model of a fine-tuned model."""
     yield _plain(name)
     if name.startswith("ft:"):
         yield _plain(":".join(name.split(":")[:2]))

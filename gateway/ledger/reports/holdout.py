@@ -51,8 +51,8 @@ _DRAWS, _AT_ONCE, _EXCHANGES, _SEED = 1000, 50, 4000, 17
 _OUTSIDE = 0.025
 """Share of the bootstrap's results that is outside the interval on each side."""
 _SURE = 0.001
-"""A figure loses if at most this share of the random assignments gives as bad a result. The share is small, because
-several figures are checked again and again."""
+"""A figure counts as worse if at most this share of the random assignments gives as bad a result. The share is small,
+because several figures are checked again and again."""
 _MOST_ROWS = 200_000
 _TEXTS = ("prices", "backend", "model", "key_id", "session", "request_id", "outcome", "kind")
 _COLUMNS = (*_TEXTS, "at", "trimmed_tokens", "cost_pico", "escalated", "estimated", *TOKENS)
@@ -71,7 +71,7 @@ class Figure:
     high: float | None
     """`low`, `high`: limits of the 95 % interval of `change`."""
     loses: bool
-    """Whether the sessions that are not held out are worse, with certainty."""
+    """Whether the figure is significantly worse in the sessions that are not held out."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,7 @@ class Invoice:
         return bool(self.lines) and all(line.id for line in self.lines)
 
     def period(self) -> tuple[float, float]:
-        """The begin and end of the invoice's period, in Unix seconds. The period has all days (UTC) from the first to
+        """The start and end of the invoice's period, in Unix seconds. The period has all days (UTC) from the first to
         the last line."""
         first, last = (pick(line.at for line in self.lines) for pick in (min, max))
         return first // DAY_S * DAY_S, (math.floor(last / DAY_S) + 1) * DAY_S

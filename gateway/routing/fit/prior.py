@@ -45,7 +45,7 @@ class Prior(NamedTuple):
     coincidence: float
     """Share of the pairs of wrong answers in which both answers are equal."""
     models: Mapping[str, float]
-    """Model → the model's own value in the sum above."""
+    """Model → the model's own value in the log odds of a good answer."""
 
     def skill(self, model: str, price: tuple[float, float]) -> float:
         return self.level + self.slope * _log_price(price) + self.models.get(model, 0.0)

@@ -35,7 +35,7 @@ class Evidence:
     """The outcomes of n prompts and m models from which the search fits."""
 
     labels: Whole
-    """Labels of answers, n × m. Equal labels agree; −1: no vote."""
+    """Labels of answers, n × m. Answers with equal labels agree; −1 means no vote."""
     quality: Array
     """Quality, n × m; 0 if unknown."""
     usd: Array
@@ -103,7 +103,7 @@ Learned = dict[Asked, Level]
 
 
 class _Value(NamedTuple):
-    """The results of the best further calls from one state on. Arrays have shape (n prompts, L prices of money).
+    """The values of the best further calls from one state. Arrays have shape (n prompts, L prices of money).
     `realised`, `estimated`: quality of the answer that is served. `usd`: US dollars of the further calls."""
 
     realised: NDArray[np.floating]
@@ -149,7 +149,8 @@ def encode(labels: Whole, asked: Asked) -> Whole:
 
 
 def decode(code: int, count: int) -> tuple[int, ...]:
-    """The labels (see `Pattern`) that `encode` turned into `code`. `count`: number of models."""
+    """Decode a number that `encode` made. Returns one label for each of `count` models. Models with equal labels gave
+    answers that agree."""
     labels: list[int] = []
     for _ in range(count):
         code, label = divmod(code, count + 1)

@@ -43,8 +43,9 @@ def planned(
     learnt: Mapping[str, Learned] = MappingProxyType({}),
     tokens: tuple[int, int] = (0, 0),
 ) -> Planned | None:
-    """Choose by the plan. None if the plan does not apply or costs more than the ceiling; then use `choice`. `quality`:
-    share of the reference's mean quality that must be reached. `subject`: see `Plan.begin`.
+    """Choose a strategy of the plan. None if the plan does not apply or costs more than the ceiling; then use `choice`.
+    `quality`: share of the reference's mean quality that must be reached. `subject`: the conversation or request;
+    the same subject always gets the same strategy.
 
     `learnt`: backend → evidence. Backends that answered worse than expected are not called, except the reference.
     `tokens`: (input, output) for which the candidates' costs were computed; (0, 0): use the prices in the plan.
@@ -98,7 +99,8 @@ def first_planned(
     learnt: Mapping[str, Learned] = MappingProxyType({}),
     tokens: tuple[int, int] = (0, 0),
 ) -> Planned | None:
-    """The choice of the first of `plans` that applies to the request; None if none applies. See `planned`."""
+    """Apply the first of `plans` that applies to the request; None if none applies. The arguments are those of
+    `planned`."""
     for plan in plans:
         found = planned(plan, choice, candidates, request, quality, subject, learnt, tokens)
         if found is not None:

@@ -21,9 +21,10 @@ from typing import NamedTuple
 from gateway.domain.routing.strategy import FAILED, StrategyAnswer
 
 CAUTION = 2.33
-"""Number of standard errors by which the measured quality must exceed what is wanted. The prompts that are served are
-as much a sample as those of the fit, so the difference between the two has √2 times the standard error; with 1.645 · √2
-of them, the quality is kept in 95 % of sets as large as that of the fit. See `Strategy.least`."""
+"""Number of standard errors by which the measured quality must exceed the wanted quality. The prompts of the fit and
+the prompts that are served are both samples. So the difference between their qualities has √2 times the standard error.
+With 1.645 · √2 standard errors, the quality is kept in 95 % of all sets of prompts that are as large as the set of the
+fit."""
 
 Features = tuple[float, ...]
 """The features of a prompt (see `PromptFeatures`). The first feature is 1."""
