@@ -2,8 +2,9 @@
 
 Prices are relative to plain input. Reading from the cache costs 0.1, writing for five minutes 1.25, and writing for an
 hour 2. Tokens that are read need not be written again. Therefore a mark with a lifetime of an hour costs 2 only for the
-tokens between the end of the last request and the mark, and then the whole prompt up to the mark is kept for an hour.
-So such a mark is set at the first block after the last request, which is the beginning of the model's answer.
+tokens between the end of the last request and the mark. It then keeps the whole prompt up to the mark for an hour. Such
+a mark is cheapest at the first block after the last request, which is the beginning of the model's answer. So it is set
+there.
 
 The newest block gets a mark of five minutes. A mark of an hour is added if its additional cost is lower than the
 expected loss without it. This loss is the cost of a pause of more than five minutes, times the probability of such a

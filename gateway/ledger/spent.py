@@ -35,7 +35,7 @@ class Spending:
 
     async def spent(self, payer: BudgetChecker, since: float, until: float = math.inf) -> SpentReader:
         """The spend of `payer` for requests that began in `[since, until)` (Unix seconds). An attempt in progress is
-        not counted, unless its worker is dead. Raises LedgerUnavailable."""
+        counted only if its worker is dead. Raises LedgerUnavailable."""
         named = {"organisation": payer.organisation, "team": payer.team, "key_id": payer.key_id}
         asked = {name: value for name, value in named.items() if value}
         which = and_(*_within(since, until), *(entries.c[name] == value for name, value in asked.items()))

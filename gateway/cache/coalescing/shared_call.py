@@ -151,7 +151,8 @@ class SharedCall:
             await _YIELD  # subscribers can send the end of the answer before this task stores the answer
 
     def _put(self, piece: bytes) -> bool:
-        """Pass a piece to all subscribers that wait for one. Returns whether any of them wants the next piece."""
+        """Pass a piece to all subscribers that wait for a piece. Returns whether any subscriber wants the next
+        piece."""
         self._pieces.append(piece)
         self.count += 1
         self._bytes += len(piece)

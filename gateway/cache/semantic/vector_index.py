@@ -149,7 +149,7 @@ class VectorIndex:
 
     @property
     def outgrown(self) -> bool:
-        """Whether new inverted lists must be trained, because the index has grown."""
+        """Whether new inverted lists must be trained, because the index has grown or shrunk."""
         if self._drafted or len(self) < LISTS_FROM:
             return False
         return not self._trained_on or not self._trained_on / _OUTGROWN < len(self) < self._trained_on * _OUTGROWN

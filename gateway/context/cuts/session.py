@@ -316,9 +316,10 @@ class SessionCuts:
 
     def _worth(self, outputs: int, saved: int, kept: int, alive: float) -> tuple[float, float] | None:
         """Return two values for a cut: the expected savings less the cost, and the cost. The unit is one token of
-        uncached input. `saved`: number of tokens that are left out. For `kept` and `alive`, see `_kept`.
+        uncached input. None if the cut would not save enough.
 
-        None if this would not save enough.
+        `outputs`: number of outputs that are left out. `saved`: number of tokens that are left out. `kept`: tokens of
+        the conversation that the provider's cache then keeps. `alive`: probability that it keeps them.
         """
         rules = self._rules
         whole = self._total + (0 if rules.kind == "marks" else self._fixed)

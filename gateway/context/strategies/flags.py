@@ -75,7 +75,7 @@ class Flags:
         return self._log.current
 
     def of(self, conversation: bytes) -> Mapping[bytes, Flag]:
-        """The flags of a conversation: digest of an answer → its flag."""
+        """The answers of a conversation that were reported as wrong: digest of an answer → its flag."""
         return self._known.get(conversation, {})
 
     def __len__(self) -> int:

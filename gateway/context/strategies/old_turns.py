@@ -1,8 +1,8 @@
 """Puts notes in place of old tool outputs and old answers (`context.old_turns`). The notes are written by a model.
 
-The first replaced text is replaced by the notes, and each other one by a placeholder. Messages, tool calls and words of
-the user stay where they are, so every call keeps its result. New notes are put into a prompt only when the provider's
-cache has expired. They stay the same, byte for byte, until the client rewrites its history.
+The notes are sent in place of the first of these texts. A placeholder is sent in place of each further text. Messages,
+tool calls and words of the user stay where they are, so every call keeps its result. New notes are put into a prompt
+only when the provider's cache has expired. They stay the same, byte for byte, until the client rewrites its history.
 """
 
 from __future__ import annotations

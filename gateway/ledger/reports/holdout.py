@@ -138,8 +138,8 @@ def calls(connection: Connection, team: str, since: float, kind: str) -> tuple[i
 
 
 def least_requests(policy: ContextPolicy) -> int:
-    """The minimum number of requests that a session must have to be measured. It is `LEAST_REQUESTS`. It is 1 if the
-    policy may shorten even the first request, or may keep the prompt in the cache after it."""
+    """The minimum number of requests that a session must have to be measured. It is 1 if the policy may shorten even
+    the first request, or may keep the prompt in the cache after it. Otherwise it is `LEAST_REQUESTS`."""
     return 1 if policy.shortens or policy.keep_alive else LEAST_REQUESTS
 
 

@@ -114,8 +114,8 @@ class Idle:
 
 
 def _hours(seen: list[int], price: PriceEntry, last: int) -> Iterator[int]:
-    """Yield the hours (numbers since 1970) that may need an idle row or a correction of one. `seen`: hours in which the
-    gateway ran. `last`: the last hour to consider."""
+    """Yield the hours that may need an idle row, or a correction of an idle row. Hours are counted since 1970. `seen`:
+    hours in which the gateway ran. `last`: the last hour to consider."""
     first = max(seen[0], last - LOOK_BACK_H + 1)
     known = set(seen)
     yield from (hour for hour in range(first, last + 1) if price.billing == "reserved" or hour in known)

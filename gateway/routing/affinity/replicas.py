@@ -1,4 +1,4 @@
-"""Orders backends that serve the same model. A conversation stays on the same replica, unless that replica is
+"""Orders backends that serve the same model. A conversation stays on the same replica as long as this replica is not
 overloaded.
 
 Method: consistent hashing with bounded loads (Mirrokni, Thorup, Zadimoghaddam 2016, arXiv:1608.01350). Each replica has

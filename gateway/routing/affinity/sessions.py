@@ -159,9 +159,9 @@ class Sessions:
 def prefix_of(request: CompletionRequest, key_id: str, session: str = "") -> Prefix:
     """The conversation to which a request of the key `key_id` belongs.
 
-    It is identified by `session`, `x-thriftgate-session` or `prompt_cache_key`. Without these, it is identified by the
-    system prompt, the first question and `metadata.user_id`. The conversation of an agent is identified by session id,
-    model and first question.
+    It is identified by `session` or by the request's `x-thriftgate-session` or `prompt_cache_key`. Without these, it is
+    identified by the system prompt, the first question and `metadata.user_id`. The conversation of an agent is
+    identified by session id, model and first question.
     """
     turns = request.turns
     own = blake2b(key_id.encode(), digest_size=_DIGEST_BYTES)

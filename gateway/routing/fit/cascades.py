@@ -145,8 +145,8 @@ def run(evidence: Evidence, members: tuple[int, ...], agree: int, level: Array) 
 
 
 def states(cascade: Cascade, models: Sequence[str]) -> dict[Pattern, State]:
-    """The states of a cascade, in the form that strategies use. States in which the cascade ends are left out; there,
-    the most frequent answer is served."""
+    """The states of a cascade, in the form that strategies use. States in which the cascade ends are left out. In such
+    a state, the most frequent answer is served."""
     found: dict[Pattern, State] = {}
     for count in range(len(cascade.members)):
         onward = models[cascade.members[count]]

@@ -122,8 +122,8 @@ def _cascades(
 def _reserves(
     models: Sequence[str], tried: Tried, price: Array, singles: Sequence[Point], seed: int
 ) -> tuple[Strategy, ...]:
-    """Reserve strategies for each model: the best plain cascades without this model, and those that always call it.
-    They are used when the model is unavailable or when its price changes."""
+    """Reserve strategies for each model: the best plain cascades without this model, and the best plain cascades that
+    always call it. They are used when the model is unavailable or when its price changes."""
     found: dict[Hashable, Strategy] = {}
     ranking = singles[0].strategy.ranking
     for model in range(len(models)):

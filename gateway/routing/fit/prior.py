@@ -1,9 +1,14 @@
 """Makes a plan for models without measurements, from their names and prices.
 
-This plan comes from a prior that was fitted to other pools of models. The prior has four parts: how quality rises with
-price, how much single models deviate from that, how much harder some prompts are for all models, and how often two
-wrong answers are equal. Outcomes are drawn at random from the prior, and plain cascades are chosen on these outcomes as
-on measured ones. The prior is a Rasch model (1960) with an error that is common to the models.
+This plan comes from a prior that was fitted to other pools of models. The prior has four parts:
+
+- how quality rises with price
+- how much the quality of single models deviates from this rise
+- how much harder some prompts are for all models
+- how often two wrong answers are equal
+
+Outcomes are drawn at random from the prior. Plain cascades are then chosen on these outcomes, in the same way as on
+measured outcomes. The prior is a Rasch model (1960) with an error that is common to the models.
 """
 
 from __future__ import annotations
