@@ -8,7 +8,8 @@ there.
 
 The newest block gets a mark of five minutes. A mark of an hour is added if its additional cost is lower than the
 expected loss without it. This loss is the cost of a pause of more than five minutes, times the probability of such a
-pause. The first requests of a session get no such mark, because most sessions without a pause are short.
+pause. The first requests of a session get no such mark, because most sessions without a pause are short. A team whose
+sessions had no such pause so far gets none either, so it never pays for what it does not need.
 
 Each worker has its own memory. If another worker served a session before, the session begins without history in this
 worker. This only reduces the savings.
@@ -109,10 +110,16 @@ class _Share:
     as `weight` observations.
     """
 
-    __slots__ = ("seen", "yes")
+    __slots__ = ("_assumed", "seen", "yes")
 
     def __init__(self, prior: float, weight: int) -> None:
         self.yes, self.seen = prior * weight, float(weight)
+        self._assumed = self.yes
+
+    @property
+    def observed(self) -> bool:
+        """Whether the event happened at least once."""
+        return self.yes > self._assumed
 
     @property
     def value(self) -> float:
@@ -213,7 +220,8 @@ class CacheMarking:
         costs = (_WRITE_LONG - _WRITE_SHORT) * added
         saves = (_WRITE_SHORT - _READ) * max(0, warm.tokens - warm.long_tokens)
         affordable = warm.insured + costs <= _MOST_INSURED * warm.spent
-        return affordable and costs < self._share_of_pauses(team).value * saves
+        pauses = self._share_of_pauses(team)
+        return affordable and pauses.observed and costs < pauses.value * saves
 
     def _seen_lately(self, request: CompletionRequest, tenant: Tenant, backend: Backend) -> bool:
         """Whether another session of this API key sent equal tools and an equal system prompt to `backend` within five
