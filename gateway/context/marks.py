@@ -182,8 +182,8 @@ class CacheMarking:
         """The marks for the first request of a session. The whole prompt is marked if the session will probably
         continue.
 
-        Otherwise only the tools and the system prompt are marked. They are marked only if another session sent the
-        same tools and system prompt within five minutes.
+        If it will probably not continue, at most the tools and the system prompt are marked. This is done only if
+        another session sent the same tools and system prompt within five minutes.
         """
         if self._share_of_returns(tenant.team, "tools" in request.needs).value > _RETURNS_PAY:
             return CacheMarks("5m", fixed=True)

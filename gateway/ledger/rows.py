@@ -326,8 +326,8 @@ def _tags(record: Record) -> str:
 
 
 def usage_of(attempt: Attempt) -> Usage:
-    """The usage that the backend reported. If it reported none, an estimate from the delivered text; for a failed
-    attempt, no tokens."""
+    """The usage that the backend reported. If the backend reported none, the usage is estimated from the delivered
+    text. For a failed attempt, it is no tokens."""
     usage = attempt.usage
     if usage is not None and believable(usage):
         if usage.estimated and attempt.service_tier and not usage.service_tier:

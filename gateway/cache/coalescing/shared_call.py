@@ -29,8 +29,8 @@ _YIELD = _Yield()
 
 
 class SharedCall:
-    """One call in progress and its subscribers. One task makes the call and publishes the answer's pieces. It is
-    cancelled when the last subscriber leaves. Use it in one event loop only.
+    """One call in progress and its subscribers. One task makes the call and publishes the answer's pieces. The task is
+    cancelled when the last subscriber leaves. Use this object in one event loop only.
 
     A stream is read in a task of its own (`start`). A plain answer is read in the first caller's task (`run_call`, then
     `finish_call`).

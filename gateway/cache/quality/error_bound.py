@@ -98,9 +98,8 @@ class Tally:
             self.long_wrong += 1 / share
 
     def elsewhere(self, lookups: float) -> None:
-        """Count look-ups that other workers have made. Their wrong hits are not counted here, because the workers
-        report these separately.
-        """
+        """Count look-ups that other workers have made. Wrong hits of other workers are not counted here, because these
+        workers report them separately."""
         self.long_lookups += lookups
 
     def _fade(self, lookups: int) -> None:

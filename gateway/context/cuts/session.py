@@ -241,10 +241,10 @@ class SessionCuts:
             self._shrink(place, -round(estimate(quoted) * self._factor))
 
     def _move_anchor(self, turns: list[Turn]) -> None:
-        """Move the anchor to the first output that may be left out later. The anchor is the position up to which
-        the gateway marks the prompt for the provider's cache.
+        """Move the anchor to the first output that may be left out later. The anchor is the position up to which the
+        gateway marks the prompt for the provider's cache.
 
-        It only moves forwards, because a provider forgets a part of the prompt that a request did not mark.
+        The anchor only moves forwards, because a provider forgets a part of the prompt that a request did not mark.
         """
         end = self._end
         for output in self._outputs:

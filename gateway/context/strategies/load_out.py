@@ -4,8 +4,8 @@ Definitions are at the beginning of the prompt. If one is left out, the provider
 cache again. Definitions are therefore left out only when the cache has expired anyway. They stay out, byte for byte,
 until one of them seems to be needed. Then all of them are sent again, for the rest of the session.
 
-The decision for a session is stored on the state server, so that all workers know it. If it is lost, the whole request
-is sent.
+The decision for a session is stored on the state server, so that all workers know it. If the stored decision is lost,
+the whole request is sent.
 """
 
 from __future__ import annotations

@@ -230,8 +230,8 @@ class Journal:
         self._keep(rows.from_cache(record, usage, saved_pico, outcome), record, None)
 
     def _keep(self, values: rows.Values, record: Record, slot: int | None) -> None:
-        """Write a line that ends an attempt to the journal. It is written at the end of this turn of the event loop, or
-        earlier. After that, another attempt can use `slot`."""
+        """Write a line that ends an attempt to the journal. The line is written at the end of this turn of the event
+        loop, or earlier. After that, another attempt can use `slot`."""
         line = segments.encode({"close": values, "class": record.traffic_class})
         self._closed += 1
         if slot is not None:

@@ -123,7 +123,8 @@ def forecast(
 
 
 def _history_s(window: tuple[float, float]) -> float:
-    """The length in seconds of the history that a forecast of `window` uses. It is longer than any window that ends."""
+    """The length in seconds of the history that a forecast of `window` uses. The history is longer than the window, if
+    the window has an end."""
     return DAY_S if _cell_s(window) < HOUR_S else HISTORY_S
 
 

@@ -144,8 +144,8 @@ def _first(facts: Mapping[str, Any], what: str) -> Any:
 
 
 def _time(value: Any) -> float:
-    """Convert a time to Unix seconds. It is a number (Unix seconds) or an ISO 8601 text (UTC if the text has no
-    zone)."""
+    """Convert `value` to Unix seconds. `value`: a number (Unix seconds) or an ISO 8601 text. A text without a zone is
+    in UTC."""
     try:
         return float(value)
     except ValueError:

@@ -95,8 +95,8 @@ class Retention:
         return None
 
     def _old_of(self, connection: Connection, start: Head, cutoff: float, now: float) -> _Batch | None:
-        """The oldest rows of a chain that can be replaced by sums; None if there are none. They end before the first
-        row that is not old, or before the first gap in the numbers."""
+        """The oldest rows of a chain that can be replaced by sums; None if there are none. The rows end before the
+        first row that is not old, or before the first gap in the numbers."""
         seq, hash = ledger.c.chain_seq, ledger.c.chain_hash
         found = connection.execute(
             select(*_ROW, seq, hash).where(ledger.c.chain == start.chain).order_by(seq).limit(BATCH)
@@ -193,8 +193,8 @@ def _hash_before(connection: Connection, start: Head, first: int) -> bytes | Non
 
 
 def _split(connection: Connection, requests: set[str]) -> set[str]:
-    """The subset of `requests` that have further rows after the batch is deleted. Their sums keep the request id, so
-    that each request counts once."""
+    """The subset of `requests` that have further rows after the batch is deleted. The sums of these requests keep the
+    request id, so that each request counts once."""
     found: set[str] = set()
     for part in _parts(sorted(requests)):
         for table in (ledger, ledger_sums):

@@ -360,7 +360,7 @@ def _voted(labels: Whole, asked: Asked) -> Whole:
 
 
 def _plural(evidence: Evidence, rows: Whole, asked: Asked) -> Whole:
-    """The index in `asked` of the answer with which most answers agree. If several answers have equally many, the
+    """The index in `asked` of the answer with which most other answers agree. If several answers have this number, the
     answer of the model with the best mean quality is taken."""
     votes = evidence.labels[rows][:, asked]
     agree = ((votes[:, :, None] == votes[:, None, :]) & (votes >= 0)[:, :, None]).sum(2)

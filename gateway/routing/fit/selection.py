@@ -4,8 +4,8 @@ A strategy is kept only if it is better, with some confidence, than simpler stra
 of two simpler strategies. The frontier is the hull of the kept strategies.
 
 The corners of the frontier were selected because of their measured quality, so this quality is too high on average
-(optimism, Efron 1983). To estimate the optimism, a frontier is selected on a part of the prompts. Its optimism is its
-quality on these prompts minus its quality on the other prompts.
+(optimism, Efron 1983). To estimate the optimism, a second frontier is selected on a part of the prompts. The optimism
+is the quality of the second frontier on these prompts minus its quality on the other prompts.
 """
 
 from __future__ import annotations

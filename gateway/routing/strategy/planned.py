@@ -143,8 +143,8 @@ def is_plain_question(request: CompletionRequest) -> bool:
 
 
 def backends_for(plan: Plan, candidates: Sequence[Candidate]) -> dict[str, str]:
-    """Choose a backend for each model of the plan: model → backend. It is the backend with the model's name; if there
-    is none, the cheapest backend with that model."""
+    """Choose a backend for each model of the plan: model → backend. The backend with the model's name is chosen. If
+    there is none, the cheapest backend with that model is chosen."""
     able = sorted((each for each in candidates if not each.excluded), key=by_cost)
     found: dict[str, str] = {}
     for model in plan.models:
@@ -156,6 +156,6 @@ def backends_for(plan: Plan, candidates: Sequence[Candidate]) -> dict[str, str]:
 
 
 def in_domain(grade: Grade | None) -> bool:
-    """Return whether a plan may decide about a request with this grade. It may not if the grader abstained because the
+    """Return whether a plan may decide about a request with this grade. False if the grader abstained because the
     prompt differs too much from the training prompts."""
     return grade is not None and not grade.abstained

@@ -86,7 +86,7 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """A fitted strategy. Its expected values are per request, for traffic like that from which it was fitted."""
+    """A fitted strategy. Its expected values are per request, for traffic that is like the traffic of the fit."""
 
     kind: str
     """Kind of the strategy: one backend, a choice that depends on the prompt, a cascade, or a cascade that depends on
