@@ -5,8 +5,8 @@ two causes: a factor that depends on the texts (see `family_factor`), and tokens
 as earlier reasoning. The last size that the backend reported for a session is exact. So only the text that was added
 since then must be multiplied by a factor.
 
-Each worker has its own reports. A worker may have no report, for example if another worker
-served the session. Then the whole count is multiplied by the factor.
+Each worker has its own reports. A worker may have no report, for example if another worker served the session.
+Then the whole count is multiplied by the factor.
 """
 
 from __future__ import annotations

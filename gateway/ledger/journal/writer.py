@@ -53,9 +53,12 @@ class _Open:
 
 
 class Journal:
-    """Implements `AttemptJournal`. For each attempt it writes an *opened* line, progress records and a *closed* line.
-    No line is lost if the process is killed. `open` raises if its line cannot be written. A *closed* line that cannot
-    be written waits in memory."""
+    """Implements `AttemptJournal`. For each attempt it writes a line before the call (the opened line), progress
+    records, and a line at the end (the closed line).
+
+    No line is lost if the process is killed. `open` raises if its line cannot be written. A closed line that cannot be
+    written waits in memory.
+    """
 
     def __init__(
         self,
@@ -125,12 +128,13 @@ class Journal:
             await asyncio.to_thread(segments.retire, fd)
 
     def write_before(self, outgoing: WriteBatcher) -> None:
-        """From now on, collect the closed lines of one turn of the event loop, and write them together before
-        `outgoing` sends data. An answer that does not go through `outgoing` must be preceded by a call of `flush`."""
+        """From now on, collect the lines about ended attempts during one turn of the event loop, and write them
+        together before `outgoing` sends data. An answer that does not go through `outgoing` must be preceded by a
+        call of `flush`."""
         outgoing.before, self._flush_soon = self.flush, partial(outgoing.flush_soon, asyncio.get_running_loop())
 
     def flush(self) -> None:
-        """Write the closed lines that wait. A disk error raises no exception."""
+        """Write the waiting lines about ended attempts to the journal. A disk error raises no exception."""
         if self._waiting:
             self._append(b"")
 

@@ -1,5 +1,5 @@
-"""Adds the cost of unused time of machines with an hourly price to the ledger. The costs of a machine's attempts and
-idle rows add up to the machine's price."""
+"""Adds idle costs to the ledger: the cost of the time in which a machine with an hourly price was unused. The costs of
+a machine's attempts and idle rows add up to the machine's price."""
 
 from __future__ import annotations
 
