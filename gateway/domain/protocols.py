@@ -67,8 +67,8 @@ class TokenCounter(Protocol):
         ...
 
     def at_once(self, text: str) -> int:
-        """The exact number of tokens if it can be counted quickly, otherwise an estimate. For callers on the event
-        loop, which cannot wait."""
+        """The exact number of tokens if it can be counted quickly, otherwise an estimate. Use it on the event loop,
+        where an exact count of a long text would take too long."""
         ...
 
 

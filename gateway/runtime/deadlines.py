@@ -1,5 +1,5 @@
-"""Deadlines for many tasks. Each deadline is rounded up to a moment, and all deadlines of the same moment share one
-timer."""
+"""Deadlines for many tasks. The time of each deadline is rounded up, and all deadlines with the same rounded time share
+one timer."""
 
 from __future__ import annotations
 
