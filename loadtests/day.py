@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import random
 import subprocess
 import sys
 import tempfile
@@ -40,8 +39,6 @@ from loadtests.day_table import Row, Spent, draw, hull_usd, pooled, row_of, tabl
 MIXTURE = Path(__file__).parent / "day_mixture.yaml"
 MUST_SAVE, MUST_KEEP = 0.4, 0.99
 """The bar: dollars saved by all features together, at least at this share of the references' quality where judged."""
-MOST_FITTED = 4000
-"""The most outcomes that a plan is fitted on, so that a run stays short."""
 WHOLE, JUDGED, HEADLINE, ALL_ON = "all strata", "judged strata", "agents and judged", ALL.name
 
 
@@ -191,11 +188,6 @@ def hull_of(setting: Setting, outcome: Outcome) -> float:
     return usd
 
 
-def _some(questions: Sequence[Question]) -> Sequence[Question]:
-    """At most `MOST_FITTED` of them, drawn at random: the first ones would all be of one data set."""
-    return questions if len(questions) <= MOST_FITTED else random.Random(0).sample(questions, MOST_FITTED)
-
-
 def fit(source: Source, pool: str, mixture: Mapping[str, Any], home: Path) -> Path:
     """A plan for the models of `pool`, fitted on the outcomes of `source`. A plan of this name that lies in `home` is
     used again. Raises CalledProcessError."""
@@ -204,7 +196,7 @@ def fit(source: Source, pool: str, mixture: Mapping[str, Any], home: Path) -> Pa
         orjson.dumps(
             {"prompt": one.messages[-1]["content"], "q": one.quality, "out_tok": one.output, "ans": one.answers}
         )
-        for one in _some(source.pools[pool])
+        for one in source.pools[pool]
     ]
     name = f"{pool}-{source.split}"
     data, prices, plan = (home / f"{name}-{part}" for part in ("outcomes.jsonl", "pool.json", "plan.json"))

@@ -176,7 +176,7 @@ class BudgetHold:
         self.covers, self.output_limit, self._call, self._place, self._known = EVER, None, None, None, False
 
     async def _look(self, group: MoneySource) -> None:
-        """Read the counters of the group, if they were never read. Nothing can be taken from them before."""
+        """Read the counters of the group, if they were never read. Units can be taken only after this."""
         if not group.known:
             with suppress(StateUnavailable):  # taking units fails again, and then the budget's rule is applied
                 await group.look(_EVER_S)
@@ -199,7 +199,9 @@ class BudgetHold:
             await self._first_offered(group, call)
 
     async def _first_offered(self, group: MoneySource, call: CallCost) -> None:
-        """Hold money for the longest answer in `_offers` that the budget allows. Raises BudgetExhausted."""
+        """Hold money for the longest answer that the budget allows. The lengths to try come from `_offers`. Raises
+        BudgetExhausted.
+        """
         refused: BudgetExhausted | None = None
         for tokens, patience_s in self._offers(group, call):
             try:
@@ -354,7 +356,7 @@ class BudgetHold:
             expectation.learn(call.counted, usage, self._answers, call.attached.kind)
 
     def release(self) -> None:
-        """End the hold without a cost, unless it was settled."""
+        """End the hold without a cost. Does nothing if the hold was settled."""
         if not self._over:
             self._over = True
             self._group.give(self.held)

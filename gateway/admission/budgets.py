@@ -113,10 +113,10 @@ class Budgets:
     async def refuse_exhausted(
         self, tenant: Tenant, end_user: str = "", at: float | None = None, session: str = ""
     ) -> Groups:
-        """Return the counter groups of the request, for `hold`. `at`: time at which the request began (Unix
-        seconds); None: now.
+        """Raise BudgetExhausted if an exhausted budget refuses all requests, even cache hits. Otherwise, return the
+        counter groups of the request, which `hold` needs.
 
-        Raises BudgetExhausted if an exhausted budget refuses all requests, even cache hits.
+        `at`: time at which the request began (Unix seconds); None: now.
         """
         groups = self._groups_of(tenant, end_user, session, self._time() if at is None else at)
         for group in groups:

@@ -1,4 +1,4 @@
-"""The unit in which a budget counts: US dollars, or tokens of backends that cost something."""
+"""The unit in which a budget counts: US dollars or tokens. Tokens of free backends do not count."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ _MOST = 10_000
 
 
 class _Quantile:
-    """A running quantile."""
+    """An estimate of a quantile, which is updated with each observed value."""
 
     __slots__ = ("_full", "_place", "_recent", "_share", "_sorted", "value")
 
@@ -115,10 +115,10 @@ class Forecast:
 
 
 def least_input_tokens(counted: int, attached: int) -> int:
-    """Return `counted` times fixed ratios, which are not learned.
+    """Estimate the backend's count of input tokens with fixed ratios instead of learned ones.
 
-    Refusals use this number, so that a learned ratio alone never causes a refusal. `counted`: the gateway's own
-    count of input tokens. `attached`: the part of `counted` that belongs to attachments.
+    Refusals use this number, so that a learned ratio alone never causes a refusal. `counted`: the gateway's own count
+    of input tokens. `attached`: the part of `counted` that belongs to attachments.
     """
     return int((counted - attached) * FIRST_INPUT_RATIO + attached * _FIRST_ATTACHED_RATIO) + 1
 

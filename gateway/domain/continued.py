@@ -1,5 +1,6 @@
-"""Facts about the beginning of a conversation that an earlier request has already sent. They are used if the same API
-key sends the same bytes there again."""
+"""Facts about the messages at the beginning of a conversation, which an earlier request has already sent. A later
+request of the same API key uses the facts again if it begins with the same bytes.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +17,9 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Notes:
-    """The facts about the items of one conversation that later requests use again. Items are messages, or the items of
-    `input`."""
+    """Facts about the items of one conversation. Later requests of the conversation use the facts again. Items are
+    messages, or the items of `input`.
+    """
 
     unique_keys: bool = False
     """Whether it was checked that no object in the items has a duplicate key."""

@@ -61,7 +61,9 @@ class TokenCounter(Protocol):
         ...
 
     def count(self, text: str) -> int:
-        """Count the tokens of `text` exactly, for the tokenizer family. If the text is long, call it in a thread."""
+        """Count the tokens of `text` exactly, with the tokenizer of this family of models. If the text is long, call
+        this in a thread.
+        """
         ...
 
     def at_once(self, text: str) -> int:
@@ -194,8 +196,9 @@ class BudgetChecker:
 
 @dataclass(frozen=True, slots=True)
 class SpentReader:
-    """Spend in the units of budgets. Simulated attempts do not count. An attempt without a price counts as 0 dollars;
-    the tokens of free attempts do not count."""
+    """An amount of spend in the units of budgets: pico-dollars and tokens. Simulated attempts do not count. An attempt
+    without a price counts as 0 dollars. The tokens of free attempts do not count.
+    """
 
     pico: int = 0
     tokens: int = 0
@@ -216,14 +219,17 @@ class Spending(Protocol):
 
     def spent(self, payer: BudgetChecker, since: float, until: float) -> Awaitable[SpentReader]:
         """The spend of requests that began in `[since, until)` (Unix seconds; `until` may be infinite). An attempt in
-        progress is not counted, unless its worker is dead."""
+        progress counts only if its worker is dead.
+        """
         ...
 
     def spent_by_each(
         self, by: Subject, team: str, since: float, until: float, names: Collection[str]
     ) -> Awaitable[Mapping[str, SpentReader]]:
-        """Like `spent`, but for each of the `names` in one team: name → spend. `by`: whether the names are pseudonyms
-        of end users or session ids. Names without spend are omitted."""
+        """The spend of each end user or session in `names`: name → spend. `by`: whether the names are pseudonyms of
+        end users or session ids. Only requests of `team` that began in `[since, until)` (Unix seconds) count. Names
+        without spend are omitted.
+        """
         ...
 
 
@@ -241,8 +247,9 @@ class AttemptJournal(Protocol):
         ...
 
     def cached(self, record: Record, usage: Usage, saved_pico: int | None, outcome: Outcome = "ok") -> None:
-        """Write to the journal an answer that costs this request nothing, because it was stored or is shared with
-        another request. `saved_pico`: the saved cost in pico-dollars."""
+        """Write to the journal an answer that costs this request nothing. The answer was stored, or is shared with
+        another request. `saved_pico`: the saved cost in pico-dollars.
+        """
         ...
 
 
@@ -264,8 +271,9 @@ class Sampler(Protocol):
         ...
 
     def offer(self, request: CompletionRequest, record: Record, answer: Answer) -> None:
-        """Offer a served request for a comparison. Call this before the request's answer is closed. It is fast and
-        never raises. If the queue is full, the request is not compared."""
+        """Offer a served request for a comparison. Call this before the request's answer is closed. The call is fast
+        and never raises. If the queue is full, the request is not compared.
+        """
         ...
 
 

@@ -61,7 +61,9 @@ class _Waiting:
 
 
 class KeepAlives:
-    """Implements the protocol `KeepAlive` of `gateway/context`. An error in this class can only lose a saving."""
+    """Implements the protocol `KeepAlive` of `gateway/context`. An error in this class never affects a request; only
+    money is not saved.
+    """
 
     def __init__(
         self,
@@ -166,8 +168,8 @@ class KeepAlives:
             self._give_up(one.prefix.session)
 
     async def _outcome(self, one: _Waiting, record: Record, backend: Backend, cached: Cached) -> str:
-        """Send the call if it saves money. Returns the name of the counter to increment. Raises GatewayError,
-        StateUnavailable.
+        """Send the keep-alive call if it saves money. Returns the name of the counter to increment. Raises
+        GatewayError, StateUnavailable.
         """
         team = one.tenant.team
         share = await self._returns.idle(one.prefix.session, one.request.id, team, agent=one.agent)

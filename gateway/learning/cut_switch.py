@@ -1,5 +1,7 @@
-"""Each worker keeps a list of the teams whose old outputs must not be left out. The worker reads the list from SQL at
-intervals, so that all workers apply a change at about the same time."""
+"""Keeps in each worker a list of the teams for which leaving out old outputs (results of earlier tool calls in a
+conversation) is switched off. The worker reads the list from SQL at intervals, so that all workers apply a change
+at about the same time.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ class CutSwitch:
         self._tasks = Tasks()
 
     async def open(self) -> None:
-        """Start to read the pauses in the background. Never raises."""
+        """Start to read the list of teams in the background. Never raises."""
         self._tasks.spawn(repeat(self.refresh, self._interval_s, _troubled, SQLAlchemyError), "pauses of cuts")
 
     async def aclose(self) -> None:
@@ -42,7 +44,7 @@ class CutSwitch:
         return bool(self._until) and self._clock.time() < self._until.get(team, 0.0)
 
     async def refresh(self) -> None:
-        """Read the pauses that are not over. Raises SQLAlchemyError."""
+        """Read the teams for which leaving out old outputs is switched off now. Raises SQLAlchemyError."""
         if not self._used:
             return
         since = self._clock.time() - cut_pauses.OFF_S

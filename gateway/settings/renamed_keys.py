@@ -21,8 +21,9 @@ KeyPath = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class RenamedKey:
-    """A key that has a new name, and no other change. `section`: path of its mapping with the models' names, such as
-    `a.b`; `*` stands for each entry of a mapping, `[]` for each item of a list."""
+    """A key that has a new name, and no other change. `section`: path of the mapping that contains the key, in the
+    models' names, such as `a.b`; `*` stands for each entry of a mapping, `[]` for each item of a list.
+    """
 
     section: str
     old: str
@@ -140,7 +141,7 @@ class Translation:
     """(Path in the file of an old name, advice), for old names whose new name is in the file too."""
 
     def as_written(self, path: KeyPath) -> KeyPath:
-        """The path in the file for `path`, which has the models' names."""
+        """Convert `path` from the models' names to the names in the file."""
         found: KeyPath = ()
         for end in range(1, len(path) + 1):
             found = self.written.get(path[:end]) or (*found, path[end - 1])
@@ -257,7 +258,7 @@ def _until(row: Renaming) -> str:
 
 
 def _sections(node: Any, steps: Sequence[str], path: KeyPath = ()) -> Iterator[tuple[KeyPath, dict[Any, Any]]]:
-    """Yield each mapping that `steps` lead to, with its path."""
+    """Yield each mapping that the keys in `steps` lead to from `node`, with its path."""
     if not steps:
         if isinstance(node, dict):
             yield path, node
@@ -288,8 +289,10 @@ def values(key: str, words: Sequence[str]) -> list[str]:
 
 
 def as_new(path: KeyPath, value: Any, table: Sequence[Renaming]) -> Iterator[tuple[KeyPath, Any]]:
-    """Yield the (path, value) with which today's files write a key. `path`, `value`: those of the models. Yields
-    nothing for a boolean key that was replaced."""
+    """Convert a key and its value from the models' names to the names in today's files. `path`, `value`: the key and
+    value in the models' names. `table`: the renamed keys and values. Yields one (path, value), or nothing if the
+    key was replaced and its value needs no key.
+    """
     new = list(path)
     for row in table:
         for end, step in enumerate(path):
@@ -346,7 +349,7 @@ def _deprecated(known: dict[str, Any], row: Renaming, new: str) -> dict[str, Any
 
 
 def _schemas(schema: dict[str, Any], node: Any, steps: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Yield the schema of each mapping that `steps` lead to."""
+    """Yield the schema of each mapping that the keys in `steps` lead to from `node`."""
     for each in variants(schema, node):
         if not steps:
             if "properties" in each:

@@ -303,8 +303,9 @@ class Watch:
         return None if known is None else known[0] + self._noticed.get(team, 0) - known[1]
 
     def _may_be_due(self, account: BudgetWindow, at_most: int, window: Window, now: float) -> bool:
-        """Return whether an alert may be due that is not stored yet. `at_most`: upper limit of the spend. The result of
-        the last query is the lower limit."""
+        """Return whether an alert that is not stored yet may be due. `at_most`: upper limit of the spend. The result
+        of the last query is the lower limit.
+        """
         return self._queried[account.team, window][0] < account.limit <= at_most or any(
             alert.id not in self._known for alert in due(account, at_most, window, now)
         )

@@ -85,7 +85,7 @@ def shown_list(found: list[dict[str, Any]], limit: int) -> dict[str, Any]:
 
 
 def asked_expiry(fields: Mapping[str, str]) -> float:
-    """Seconds for which an uploaded file is kept, from the form; 30 days if the form has no time. Raises
+    """The seconds for which an uploaded file is kept, according to the form; 30 days if the form does not say. Raises
     BadRequest.
     """
     anchor, length = fields.get("expires_after[anchor]"), fields.get("expires_after[seconds]")

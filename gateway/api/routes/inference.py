@@ -189,8 +189,8 @@ class Inference:
         return _for_inference(await self._tenants.find(secret(headers)))
 
     def _admit(self, caller: Caller, headers: Mapping[bytes, bytes]) -> tuple[Tenant, Controls, bool]:
-        """Make all checks that need no body. The caller must call `leave` of the load shedder when an admitted
-        request ends.
+        """Make all checks that need no body. If the request is admitted, `leave` of the load shedder must be called
+        when the request ends.
 
         Returns the tenant, the controls, and whether the priority is `batch`.
         """

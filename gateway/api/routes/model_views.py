@@ -18,7 +18,7 @@ from gateway.domain.tenant import Tenant
 
 
 class ModelViews:
-    """One route for each view of a client dialect."""
+    """The routes that describe models as vendors' APIs do. There is one route for each view of a client dialect."""
 
     def __init__(self, *, authenticator: Authenticator, fleet: Fleet) -> None:
         self._fleet = fleet

@@ -46,8 +46,8 @@ class BoundedProtocol(HttpToolsProtocol):
             self.framing = 0
 
     def count_framing(self, framing: int, size: int) -> None:
-        """Add the framing bytes before a piece of `size` bytes to the connection's count. `framing`: framing bytes
-        counted so far.
+        """Update the connection's count of framing bytes when a piece of a body arrives. `framing`: the count so far.
+        `size`: bytes of the piece.
 
         Raises HeadTooLarge.
         """

@@ -38,7 +38,7 @@ class Form:
             raise BadRequest(f"The form cannot be read: {error}.") from error
 
     def feed(self, data: bytes) -> None:
-        """Parse `data`. Raises BadRequest, and whatever the sink raises."""
+        """Parse `data`. Raises BadRequest, and the errors of `sink`."""
         try:
             self._parser.write(data)
         except FormParserError as error:

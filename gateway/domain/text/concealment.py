@@ -21,8 +21,9 @@ _MASK = re.compile(r"\*+|[•●…]+|\.{2,}|x{4,}|-{4,}|_{4,}")
 
 
 class Concealer:
-    """Removes one key from texts. It takes tens of microseconds per text, so it is used only for errors and other rare
-    texts."""
+    """Removes one key from texts. This takes tens of microseconds per text, so the class is used only for errors and
+    other rare texts.
+    """
 
     def __init__(self, key: str) -> None:
         """`key`: the key to remove. If it is empty, nothing is removed."""

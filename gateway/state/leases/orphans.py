@@ -71,8 +71,8 @@ class DeadWorkers(Protocol):
 
 
 class AllDrained:
-    """Implements DeadWorkers for a process that reads all journals itself when it rebuilds a sum. So all dead
-    workers count as drained.
+    """Implements DeadWorkers for a process that reads all journals itself when it reads a counter's starting value. So
+    all dead workers count as drained (their spend is in the ledger).
     """
 
     drained = ALL_WORKERS
