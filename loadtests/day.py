@@ -165,7 +165,7 @@ def dearer(outcomes: Sequence[Outcome]) -> dict[str, Any]:
         f"{one.arm.name}: {team}": round(spent.usd / base[team].usd - 1, 5)
         for one in others
         for team, spent in one.spent.items()
-        if spent.usd > base[team].usd
+        if round((spent.usd - base[team].usd) * 1e12) > 0  # sums of equal costs in another order differ less
     }
     spent = [each for one in outcomes for each in one.spent.values()]
     first, later = sum(one.first_above for one in spent), sum(one.fallbacks_above for one in spent)
