@@ -1,4 +1,5 @@
-"""One call of one backend: builds it, sends it, and returns an answer whose first bytes have arrived, or an error."""
+"""One call of one backend. Builds the call, sends it, and returns an answer or an error. The answer's first bytes have
+then arrived."""
 
 from __future__ import annotations
 
@@ -137,8 +138,9 @@ class BackendCall:
     ) -> Call:
         """Build the call to send at `now`, to end before `deadline` (loop times).
 
-        `paid_output`: maximum tokens to generate. `written`: result of `write` for the same arguments. Raises
-        BadRequest if the backend cannot express the request or would download its URLs.
+        `paid_output`: maximum tokens to generate. `written`: the result of `write` for the same arguments. Raises
+        BadRequest if the backend cannot express the request. Also raises it if the request contains URLs that the
+        backend would download.
         """
         backend = self.backend
         if written is None:
@@ -157,7 +159,8 @@ class BackendCall:
         )
 
     def writes_long(self, request: CompletionRequest, plan: ContextPlan) -> bool:
-        """Whether `write` takes so long that it must run in a thread. Only for a body of more than `LARGE_BYTES`."""
+        """Whether `write` takes so long that it must run in a thread. This can be true only for a body of more than
+        `LARGE_BYTES`."""
         translator = self._chosen.get(request.dialect)
         copied = translator is not None and translator.backend == request.dialect and not plan.touched
         return request.is_large or not copied
@@ -222,17 +225,16 @@ class BackendCall:
         self._relearn_at = asyncio.get_running_loop().time() + _RELEARN_S
 
     def _lacks(self, wire: Translator, error: UpstreamError | None) -> bool:
-        """Whether a refusal means that the server lacks the endpoint. Status 404, 405 or 501 may also mean that the
-        model is missing."""
+        """Whether the server refused a request because it does not have the endpoint of `wire`. A status code 404, 405
+        or 501 does not decide this, because it can also mean that the server does not have the model."""
         # OpenAI serves some models over Responses only, and its error text names that endpoint
         if wire.backend == self.kind.dialect:
             return error is not None and _OTHER_ENDPOINT in error.message and self._has_other(wire)
         return error is None or (error.code != UnknownModel.code and error.param in (None, "model"))
 
     def _has_other(self, wire: Translator) -> bool:
-        """Whether the backend has another dialect, besides that of the translator `wire`, in which the request can
-        still be sent.
-        """
+        """Whether the request can still be sent in another dialect of the backend, different from the dialect of
+        `wire`."""
         return any(
             each.backend != wire.backend and each.backend not in self._unspoken
             for each in self._translators(wire.client)
@@ -251,8 +253,8 @@ class BackendCall:
         )
 
     async def ask(self, call: Call, attempt: Attempt, slot: Slot) -> Relayed | Whole:
-        """Send the call and return the answer, which releases `slot` later. On an error, report the result to `slot`
-        and raise BackendError."""
+        """Send the call and return the answer. `slot` is released when the answer has ended. On an error, report the
+        result to `slot` and raise BackendError."""
         try:
             upstream = await self.kind.send(call)
             attempt.status = upstream.status
@@ -283,7 +285,8 @@ class BackendCall:
         return [place for place, name in enumerate(names) if name.startswith(self._kept)]
 
     def _report(self, slot: Slot, error: BackendError, call: Call, status: int | None) -> None:
-        """Update the backend's health according to an error. `status`: of the backend's answer; None: no answer."""
+        """Update the backend's health after an error. `status`: the HTTP status of the backend's answer; None if no
+        answer arrived."""
         if isinstance(error, BackendRateLimited):
             # An upper gateway's budget may still cover smaller requests, and those of other teams.
             slot.limited(None if error.no_quota and self.backend.facts.tells_cost else error.retry_after_s)
@@ -301,7 +304,8 @@ class BackendCall:
     async def _by_content_type(
         self, call: Call, wire: Passthrough, upstream: Upstream, attempt: Attempt, slot: Slot
     ) -> Relayed | Whole:
-        """Read an answer on a passed-through path. The content type shows whether it is a stream."""
+        """Read an answer on a passed-through path. The answer's content type decides whether it is read as a stream or
+        as a whole."""
         header = upstream.header(b"content-type") or b""
         content_type = header.decode("ascii") if _CONTENT_TYPE.fullmatch(header) else "application/octet-stream"
         answer: Relayed | Whole
@@ -359,7 +363,8 @@ class BackendCall:
         return failure
 
     async def _meaning(self, call: Call, upstream: Upstream) -> BackendError:
-        """Convert a status code to a BackendError. Only a refused request's error contains the backend's text."""
+        """Convert an error response to a BackendError. The error contains the backend's text only if the backend
+        refused the request itself."""
         name, status = self.backend.name, upstream.status
         wait_s = self.kind.retry_after_s(upstream)
         if wait_s is not None:

@@ -43,7 +43,8 @@ async def reach_all(backends: Sequence[Backend], within_s: float = WITHIN_S) -> 
 
 
 async def reach(backend: Backend, within_s: float = WITHIN_S) -> Reached:
-    """Test one backend. Problems of the backend are in the result and never raised."""
+    """Test one backend, in about `within_s` seconds. Problems of the backend are in the result; they are never
+    raised."""
     name, own = backend.name, backend.facts.preset_of or backend.kind
     if own == "simulated":
         return Reached(name, note="simulated, not a real model")

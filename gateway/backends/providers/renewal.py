@@ -38,7 +38,7 @@ Headers = list[tuple[bytes, bytes]]
 
 
 class Expiring(Protocol):
-    """A credential with an expiry time. Two credentials are equal if the provider cannot distinguish them."""
+    """A credential with an expiry time. Two credentials are equal if they are the same for the provider."""
 
     @property
     def expires_at(self) -> float | None:
@@ -88,7 +88,7 @@ class Renewed(ABC, Generic[C]):
         await self._tasks.aclose()
 
     def prepare(self) -> None:
-        """Start to fetch the credential in the background, unless it is known."""
+        """Start to fetch the credential in the background. Does nothing if the credential is known."""
         if self._found is None:
             self._begin()
 
@@ -198,9 +198,8 @@ async def ask(method: str, url: str, headers: Headers, body: bytes = b"", *, wai
 
 
 def _why(answer: bytes) -> str:
-    """OAuth's error code, and the numbers of Entra's errors. The descriptions are left out, because they may
-    contain a secret.
-    """
+    """The error codes in the answer: OAuth's code, and the numbers of Entra's errors. The descriptions are left out,
+    because they may contain a secret."""
     try:
         read = orjson.loads(answer)
         code, numbers = read.get("error"), _AADSTS.findall(str(read.get("error_description")))

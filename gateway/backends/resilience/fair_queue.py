@@ -77,14 +77,15 @@ class FairQueue(Generic[Waiter]):
         return waiter
 
     def to_drop_for(self, share: str, *, batch: bool) -> Waiter | None:
-        """Select the waiting request to drop, so that a new request of `share` (a team) can wait. None: drop the
-        new request itself. `batch`: whether the new request is a batch request.
+        """Select the waiting request to drop, so that a new request of `share` (a team) can wait. None: drop the new
+        request itself. `batch`: whether the new request is a batch request.
 
         - An interactive request displaces a batch request. If no batch request waits, it displaces an interactive
           one.
         - A batch request displaces only batch requests.
         - Of the requests that may be displaced, the team with the most loses its newest one.
-        - A request of the same kind is displaced only if its team has more of them than `share` would have.
+        - Between two batch requests, or two interactive ones, a team loses a request only if more of its requests wait
+          than of `share`, counting the new one.
         """
         if not batch and self._batch:
             shares, shorter = self._batch, 0

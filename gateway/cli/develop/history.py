@@ -183,8 +183,8 @@ def _row(team: Team, request: str, at: float, models: Models, draw: random.Rando
 
 
 def checks(invented: Sequence[Row]) -> list[dict[str, Any]]:
-    """The invented comparisons of cached answers, for each team and day: every fifth semantic hit was compared with a
-    fresh answer."""
+    """Invented comparisons of cached answers with fresh answers, for each team and day. Every fifth semantic hit of
+    `invented` was compared."""
     draw = random.Random(SEED)  # noqa: S311 - invented, not secret
     found: dict[tuple[str, int], dict[str, Any]] = {}
     for row in invented:

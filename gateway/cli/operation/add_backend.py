@@ -89,8 +89,8 @@ def add(
 
 
 def _values(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys of the backend's entry, in the order in which they are written. Asks the user for missing keys, or
-    raises UsageError."""
+    """The keys of the backend's entry, in the order in which they are written. `given`: the values from the command
+    line. Asks the user for missing keys, or raises UsageError."""
     recipe = RECIPES[name]
     values = {"kind": recipe.kind or name, **recipe.values, **given}
     missing = {each: example for each, example in {"model": recipe.model, **recipe.needs}.items() if each not in values}

@@ -1,4 +1,5 @@
-"""Decides the calls of a log with the router. Sums their actual costs, and the costs that they would have had."""
+"""Decides with the router which backends would get the calls of a log. Sums the actual costs of the calls, and the
+costs that they would have had."""
 
 from __future__ import annotations
 

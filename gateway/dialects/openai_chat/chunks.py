@@ -50,10 +50,10 @@ class ChatChunks:
         return self._chunk
 
     def texts(self, block: bytes, at: int) -> tuple[int, list[str]]:
-        """Read the successive events from position `at`. Each differs from the event before it only in its content.
+        """Read successive events, from position `at`, that differ only in their content. Returns the position after
+        them and their contents.
 
-        Returns their contents and the position after them; (`at`, []) if there are none, or if one of them must be
-        parsed alone.
+        Returns (`at`, []) if there are no such events, or if one of them must be parsed alone.
         """
         if not self._repeats:
             return at, []

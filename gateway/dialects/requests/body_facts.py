@@ -32,9 +32,8 @@ _MOST_UNDERSCORES = 24
 
 
 class Facts(NamedTuple):
-    """The facts of `BodyScan` for a part of a body. The part contains only whole values, such as the items of a
-    conversation.
-    """
+    """The facts about a part of a body from which a `BodyScan` is made. The part contains only whole values, such as
+    the items of a conversation."""
 
     items: int = 0
     keys: int = 0
@@ -79,7 +78,7 @@ def scanned(raw: bytes) -> BodyScan:
 
 
 def _near_underscores(part: bytes) -> bytes:
-    """The bytes of `part` around its underscores. Every word with an underscore that is in `part` is in them too."""
+    """The bytes of `part` around its underscores. They contain every word with an underscore that occurs in `part`."""
     between = part.split(b"_", _MOST_UNDERSCORES + 1)
     if len(between) == 1:
         return b""

@@ -102,7 +102,8 @@ class _Body:
         self.place = _place(self.owner, self.raw, 1 << len(self.raw).bit_length() - 2)
 
     def resembles(self, raw: bytes) -> bool:
-        """Whether it is worthwhile to compare `raw` with this body: `raw` begins as the first quarter of this body."""
+        """Whether to compare `raw` with this body item by item. True only if `raw` begins with the first quarter of
+        this body."""
         return raw.startswith(self.beginning) and bool(self.ends or not self.searched)
 
     def locate(self) -> None:
@@ -136,9 +137,8 @@ class _Body:
         self.ends = ends
 
     def follow(self, known: Known) -> None:
-        """Copy the known facts about the first items from an earlier body, and find the positions of the other
-        items.
-        """
+        """Copy the facts about the first items from an earlier body, and find the positions of the other items.
+        `known`: the items that both bodies have."""
         before, count = known.body, known.shared
         self.head, self.start = before.head, before.start
         ends = _ends_of(self.raw, known.end, self.items[count:], first=False)
@@ -172,7 +172,7 @@ class _Body:
 
 
 class Known(NamedTuple):
-    """The items of an earlier body with which a new body begins."""
+    """The items that a new body has in common with an earlier body. These are its first items."""
 
     body: _Body
     shared: int
@@ -190,15 +190,16 @@ class Known(NamedTuple):
         return self.body.ends[self.shared - 1]
 
     def new_bytes(self, raw: bytes) -> int:
-        """The number of bytes that `parsed` parses."""
+        """The number of bytes of `raw` that must be parsed, because they are not known from the earlier body."""
         last = len(raw) - len(self.body.tail)
         if last >= self.end and raw.endswith(self.body.tail):
             return last - self.end
         return len(self.body.head) + len(raw) - self.end
 
     def parsed(self, raw: bytes) -> Continued | None:
-        """The parsed body `raw`. None if the rest of `raw` is not JSON that continues the conversation; then `raw`
-        must be parsed as a whole.
+        """Parse only the part of `raw` that is not known, and return the whole parsed body.
+
+        None if this part is not JSON that continues the conversation; then `raw` must be parsed as a whole.
         """
         if len(raw) <= self.end:
             return None
@@ -229,12 +230,13 @@ class Known(NamedTuple):
 
 
 def to_locate(bodies: list[_Body]) -> list[_Body]:
-    """The members of `bodies` whose items must be located before `longest` can compare them; at most MOST_LOCATED."""
+    """Those of `bodies` whose items must be located before they can be compared; at most MOST_LOCATED."""
     return [body for body in bodies if not body.searched and not body.ends][:MOST_LOCATED]
 
 
 def longest(bodies: list[_Body], raw: bytes) -> Known | None:
-    """The member of `bodies` with the most items that `raw` has too; None if no body has an item of `raw`."""
+    """The member of `bodies` that has the most first items in common with `raw`. None if no body has its first item in
+    common."""
     best: Known | None = None
     for body in bodies:
         count = body.common(raw) if body.ends else 0
@@ -261,8 +263,8 @@ class KnownBodies:
         return len(self._single.bodies) + len(self._continuing.bodies)
 
     def alike(self, owner: str, name: str, raw: bytes) -> list[_Body]:
-        """The remembered bodies of `owner` that `raw` may continue: first the longest ones, and of these the latest.
-        `owner`: the API key and the client dialect. `name`: the field of the conversation."""
+        """The remembered bodies of `owner` that `raw` may continue. The longest come first; of equally long bodies, the
+        latest. `owner`: the API key and the client dialect. `name`: the field of the conversation."""
         found, at = list[_Body](), 1 << max(len(raw), 1).bit_length() - 1
         while at >= LEAST_BYTES // 2:
             if bodies := self._bodies.get(_place((owner, name), raw, at)):
@@ -271,8 +273,8 @@ class KnownBodies:
         return found[:MOST_ALIKE]
 
     def locate(self, bodies: list[_Body]) -> None:
-        """Find the positions of the items of `bodies`. This takes several times as long as parsing them, so call it
-        off the event loop."""
+        """Find the positions of the items of `bodies`. This takes several times as long as parsing the bodies, so do
+        not call it on the event loop."""
         for body in bodies:
             with self._lock:
                 searched, body.searched = body.searched, True
@@ -326,8 +328,11 @@ class KnownBodies:
 
 
 class _Queue:
-    """Bodies, the oldest first. Bodies that no request has continued are evicted earlier than others, because most of
-    them belong to no session."""
+    """A queue of remembered bodies, the oldest first.
+
+    Bodies that a request has continued and all other bodies are in two separate queues. The others are evicted earlier,
+    because most of them belong to no session.
+    """
 
     def __init__(self) -> None:
         self.bodies: dict[_Body, None] = {}
@@ -335,8 +340,8 @@ class _Queue:
         self._random = Random(0)  # noqa: S311
 
     def random(self) -> _Body:
-        """One of the bodies. If always the oldest were evicted, sessions that take turns and do not all fit would each
-        be forgotten shortly before their next request."""
+        """A random body, to be evicted. If the oldest body were evicted each time, some sessions would never find their
+        last body: those that take turns and do not all fit."""
         return next(islice(self.bodies, self._random.randrange(len(self.bodies)), None))
 
     def add(self, body: _Body) -> None:
@@ -357,8 +362,8 @@ def _place(owner: tuple[str, str], raw: bytes, at: int) -> _Place:
 
 
 def _places(raw: bytes, quoted: bytes) -> Iterator[tuple[int, int]]:
-    """Yield the first places at which an array is the value of the key `quoted`: (position of the key, position of the
-    first item)."""
+    """Yield places in `raw` at which the value of the key `quoted` is an array. A place is (position of the key,
+    position of the first item). Only the first places are yielded."""
     key, arrays = -1, 0
     for _ in range(_TRIES):
         key = raw.find(quoted, key + 1)
@@ -373,9 +378,8 @@ def _places(raw: bytes, quoted: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _ends_of(raw: bytes, at: int, items: list[Any], *, first: bool) -> list[int]:
-    """The position after each of `items`, if they are in `raw` from `at` on; empty if they are not there. `first`:
-    whether no comma comes before them.
-    """
+    """The position after each of `items`, which are expected in `raw` from `at` on. Empty if they are not there.
+    `first`: whether the item at `at` has no comma before it."""
     ends: list[int] = []
     for item in items:
         if not first:
@@ -392,7 +396,7 @@ def _ends_of(raw: bytes, at: int, items: list[Any], *, first: bool) -> list[int]
 
 
 def _end_of(raw: bytes, at: int, item: Any) -> int:
-    """The position after `item`, if it is at position `at`; 0 if another value is there."""
+    """The position after `item`, which is expected at `at`; 0 if another value is there."""
     written = orjson.dumps(item)  # most clients write JSON as orjson does
     if raw.startswith(written, at):
         return at + len(written)
@@ -405,9 +409,8 @@ def _end_of(raw: bytes, at: int, item: Any) -> int:
 
 
 def _rest_of(rest: bytes, name: str) -> tuple[dict[str, Any], list[Any]] | None:
-    """Parse `rest`, and return it with the items in it. None if `rest` has another field `name`, or is no valid
-    body.
-    """
+    """Parse `rest`, a body without the known items. Returns its fields, and the items in it. None if `rest` has a
+    second field `name`, or is not a valid body."""
     try:
         fields = load_object(rest)
     except BadRequest:

@@ -1,5 +1,5 @@
 """Reads the output limit and the number of answers of a request. Reads the field names of all known servers, because a
-local server may obey a field that does not belong to the dialect of the request."""
+local server may obey a field of another dialect."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def may_have_foreign(request: CompletionRequest) -> bool:
 
 
 def own_limit(request: CompletionRequest, most: int) -> int:
-    """The value to send in the limit field of the dialect: `most`, or the client's own limit if it is lower."""
+    """The value to send in the limit field of the dialect: the client's own limit or `most`, whichever is lower."""
     value = [limit for name in _OWN[request.dialect] if type(limit := request.body.get(name)) is int]
     return min(most, max(value, default=most))
 

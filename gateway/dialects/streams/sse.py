@@ -101,8 +101,8 @@ def has_any(block: bytes, marks: Iterable[bytes]) -> bool:
 
 
 def next_boundary(block: bytes, at: int, returns: bool) -> int:
-    """The position after the first blank line at or after `at`; else the length of `block`. `returns`: whether `block`
-    contains carriage returns."""
+    """The position after the first blank line at or after `at`. If there is none, the length of `block`. `returns`:
+    whether `block` contains carriage returns."""
     if not returns:
         end = block.find(b"\n\n", at)
         return len(block) if end < 0 else end + 2
@@ -120,8 +120,11 @@ def events(block: bytes, at: int = 0) -> Iterator[bytes]:
 
 
 def parts(block: bytes, marks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the events of `block` in order: each event with one of `marks` by itself, and all events between two such
-    events together. If `block` contains carriage returns, each event is yielded by itself."""
+    """Yield the bytes of `block` in order, divided into pieces. An event that contains one of `marks` is a piece. The
+    events between two such events are together one piece.
+
+    If `block` contains carriage returns, each event is a piece.
+    """
     if b"\r" in block:
         yield from events(block)
         return

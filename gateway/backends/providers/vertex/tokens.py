@@ -68,9 +68,10 @@ class Tokens(Renewed[Token]):
 
 
 async def _of_service_account(given: dict[str, Any]) -> Token:
-    """Exchange an assertion for an access token.
+    """Exchange an assertion (a signed token) for an access token. `given`: contents of the credentials file.
 
-    If Google refuses it and this machine's clock differs from Google's, sign another assertion with Google's time.
+    If Google refuses the assertion, and this machine's clock differs from Google's, sign another assertion with
+    Google's time.
     """
     url = given.get("token_uri", _TOKEN_URL)
 
@@ -112,7 +113,7 @@ _CANNOT = {"executable": "a program", "certificate": "a certificate"}
 
 
 async def _federated(given: dict[str, Any], backend: str) -> Token:
-    """Exchange another provider's token for an access token (workload identity federation). `given`: contents of
+    """Exchange another provider's token for a Google access token (workload identity federation). `given`: contents of
     the credentials file.
 
     If the file names a service account, the access token is for this account.

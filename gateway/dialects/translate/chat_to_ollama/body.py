@@ -96,7 +96,7 @@ def _function(tool: Block) -> Block:
 
 
 def _beside(body: dict[str, Any]) -> Block:
-    """The fields of the request that are neither messages nor options nor tools."""
+    """The fields of the request other than messages, options and tools."""
     found = _form(body.get("response_format")) | _think(body.get("reasoning_effort"))
     if body.get("logprobs"):
         found |= {name: body[name] for name in ("logprobs", "top_logprobs") if body.get(name) is not None}
