@@ -110,6 +110,8 @@ class Run:
 
     def until_all_ended(self, most: int) -> None:
         """Raises pytest.Session.Failed or Interrupted as pytest's own loop."""
+        if reporter := self._config.pluginmanager.getplugin("terminalreporter"):
+            reporter.showfspath = False  # files alternate: each dot would stand on a line of its own
         for _ in range(min(most, len(self._files))):
             self._fork([])
         try:
