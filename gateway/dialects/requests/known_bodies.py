@@ -34,8 +34,8 @@ LEAST_BYTES = 32 * 2**10
 """Minimum bytes of a body that is remembered."""
 MOST_BYTES = 64 * 2**20
 MOST_IDLE_S = 3600.0
-"""Seconds after which a body that no request has continued is forgotten: the longest lifetime of a provider's prompt
-cache, after which a session rarely goes on."""
+"""A body is forgotten if no request has continued it for this number of seconds. This is the longest lifetime of a
+provider's prompt cache. A session rarely goes on after such a pause."""
 _PER_ITEM = 900
 """Bytes of memory for the turn and the facts of each item of the conversation."""
 _KEY = secrets.token_hex(16)
@@ -51,7 +51,7 @@ _MOST_LOOKED = 64
 MOST_LOCATED = 4
 """Maximum number of remembered bodies whose items are located for one request."""
 _PROBE = 64
-"""Bytes that a place in the index of remembered bodies has of a body."""
+"""Number of bytes of a body in a key (`_Place`) of the index of remembered bodies."""
 _Place = tuple[str, str, int, bytes]
 """The API key with the client dialect, the name of the conversation's field, a position, and the bytes of the body from
 this position on."""
@@ -330,8 +330,8 @@ class KnownBodies:
 class _Queue:
     """A queue of remembered bodies, the oldest first.
 
-    Bodies that a request has continued and all other bodies are in two separate queues. The others are evicted earlier,
-    because most of them belong to no session.
+    There are two queues: one for bodies that a later request has continued, and one for bodies that no request has
+    continued yet. Bodies of the second queue are evicted earlier, because most of them belong to no session.
     """
 
     def __init__(self) -> None:
@@ -340,8 +340,8 @@ class _Queue:
         self._random = Random(0)  # noqa: S311
 
     def random(self) -> _Body:
-        """A random body, to be evicted. If the oldest body were evicted each time, some sessions would never find their
-        last body: those that take turns and do not all fit."""
+        """A random body, to be evicted. A random choice is needed if several sessions take turns and their bodies do
+        not all fit. If the oldest body were evicted each time, no such session would find its last body."""
         return next(islice(self.bodies, self._random.randrange(len(self.bodies)), None))
 
     def add(self, body: _Body) -> None:
