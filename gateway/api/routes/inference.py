@@ -77,7 +77,7 @@ class Inference:
         self._limits, self._overload, self._envelope = limits, overload, envelope
         self._idempotency, self._memory = idempotency, memory
         self._small_bytes = min(2 * limits.max_items, LEAST_BYTES)
-        """Maximum bytes of a body that is not remembered and cannot have too many items."""
+        """A body of up to this number of bytes cannot have too many items, and is too small to be remembered."""
         self._bodies, self._ids = KnownBodies(), RequestIds()
         self._pace = Pace.of(limits)
         self._decoding = decoding or OffLoop()
