@@ -1,5 +1,5 @@
-"""One call of one backend. Builds the call, sends it, and returns an answer or an error. The answer's first bytes have
-then arrived."""
+"""One call of one backend. Builds and sends the call. Returns the answer when its first bytes have arrived, or raises
+an error."""
 
 from __future__ import annotations
 
