@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import repeat
 from typing import Any
 
 import orjson
@@ -119,11 +120,12 @@ def events(block: bytes, at: int = 0) -> Iterator[bytes]:
         at = end
 
 
-def parts(block: bytes, marks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the events of `block` in order: each event with one of `marks` by itself, and all events between two such
-    events together. If `block` contains carriage returns, each event is yielded by itself."""
+def parts(block: bytes, marks: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:
+    """Yield the events of `block` in order: each event with one of `marks` by itself and with True, and all events
+    between two such events together and with False. If `block` contains carriage returns, each event is yielded by
+    itself and with True."""
     if b"\r" in block:
-        yield from events(block)
+        yield from zip(events(block), repeat(True), strict=False)
         return
     spans = set[tuple[int, int]]()
     for mark in marks:
@@ -136,11 +138,11 @@ def parts(block: bytes, marks: Iterable[bytes]) -> Iterator[bytes]:
     at = 0
     for start, end in sorted(spans):
         if at < start:
-            yield block[at:start]
-        yield block[start:end]
+            yield block[at:start], False
+        yield block[start:end], True
         at = end
     if at < len(block):
-        yield block[at:]
+        yield block[at:], False
 
 
 def objects(block: bytes) -> list[dict[str, Any]] | None:
