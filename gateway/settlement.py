@@ -165,8 +165,8 @@ class JoinedAnswer(Unpaid):
 
 
 class PaidAnswer:
-    """An answer from a backend, whose cost must be settled. If other requests share the answer, it may continue
-    after the request that pays for it has ended.
+    """An answer that a backend gives to this request. Its cost must be settled. If other requests share the answer, it
+    may continue after this request has ended.
     """
 
     answer: Answer | None = None
@@ -212,7 +212,7 @@ class PaidAnswer:
         return Paid(attempt.usage, attempt.cost_pico, attempt.backend.name, attempt.backend.model)
 
     def share_plain(self, shared: SharedCall, buy: Callable[[], Awaitable[None]]) -> Awaitable[None]:
-        """Get an answer that is not a stream through `buy`, and publish it to all subscribers of `shared`. The call
+        """Use `buy` to get an answer that is not a stream, and publish it to all subscribers of `shared`. The call
         continues if the client of this request disconnects.
         """
         self._record.others = shared.outlives
@@ -220,7 +220,7 @@ class PaidAnswer:
         return shared.run_call(self, buy)
 
     async def share_stream(self, buy: Callable[[], Awaitable[None]], shared: SharedCall) -> None:
-        """Get a stream through `buy` and publish it to all subscribers of `shared`. This runs in a separate task."""
+        """Use `buy` to get a stream, and publish it to all subscribers of `shared`. This runs in a separate task."""
         async with self:
             await buy()
             await shared.publish(self)
@@ -277,8 +277,8 @@ class PaidAnswer:
     async def pipe_to(self, take: Sink) -> bool:
         """Pass each piece of the answer to `take` once the held money covers the piece.
 
-        Returns True if `take` accepts no more pieces now, False if only `ending` is left. Raises BudgetExhausted
-        and the answer's errors.
+        Returns True if `take` accepts no more pieces now. Returns False if only the last piece, `ending`, is left.
+        Raises BudgetExhausted and the errors of the answer.
         """
         answer = self.answer
         assert answer is not None

@@ -79,7 +79,7 @@ class Inference:
         self._limits, self._overload, self._envelope = limits, overload, envelope
         self._idempotency, self._memory = idempotency, memory
         self._small_bytes = min(2 * limits.max_items, LEAST_BYTES)
-        """Maximum bytes of a body that is not remembered and cannot have too many items."""
+        """A body of up to this number of bytes cannot have too many items, and is too small to be remembered."""
         self._bodies, self._ids = KnownBodies() if bodies is None else bodies, RequestIds()
         self._pace = Pace.of(limits)
         self._decoding = decoding or OffLoop()
@@ -200,8 +200,8 @@ class Inference:
         return _for_inference(await self._tenants.find(secret(headers)))
 
     def _admit(self, caller: Caller, headers: Mapping[bytes, bytes]) -> tuple[Tenant, Controls, bool]:
-        """Make all checks that need no body. The caller must call `leave` of the load shedder when an admitted
-        request ends.
+        """Make all checks that need no body. If the request is admitted, `leave` of the load shedder must be called
+        when the request ends.
 
         Returns the tenant, the controls, and whether the priority is `batch`.
         """

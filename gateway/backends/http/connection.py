@@ -19,7 +19,8 @@ than a second write."""
 
 
 class Stale(Exception):
-    """An idle connection was closed before the request was written. The request can be sent on another connection."""
+    """Raised if an idle connection was closed before the request was written. The request can be sent on another
+    connection."""
 
 
 class Owner(Protocol):
@@ -37,9 +38,8 @@ class Owner(Protocol):
         ...
 
     def watch(self, when: float) -> None:
-        """Called when the limit of a connection was set to `when` (loop time). This may be the earliest limit of
-        all connections.
-        """
+        """Called when a connection gets a new time limit, `when` (loop time). The owner may have to wake up earlier
+        than planned."""
         ...
 
 
@@ -95,11 +95,11 @@ class Connection(asyncio.Protocol):
     def send(
         self, head: bytes, body: bytes, *, limit: float, deadline: float, stall_timeout: float = math.inf
     ) -> Response:
-        """Send a request and return its response at once. Its future `begun` is done when the head has arrived. Raises
-        Stale if the connection was closed before.
+        """Send a request. Returns its response at once; the response's future `begun` is done when the head has
+        arrived. Raises Stale if the connection was closed before.
 
-        `limit`, `deadline`: loop times before which the body's first and last byte must arrive. `stall_timeout`:
-        maximum seconds between two pieces of the body.
+        `limit`: loop time before which the body's first byte must arrive. `deadline`: loop time before which the last
+        byte must arrive. `stall_timeout`: maximum seconds between two pieces of the body.
         """
         transport = self._transport
         if self.gone or transport is None or transport.is_closing():
@@ -117,7 +117,8 @@ class Connection(asyncio.Protocol):
         return response
 
     def expire(self, now: float) -> None:
-        """Called when `limit` has passed. Extend the limit if the body is still arriving, else fail the response."""
+        """Called when `limit` has passed. If the body is still arriving, extend the limit. Otherwise, fail the
+        response."""
         if not self._received_at:
             what = "begin to answer"
         elif now >= self._deadline:
@@ -287,7 +288,8 @@ class Connection(asyncio.Protocol):
         response.end()
 
     def _misread(self, error: Exception) -> BackendGarbage | None:
-        """The error for data that the parser rejected; None if the response was already complete."""
+        """The error for data that the parser rejected. None if the response was already complete, because the data then
+        do not belong to it."""
         if self._complete:
             self._surplus = True
             return None

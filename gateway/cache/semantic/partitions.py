@@ -41,9 +41,8 @@ class Query(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """New lists for the vector index of a partition, which has become too large for its present lists. They are
-    being trained.
-    """
+    """New lists that are being trained for the vector index of a partition. The partition has become too large for its
+    present lists."""
 
     partition: bytes
     index: VectorIndex

@@ -295,7 +295,7 @@ def _together(left: int, right: int) -> int:
 
 @lru_cache(maxsize=16384)
 def _spelling(word: str) -> str:
-    """The same spelling of `word` for British and American English."""
+    """Convert `word` to one spelling, so that its British and American spellings become equal."""
     if len(word) > 4 and word.isascii():
         for pattern, replacement in _SPELLING:
             word, changed = pattern.subn(replacement, word, count=1)

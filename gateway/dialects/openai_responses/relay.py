@@ -32,8 +32,8 @@ one."""
 
 
 class ResponsesRelay(EventReader):
-    """Implements `StreamReader` for OpenAI Responses on both sides. If the backend sends no final event, the client
-    gets no final event."""
+    """Implements `StreamReader` if client and backend use OpenAI Responses. If the backend sends no final event, the
+    client gets no final event."""
 
     def __init__(self, *, wants_logprobs: bool = False) -> None:
         super().__init__()

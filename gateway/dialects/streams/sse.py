@@ -102,8 +102,8 @@ def has_any(block: bytes, marks: Iterable[bytes]) -> bool:
 
 
 def next_boundary(block: bytes, at: int, returns: bool) -> int:
-    """The position after the first blank line at or after `at`; else the length of `block`. `returns`: whether `block`
-    contains carriage returns."""
+    """The position after the first blank line at or after `at`. If there is none, the length of `block`. `returns`:
+    whether `block` contains carriage returns."""
     if not returns:
         end = block.find(b"\n\n", at)
         return len(block) if end < 0 else end + 2
@@ -121,9 +121,11 @@ def events(block: bytes, at: int = 0) -> Iterator[bytes]:
 
 
 def parts(block: bytes, marks: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:
-    """Yield the events of `block` in order: each event with one of `marks` by itself and with True, and all events
-    between two such events together and with False. If `block` contains carriage returns, each event is yielded by
-    itself and with True."""
+    """Yield the bytes of `block` in order, divided into pieces, and whether the piece may contain one of `marks`. An
+    event that contains a mark is a piece. The events between two such events are together one piece.
+
+    If `block` contains carriage returns, each event is a piece that may contain a mark.
+    """
     if b"\r" in block:
         yield from zip(events(block), repeat(True), strict=False)
         return

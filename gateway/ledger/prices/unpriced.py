@@ -52,8 +52,8 @@ class Group:
 def which(
     *, why: ColumnElement[bool], model: str | None = None, since: float | None = None, until: float | None = None
 ) -> ColumnElement[bool]:
-    """The SQL condition for rows of calls to backends that no newer row supersedes. `model`: name of a model or of a
-    backend."""
+    """The SQL condition for the newest ledger rows of calls to backends. A row that a newer row supersedes is excluded.
+    `why`: a further condition. `model`: name of a model or of a backend."""
     c = ledger.c
     return and_(
         *(newest, c.simulated.is_(False), c.attempt > 0, why),

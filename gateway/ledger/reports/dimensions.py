@@ -66,7 +66,7 @@ def column(table: Any, name: str, *, sqlite: bool, zone: tzinfo = UTC) -> Column
 
 def written(by: tuple[str, ...], values: tuple[str, ...], zone: tzinfo = UTC) -> list[tuple[str, ...]]:
     """Convert the values of one group to the texts that reports show. With the dimension `tag`, the result has one
-    element for each tag. `by`: the dimensions of `values`. `zone`: the time zone, as for `column`."""
+    element for each tag. `by`: the dimensions of `values`. `zone`: the time zone of the dimensions `day` and `hour`."""
     groups: list[tuple[str, ...]] = [()]
     for name, value in zip(by, values, strict=True):
         groups = [(*group, one) for group in groups for one in _written(name, value, zone)]

@@ -79,8 +79,8 @@ class ChainHeads:
             self._head, self._anew = None, self._anew or fork
 
     def anchor(self, *, now: bool = False) -> None:
-        """Write the head to the anchor file if the head has changed. Unless `now` is true, write at most once every
-        `ANCHOR_S` seconds.
+        """Write the head to the anchor file if the head has changed. `now`: write at once. If it is false, the file is
+        written at most once every `ANCHOR_S` seconds.
 
         Raises OSError, ValueError, SQLAlchemyError.
         """

@@ -79,7 +79,7 @@ def build(models: Sequence[str], evidence: Evidence, progress: Progress, *, seed
 
 
 def plain(models: Sequence[str], evidence: Evidence, *, seed: int = 0) -> Frontier:
-    """Like `build`, but only single models and plain cascades are considered."""
+    """Build the frontier from single models and plain cascades only. `evidence`: the measured outcomes."""
     singles, ranking = _singles(models, evidence)
     families: list[Family] = []
     if len(models) > 1:
@@ -122,8 +122,8 @@ def _cascades(
 def _reserves(
     models: Sequence[str], tried: Tried, price: Array, singles: Sequence[Point], seed: int
 ) -> tuple[Strategy, ...]:
-    """Reserve strategies for each model: the best plain cascades without this model, and those that always call it.
-    They are used when the model is unavailable or when its price changes."""
+    """Reserve strategies for each model: the best plain cascades without this model, and the best plain cascades that
+    always call it. They are used when the model is unavailable or when its price changes."""
     found: dict[Hashable, Strategy] = {}
     ranking = singles[0].strategy.ranking
     for model in range(len(models)):
