@@ -288,8 +288,8 @@ def _run_worker(settings: Mapping[str, Any], supervisor: int) -> NoReturn:
 
 
 def _adopted(supervisor: int) -> bool:
-    """Wait until the supervisor is the parent of this process, and make this process end with it. Returns False if it
-    did not become the parent in time."""
+    """Wait until the supervisor is the parent of this process, and make this process end when the supervisor ends.
+    Returns False if the supervisor did not become the parent in time."""
     deadline = time.monotonic() + ADOPTED_S
     while os.getppid() != supervisor:
         if time.monotonic() > deadline:
