@@ -153,11 +153,11 @@ class OldTurns(Protocol):
     def asked(
         self, request: CompletionRequest, tenant: Tenant, backend: Backend, plan: ContextPlan, cached_s: float
     ) -> None:
-        """A request is about to be sent. `cached_s`: seconds for which its prompt is cached from now on."""
+        """Called when a request is about to be sent. `cached_s`: seconds for which its prompt is cached from now on."""
         ...
 
     def ended(self, record: Record, attempt: Attempt | None) -> None:
-        """The request has ended. If it was answered, notes are planned for the case that the session pauses.
+        """Called when a request has ended. If it was answered, notes are planned for the case that the session pauses.
         `attempt`: None if no backend was called."""
         ...
 
