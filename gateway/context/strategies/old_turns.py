@@ -1,6 +1,6 @@
 """Puts notes in place of old tool outputs and old answers (`context.old_turns`). The notes are written by a model.
 
-The notes are sent in place of the first of these texts. A placeholder is sent in place of each further text. Messages,
+The notes replace the first of the old texts. A placeholder replaces each further old text. Messages,
 tool calls and words of the user stay where they are, so every call keeps its result. New notes are put into a prompt
 only when the provider's cache has expired. They stay the same, byte for byte, until the client rewrites its history.
 """

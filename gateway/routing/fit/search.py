@@ -362,8 +362,8 @@ def _voted(labels: Whole, asked: Asked) -> Whole:
 
 
 def _plural(evidence: Evidence, rows: Whole, asked: Asked) -> Whole:
-    """The index in `asked` of the answer with which most other answers agree. If several answers are equal in
-    this, the answer of the model with the best mean quality is taken."""
+    """The index in `asked` of the answer with which most other answers agree. If several answers have the
+    highest number, the answer of the model with the best mean quality is taken."""
     votes = evidence.labels[rows][:, asked]
     agree = ((votes[:, :, None] == votes[:, None, :]) & (votes >= 0)[:, :, None]).sum(2)
     level = evidence.quality[:, asked].mean(0)
