@@ -125,9 +125,8 @@ class Application:
             await self._others(scope, receive, send)
 
     def _booked(self, send: Send) -> Send:
-        """Wrap `send` so that the journal is written before each message. For answers that the write batcher does
-        not send.
-        """
+        """Wrap `send` so that waiting lines of the journal are written to the file before each message is sent. Use it
+        only for answers that are not sent through `WriteBatcher`."""
 
         async def booked(message: Message) -> None:
             self.wiring.journal.flush()
@@ -140,7 +139,9 @@ _OPERATORS = ("/admin", "/dashboard", "/metrics")
 
 
 def _without_slash(path: str) -> str:
-    """Remove a final slash, which some clients append, from `path`. The operator's own paths keep it."""
+    """Remove the final slash that some clients append to a path. Paths for operators, such as /admin and /metrics, do
+    not change.
+    """
     return path if path == "/" or (path[:-1] != "/dashboard" and path.startswith(_OPERATORS)) else path[:-1]
 
 

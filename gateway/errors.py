@@ -17,16 +17,16 @@ GatewayError
 ├── Overloaded 503                 shutting down, more than can be served, or a bounded queue is full
 │                                  ShareExceeded 429: this team's own share of the queue is used up
 ├── LedgerUnavailable 503          spend could not be recorded, so no call is made
-├── BackendError 502               the failure of one attempt; above `backends/` only as a part of:
+├── BackendError 502               one attempt failed; clients get AllBackendsFailed or BackendRefused
 │   ├── BackendUnreachable · BackendTimeout · BackendGarbage · BackendFailed (5xx)
 │   │                              BackendOverloaded (503, 529)
-│   │                              NotSpoken (404, 405, 501): it has no such endpoint, but another one serves
+│   │                              NotSpoken (404, 405, 501): the backend lacks the dialect's endpoint
 │   ├── BackendRateLimited (429)
-│   └── BackendRefused (other 4xx: the client's own mistake, passed on as it came)
+│   └── BackendRefused (other 4xx): the client's own mistake; the client gets it unchanged
 ├── AllBackendsFailed 429/502/503
-└── StreamBroken 502               after the first byte: only an error event can report it
+└── StreamBroken 502               broken after the first byte; only an error event can report this
 
-StateUnavailable, EmbedderUnavailable: inside only; callers use their documented fallback.
+StateUnavailable and EmbedderUnavailable are no GatewayErrors, and no client gets them: their callers catch them.
 """
 
 from __future__ import annotations
@@ -130,8 +130,9 @@ class ResponseInProgress(BadRequest):
 
 
 class SocketExpired(BadRequest):
-    """The WebSocket has reached its maximum age. The error code is that of OpenAI's API, after which Codex connects
-    again."""
+    """The WebSocket has reached its maximum age. The error has the code that OpenAI's API uses in this case, so that
+    Codex connects again.
+    """
 
     status, code, retryable = 408, "websocket_connection_limit_reached", True
 
@@ -156,8 +157,9 @@ class BudgetExhausted(GatewayError):
     status, code, kind = 429, "insufficient_quota", "insufficient_quota"
 
     def __init__(self, message: str, *, retry_after_s: float | None = None, truncates: bool = False) -> None:
-        """`truncates`: whether an answer in progress ends as if its length limit was reached, instead of with this
-        error."""
+        """`truncates`: how an answer in progress ends. True: as if it reached its length limit. False: with this
+        error.
+        """
         super().__init__(message, retry_after_s=retry_after_s)
         self.truncates = truncates
 
@@ -180,7 +182,7 @@ class CacheOnlyMiss(GatewayError):
 
 
 class NoBackend(GatewayError):
-    """No backend is configured. It is not retryable, because only the operator can configure a backend."""
+    """No backend is configured. A retry would not help, because only the operator can configure a backend."""
 
     status, code = 503, "no_backend_configured"
 
@@ -221,8 +223,9 @@ class BackendError(GatewayError):
         return self
 
     def heed(self, should_retry: bytes | None) -> None:
-        """Apply the backend's header `x-should-retry`. `should_retry`: its value. Does nothing if the backend did not
-        send the header."""
+        """Apply the backend's header `x-should-retry`. `should_retry`: the value of the header; None if the backend
+        did not send it, and then nothing changes.
+        """
         if should_retry in (b"true", b"false"):
             self.retryable = self.retry_header = should_retry == b"true"
 
@@ -331,8 +334,9 @@ class AllBackendsFailed(GatewayError):
 
 
 class StateUnavailable(Exception):
-    """The state server is unavailable, slow or does not respond. Callers continue without it where they can, and most
-    requests are still answered."""
+    """The state server does not respond, or not in time. Callers continue without it where they can, and most requests
+    are still answered.
+    """
 
 
 class EmbedderUnavailable(Exception):

@@ -47,8 +47,8 @@ Answered = Callable[[CompletionRequest, Record, Answer], None]
 class Pipeline:
     """Runs the steps of a request.
 
-    Before the answer: limits, spent budget, cache, grade and route, hold, call. At its end: price, journal, settle,
-    store in the cache, emit telemetry.
+    Before the answer: check rate limits and budgets, look in the cache, grade and route the request, hold money, call
+    a backend. At the end of the answer: price, journal and settle it, store it in the cache, emit telemetry.
     """
 
     def __init__(
@@ -120,7 +120,9 @@ class Pipeline:
             raise
 
     async def _varied(self, request: CompletionRequest, record: Record) -> CompletionRequest:
-        """Return the request with the texts of the team's experiments, and store the chosen variants on the record."""
+        """Add the texts of the team's experiments to the request, and store the chosen variants on the record. Returns
+        the changed request.
+        """
         policy = record.tenant.policy
         for name in [name for name in record.tags if name.startswith(EXPERIMENT_TAG)]:
             del record.tags[name]  # the client cannot choose
@@ -249,8 +251,8 @@ class Reply:
     async def pipe_to(self, take: Sink) -> bool:
         """Pass the pieces of the answer to `take` as they arrive.
 
-        Returns True if `take` accepts no more pieces now, False if only `ending` is left. Raises the answer's
-        errors.
+        Returns True if `take` accepts no more pieces now. Returns False if only the last piece, `ending`, is left.
+        Raises the errors of the answer.
         """
 
         def hand_on(piece: bytes) -> bool:
@@ -266,7 +268,7 @@ class Reply:
         return False
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        """Yield all bytes of the answer in pieces, `ending` last."""
+        """Yield all bytes of the answer in pieces. The last piece is `ending`."""
         async for piece in pieces(self.pipe_to):
             yield piece
         yield self.ending

@@ -165,8 +165,8 @@ class JoinedAnswer(Unpaid):
 
 
 class PaidAnswer:
-    """An answer from a backend, whose cost must be settled. If other requests share the answer, it may continue
-    after the request that pays for it has ended.
+    """An answer that a backend gives to this request. Its cost must be settled. If other requests share the answer, it
+    may continue after this request has ended.
     """
 
     answer: Answer | None = None
@@ -212,7 +212,7 @@ class PaidAnswer:
         return Paid(attempt.usage, attempt.cost_pico, attempt.backend.name, attempt.backend.model)
 
     def share_plain(self, shared: SharedCall, buy: Callable[[], Awaitable[None]]) -> Awaitable[None]:
-        """Get an answer that is not a stream through `buy`, and publish it to all subscribers of `shared`. The call
+        """Use `buy` to get an answer that is not a stream, and publish it to all subscribers of `shared`. The call
         continues if the client of this request disconnects.
         """
         self._record.others = shared.outlives
@@ -220,7 +220,7 @@ class PaidAnswer:
         return shared.run_call(self, buy)
 
     async def share_stream(self, buy: Callable[[], Awaitable[None]], shared: SharedCall) -> None:
-        """Get a stream through `buy` and publish it to all subscribers of `shared`. This runs in a separate task."""
+        """Use `buy` to get a stream, and publish it to all subscribers of `shared`. This runs in a separate task."""
         async with self:
             await buy()
             await shared.publish(self)
@@ -235,13 +235,15 @@ class PaidAnswer:
             self._close()
 
     def _close(self) -> None:
-        """Settle, store the answer and release the hold. The method does not await, so no cancellation can interrupt
-        it."""
+        """Settle, learn from the answer, store it and release the hold. The method does not await, so no cancellation
+        can interrupt it."""
         if not self._settled:
             self._settle_once()
-        self._closed, self._record.others = True, None
+        settlement, record = self._settlement, self._record
+        self._closed, record.others = True, None
         steps, self._after = self._after, []
-        run_steps(self._keep, self.hold.release, *steps)
+        learn = partial(settlement.router.learn, record), partial(settlement.contexts.learn, record)
+        run_steps(*learn, self._keep, self.hold.release, *steps)
 
     def _keep(self) -> None:
         """Store the answer in the cache and offer it for comparisons. An answer that a budget has cut short is not
@@ -269,16 +271,14 @@ class PaidAnswer:
             cost_pico, tokens = settlement.close(record, self.answer)
             self.hold.settle(cost_pico)
             self._permit.settle(tokens)
-            settlement.router.learn(record)
-            settlement.contexts.learn(record)
         except Exception:
             log.exception(NOT_CLOSED)
 
     async def pipe_to(self, take: Sink) -> bool:
         """Pass each piece of the answer to `take` once the held money covers the piece.
 
-        Returns True if `take` accepts no more pieces now, False if only `ending` is left. Raises BudgetExhausted
-        and the answer's errors.
+        Returns True if `take` accepts no more pieces now. Returns False if only the last piece, `ending`, is left.
+        Raises BudgetExhausted and the errors of the answer.
         """
         answer = self.answer
         assert answer is not None

@@ -115,7 +115,8 @@ class Worker:
     litellm_socket: str | None = None
     """The socket of litellm's process. None: no supervisor runs, so the worker starts the process itself."""
     monotonic: Callable[[], float] = time.monotonic
-    """Seconds by which the ages of prompts in providers' caches are known. A replay has a simulated clock."""
+    """The clock, in seconds, with which the ages of prompts in providers' caches are measured. A replay has a simulated
+    clock."""
 
 
 DECODING_THREADS = 2
@@ -181,8 +182,9 @@ class Wiring:
         self._begin()
 
     def _begin(self) -> None:
-        """Start to load the embedder and the classifier in the background. Each is loaded only if the policy of a team
-        with a key uses it."""
+        """Start to load the embedder and the classifier in the background. Each is loaded only if a team that has an
+        API key uses it in its policy.
+        """
         policies = [self.policies.current.find(team)[0] for team in self.ring.teams]
         if any(policy.cache.enabled and policy.cache.semantic.enabled for policy in policies):
             self.cache.begin_by_meaning()
@@ -225,7 +227,9 @@ class Wiring:
             log.error("the tables of the ledger database cannot be migrated: %s", error)
 
     async def _open_path(self) -> None:
-        """Open the parts through which a request passes, each after those that it needs; last, the pipeline."""
+        """Open the parts through which a request passes. Each part is opened after the parts that it needs, so the
+        pipeline is opened last.
+        """
         await self._open_backends()
         await self._open_admission()
         await self._open_cache()
@@ -474,8 +478,9 @@ class Wiring:
             self.telemetry.watch(name, part.stats)
 
     async def _backends(self) -> Sequence[Backend]:
-        """The backends in gateway.yaml. If gateway.yaml has no list of backends, the backends that run on this machine.
-        The price list supplies missing facts."""
+        """Return the backends in gateway.yaml. If gateway.yaml has no list of backends, return the backends that run
+        on this machine. The price list supplies missing facts.
+        """
         worker = self.worker
         found = await backends_of(worker.settings.config, worker.local_model_url, worker.simulate)
         return grouped([self.prices.complete(backend) for backend in found], worker.settings.config.model_groups)

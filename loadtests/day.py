@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import random
 import subprocess
 import sys
 import tempfile
@@ -40,8 +39,6 @@ from loadtests.day_table import Row, Spent, draw, hull_usd, pooled, row_of, tabl
 MIXTURE = Path(__file__).parent / "day_mixture.yaml"
 MUST_SAVE, MUST_KEEP = 0.4, 0.99
 """The bar: dollars saved by all features together, at least at this share of the references' quality where judged."""
-MOST_FITTED = 4000
-"""The most outcomes that a plan is fitted on, so that a run stays short."""
 WHOLE, JUDGED, HEADLINE, ALL_ON = "all strata", "judged strata", "agents and judged", ALL.name
 
 
@@ -61,13 +58,15 @@ class Setting:
 
 @dataclass(slots=True)
 class Outcome:
-    """One arm. `billed_usd`: by the providers' own meter."""
+    """One arm. `billed_usd`: by the providers' own meter, with what was served before the day. `booked_usd`: the same
+    by the ledger."""
 
     arm: Arm
     answered: list[Answered]
     spent: Mapping[str, Spent]
     """By team."""
     billed_usd: float
+    booked_usd: float
 
 
 async def play(setting: Setting, arm: Arm, home: Path) -> Outcome:
@@ -86,14 +85,15 @@ async def play(setting: Setting, arm: Arm, home: Path) -> Outcome:
         if arm.warm:
             await Clients(url, keys, mixture["pools"]).run(setting.before, mixture["seconds"] * mixture["warm_up"])
             await asyncio.sleep(2)
-        begin, began = time.monotonic(), time.time()
+        began = time.time()
         clients = Clients(url, keys, mixture["pools"])
         await clients.run(setting.day, mixture["seconds"])
         await asyncio.sleep(2)  # comparisons in the background may still run
         await asyncio.to_thread(gateway.stop)
         await asyncio.to_thread(gateway.run, "ledger", "drain")
-        billed = sum(call.cost_pico for call in provider.calls if call.at >= begin) / 1e12
-        return Outcome(arm, clients.answered, spent_since(gateway, began), billed)
+        billed = sum(call.cost_pico for call in provider.calls) / 1e12
+        booked = sum(spent.usd for spent in spent_since(gateway, 0.0).values())
+        return Outcome(arm, clients.answered, spent_since(gateway, began), billed, booked)
     finally:
         await asyncio.to_thread(gateway.abandon)
         server.close()
@@ -168,7 +168,7 @@ def dearer(outcomes: Sequence[Outcome]) -> dict[str, Any]:
         f"{one.arm.name}: {team}": round(spent.usd / base[team].usd - 1, 5)
         for one in others
         for team, spent in one.spent.items()
-        if spent.usd > base[team].usd
+        if round((spent.usd - base[team].usd) * 1e12) > 0  # sums of equal costs in another order differ less
     }
     spent = [each for one in outcomes for each in one.spent.values()]
     first, later = sum(one.first_above for one in spent), sum(one.fallbacks_above for one in spent)
@@ -191,11 +191,6 @@ def hull_of(setting: Setting, outcome: Outcome) -> float:
     return usd
 
 
-def _some(questions: Sequence[Question]) -> Sequence[Question]:
-    """At most `MOST_FITTED` of them, drawn at random: the first ones would all be of one data set."""
-    return questions if len(questions) <= MOST_FITTED else random.Random(0).sample(questions, MOST_FITTED)
-
-
 def fit(source: Source, pool: str, mixture: Mapping[str, Any], home: Path) -> Path:
     """A plan for the models of `pool`, fitted on the outcomes of `source`. A plan of this name that lies in `home` is
     used again. Raises CalledProcessError."""
@@ -204,7 +199,7 @@ def fit(source: Source, pool: str, mixture: Mapping[str, Any], home: Path) -> Pa
         orjson.dumps(
             {"prompt": one.messages[-1]["content"], "q": one.quality, "out_tok": one.output, "ans": one.answers}
         )
-        for one in _some(source.pools[pool])
+        for one in source.pools[pool]
     ]
     name = f"{pool}-{source.split}"
     data, prices, plan = (home / f"{name}-{part}" for part in ("outcomes.jsonl", "pool.json", "plan.json"))
@@ -301,11 +296,10 @@ def report(setting: Setting, outcomes: Sequence[Outcome], rows: Sequence[Row], g
     lines = [f"Seed {given.seed}, split {given.split}, {data}.", "", table(rows), ""]
     for outcome in outcomes:
         judged, hull = found[outcome.arm.name, JUDGED], hull_of(setting, outcome)
-        whole = found[outcome.arm.name, WHOLE]
         lines.append(
             f"{outcome.arm.name}: judged strata {judged.usd:.3f} USD, the hull of single models {hull:.3f} USD at the "
-            f"same quality ({100 * (1 - judged.usd / hull):+.1f} % saved); the providers billed "
-            f"{outcome.billed_usd:.3f} USD, the ledger has {whole.usd:.3f}."
+            f"same quality ({100 * (1 - judged.usd / hull):+.1f} % saved); with what was served before the day, the "
+            f"providers billed {outcome.billed_usd:.6f} USD, and the ledger has {outcome.booked_usd:.6f}."
         )
     return "\n".join([*lines, "", in_words(dearer(outcomes)), "", verdict(rows)])
 

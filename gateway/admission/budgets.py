@@ -46,7 +46,7 @@ _EXHAUSTED_FRESH_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class _KeyBudgets:
-    """The counter groups of one key."""
+    """The budgets that apply to one key, as groups of counters."""
 
     policy: Policy
     groups: Groups
@@ -113,10 +113,10 @@ class Budgets:
     async def refuse_exhausted(
         self, tenant: Tenant, end_user: str = "", at: float | None = None, session: str = ""
     ) -> Groups:
-        """Return the counter groups of the request, for `hold`. `at`: time at which the request began (Unix
-        seconds); None: now.
+        """Raise BudgetExhausted if an exhausted budget refuses all requests, even cache hits. Otherwise, return the
+        counter groups of the request, which `hold` needs.
 
-        Raises BudgetExhausted if an exhausted budget refuses all requests, even cache hits.
+        `at`: time at which the request began (Unix seconds); None: now.
         """
         groups = self._groups_of(tenant, end_user, session, self._time() if at is None else at)
         for group in groups:
@@ -178,9 +178,8 @@ class Budgets:
         return groups
 
     def _of_other_window(self, tenant: Tenant, at: float) -> _KeyBudgets:
-        """The counter groups of the tenant's key in the windows that contain the time `at`. For requests that began
-        in an earlier window.
-        """
+        """The budgets that apply to the tenant's key, in the windows that contain the time `at`. This is used for
+        requests that began in an earlier window."""
         lineage = tenant.key.lineage
         last, key_budgets = self._by_lineage.get(lineage), self._earlier.get(lineage)
         if (

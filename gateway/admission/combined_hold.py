@@ -25,10 +25,9 @@ class BudgetHolds:
     async def extend(
         self, backend: Backend, input_tokens: int, attached: Attached = NOTHING_ATTACHED, *, marked: bool = False
     ) -> None:
-        """Hold money for a call of `backend` in each of the holds. Raises BudgetExhausted if one of them cannot
-        grow.
+        """Hold money for a call of `backend` in each of the holds. Raises BudgetExhausted if one of them cannot grow.
 
-        After this error, the holds that have grown already keep their money until the next call or the end.
+        Holds that have already grown before this error keep their money until the next call or the end of the request.
         """
         for part in self._parts:
             await part.extend(backend, input_tokens, attached, marked=marked)
@@ -38,16 +37,16 @@ class BudgetHolds:
         self._cover()
 
     async def grow(self, output_tokens: int, seen: int) -> None:
-        """Hold more money if an answer in progress needs it. `output_tokens`, `seen`: as in `Hold.grow`. Raises
-        BudgetExhausted."""
+        """Hold more money if an answer in progress needs it. `output_tokens`: estimate from the delivered text.
+        `seen`: maximum number of tokens that may have arrived. Raises BudgetExhausted.
+        """
         for part in self._parts:
             await part.grow(output_tokens, seen)
         self._cover()
 
     def follow(self, attempt: Attempt) -> None:
-        """Make `covers` and `grow` refer to `attempt`, whose answer the client gets. Call this if money is held for
-        several attempts.
-        """
+        """Apply `grow` and `covers` (number of tokens that the held money pays for) to `attempt`, whose answer the
+        client gets. Call this if money is held for several attempts."""
         for part in self._parts:
             part.follow(attempt)
         self._cover()
@@ -62,6 +61,6 @@ class BudgetHolds:
             part.settle(cost_pico, learn=number == 0)
 
     def release(self) -> None:
-        """End all holds without a cost, unless they were settled."""
+        """End all holds without a cost. Does nothing if they were settled."""
         for part in self._parts:
             part.release()

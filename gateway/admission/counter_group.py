@@ -107,9 +107,7 @@ class CounterGroup:
 
     @property
     def left(self) -> int:
-        """The unspent units of the budget in the group that has the fewest. Units that are only held count as
-        unspent.
-        """
+        """The lowest number of unspent units among the budgets of the group. Held units count as unspent."""
         return min([lease.left for lease in self.leases])
 
     def sound(self, age_s: float) -> bool:
@@ -179,8 +177,8 @@ class CounterGroup:
             await self._freed.wait(min(_LOOK_S, left_s))
 
     async def stretch(self, units: int, held: int, record: Record) -> BudgetExhausted | None:
-        """Take `units` for an answer in progress, without waiting. Returns an error if a budget has too few units
-        left.
+        """Take `units` for an answer in progress, without waiting. `held`: units that are held for the request
+        already. Returns an error if a budget has too few units left.
 
         If a budget lets answers finish, the units are taken although they exceed the budget. Raises BudgetExhausted
         if the state server is unavailable and a budget refuses in this case.
@@ -200,8 +198,9 @@ class CounterGroup:
         return None
 
     def _without_state(self, units: int, record: Record) -> None:
-        """Take `units` while the state server is unavailable. If this worker has reserved too few units,
-        `on_state_loss` of each hard budget decides. Raises BudgetExhausted."""
+        """Take `units` while the state server is unavailable. If this worker has reserved too few units, the setting
+        `on_state_loss` of each hard budget decides whether the request continues. Raises BudgetExhausted.
+        """
         record.degraded.add("state")
         for account in self.accounts:
             budget = account.budget

@@ -18,9 +18,10 @@ class HoldGate:
         self._answer, self._attempt, self._hold, self._record = answer, attempt, hold, record
 
     async def pipe_to(self, take: Sink) -> bool:
-        """Like `Answer.pipe_to`, but holds enough money before `take` gets each piece.
+        """Pass the pieces of the answer to `take`. Before each piece, enough money is held to pay for it.
 
         If no more money can be held, the rule of the budget decides: truncate the answer, or raise BudgetExhausted.
+        Returns True if `take` accepts no more pieces now, False at the end of the answer.
         """
         answer, attempt, hold = self._answer, self._attempt, self._hold
         uncovered = b""

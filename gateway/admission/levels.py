@@ -61,8 +61,8 @@ class Levels:
         self._gatherings: dict[tuple[Subject, str, float, float], _Gathering] = {}
 
     def of_key(self, tenant: Tenant, at: float) -> tuple[CounterGroup, ...]:
-        """The counter groups of a key, those of the team's dollars first, without those of end users and sessions.
-        `at`: Unix time that selects the windows.
+        """The counter groups that apply to a key. The group of the team's budgets in dollars comes first. Budgets of
+        end users and sessions are not included. `at`: Unix time that selects the windows.
         """
         team, key, organisation = tenant.team, tenant.key.lineage, tenant.organisation
         budgets, spent = list(enumerate(tenant.policy.budget)), self._spending.spent
@@ -138,8 +138,8 @@ class Levels:
             yield BudgetWindow(budget, level.owner, level.where, lease, limit, start, end)
 
     async def _spent_by(self, per: Subject, team: str, since: float, until: float, name: str) -> SpentReader:
-        """Return a function that reads the spend of one end user or session from the ledger. Calls that arrive
-        during a read wait. When it ends, one further read serves all of them.
+        """Read the spend of one end user or session from the ledger. Calls that arrive during a read wait for its end.
+        Then one further read serves all of them.
         """
         asked = per, team, since, until
         gathering = self._gatherings.get(asked)
@@ -153,7 +153,9 @@ class Levels:
 
 
 async def _base(known: Known, start: float, end: float, meter: Meter) -> int:
-    """Number of units that the ledger has for the window from `start` to `end`."""
+    """The units that were spent from `start` to `end` (Unix seconds), according to the ledger. `known`: reads the
+    spend from the ledger.
+    """
     return meter.of_ledger(await known(start, end))
 
 

@@ -1,13 +1,13 @@
 """Limits the number of requests that one worker accepts. Batch requests are refused first, and each team has a fair
 share.
 
-A refusal costs a fraction of an answer, so it is made early, before the body is read. While the event loop is not
-late, only `requests.concurrent` limits the worker. At each measurement at which the loop is late, the limit falls
-by a tenth. At all other measurements, it rises by a twentieth.
+A refusal takes a fraction of the time of an answer, because it is made before the body is read. While the event loop
+is not late, only `requests.concurrent` limits the worker. At each measurement at which the loop is late, the limit
+falls by a tenth. At all other measurements, it rises by a twentieth.
 
-As in the algorithm CoDel, the loop counts as late only if it was late at each of the last measurements. A queue
-that never empties means overload. A queue that empties means a burst, a garbage collection, or another program on
-the same processor.
+As in the algorithm CoDel, the loop counts as late only if it was late at each of the last measurements. A queue that
+never empties means overload. A queue that empties means a burst, a garbage collection, or another program on the same
+processor.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ class RequestHold(Hold, Protocol):
         ...
 
     def release(self) -> None:
-        """End the hold without a cost, unless it was settled."""
+        """End the hold without a cost. Does nothing if the hold was settled."""
         ...
 
 

@@ -27,8 +27,9 @@ _WHOLE_OR_NOTHING = frozenset({"tools", "json_schema"})
 
 
 def most_output(backend: Backend, request: CompletionRequest | None, input_tokens: int) -> int:
-    """Maximum tokens of one answer. The lowest of the client's limit (assumed if missing), the backend's limit, and
-    the rest of its window."""
+    """The maximum output tokens of one answer. This is the lowest of three limits: the client's limit (an assumed one
+    if the client sets none), the backend's limit, and the rest of the backend's context window.
+    """
     most, known = None if request is None else request.max_output_tokens, backend.max_output_tokens
     if most is None:
         if request is not None and FACTS[request.dialect].opaque:
@@ -81,9 +82,8 @@ def generous(expectation: Forecast, backend: Backend) -> int:
 
 
 def floor(expectation: Forecast, backend: Backend) -> int:
-    """The lowest limit that may be set for one answer, in output tokens. Nine of ten past answers fit into this limit,
-    with their reasoning.
-    """
+    """The lowest limit that may be set for one answer, in output tokens. Nine of ten past answers, including their
+    reasoning, were not longer."""
     if "reasoning" in backend.capabilities and not expectation.known:
         return max(expectation.output_tokens, _FIRST_REASONING_TOKENS)
     return max(expectation.output_tokens, LEAST_CAP_TOKENS)

@@ -19,8 +19,9 @@ EVERY_S = 1.0
 
 class TeamBudgets(Protocol):
     def accounts(self) -> Iterator[tuple[Policy, BudgetWindow]]:
-        """Yield the budget windows in use of teams with pacing and of their organisations. A window may be yielded more
-        than once."""
+        """Yield the current budget windows of teams with pacing, and of their organisations. A window may be yielded
+        more than once.
+        """
         ...
 
 

@@ -1,8 +1,8 @@
 """Limits requests per minute, tokens per minute and concurrent requests, per team and per key.
 
 Rates are exact over a sliding window of 60 s in steps of 100 ms. All workers share them through leases, so `admit`
-usually needs no round trip. While the state server is unavailable and a worker's lease is used up, the worker applies
-its share of each limit (limit ÷ workers) to its own last minute, and records that in `record.degraded`.
+usually needs no round trip. While the state server is unavailable, a worker first uses up its lease. Then it applies
+its share of each limit (limit ÷ workers) to its own last minute, and records this in `record.degraded`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class _Rule:
 class _Shown:
     """Names of three response headers (limit, rest, reset time), and the rules behind their values.
 
-    The rules are the team's and the key's; the headers show one of them.
+    Both the team and the key may have a rule. The headers show the values of one rule.
     """
 
     limit: bytes
@@ -199,7 +199,7 @@ class Permit:
                 self._leases.correct(rule.lease, tokens - charged, self._step)
 
     def release(self) -> None:
-        """Give the permit back, so that another request may run. Without an earlier `settle`, no backend was
+        """Give the permit back, so that another request may run. If `settle` was not called before, no backend was
         called, and the request counts with 0 tokens.
         """
         if self._tokens is not None:
@@ -216,15 +216,16 @@ def _shown(what: What, rules: Sequence[_Rule]) -> _Shown:
 
 
 def _unused(shown: _Shown) -> dict[bytes, bytes]:
-    """Values of the headers while nothing is used. The reset time is a minute, because both requests and tokens are
-    counted over the last minute."""
+    """The values of the rate-limit headers while nothing is used. The reset time is a minute, because both requests
+    and tokens are counted over the last minute.
+    """
     limit = b"%d" % shown.rules[0].limit
     return {shown.limit: limit, shown.remaining: limit, shown.reset: _WHOLE_AGAIN}
 
 
 def _headers(account: _Account, short: NotEnough | None = None) -> dict[bytes, bytes]:
-    """The values of the response headers. Each kind of limit shows the rule with less left: the team's or the
-    key's.
+    """The rate-limit headers of a response. If both the team and the key have a limit of the same kind, the headers
+    show the one with less left. `short`: the counter that had too few units for the request, if any.
     """
     headers = account.headers.copy()
     for shown in account.shown:

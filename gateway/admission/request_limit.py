@@ -39,7 +39,7 @@ class RequestLimit:
 
     def refuse_unpriced(self, backend: Backend, what: str = "") -> None:
         """Raise BudgetExhausted, because the limit cannot be enforced without a price. The operator's own machines
-        count as free.
+        count as free. `what`: the unit without a price; empty if the model has no price.
         """
         if what or not backend.own:
             thing = f"{what} on {backend.name}" if what else f"{backend.model} on {backend.name}"
@@ -65,7 +65,9 @@ class RequestLimit:
         return True
 
     async def take(self, units: int, held: int, record: Record, patience_s: float) -> None:
-        """Take `units` from the limit. Raises BudgetExhausted if the limit is too low for the total."""
+        """Take `units` from the limit, for a request that already holds `held` units. Raises BudgetExhausted if the
+        limit is too low for the total.
+        """
         if not self.try_take(units, record):
             raise self._too_dear(units)
 

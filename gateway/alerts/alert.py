@@ -40,8 +40,9 @@ class Alert:
     """JSON values that are sent to receivers: `text` is for people, the other fields are for programs."""
 
     def addressed(self, target: str) -> str:
-        """The id with which this alert is delivered to the receiver `target`. If `target` is empty, the id of the alert
-        itself."""
+        """The id with which this alert is delivered to the receiver `target`. If `target` is empty, this is the id of
+        the alert itself.
+        """
         return addressed(self.id, target)
 
 

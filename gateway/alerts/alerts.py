@@ -70,8 +70,7 @@ class Alerts:
         return self._watch.used()
 
     def undrained(self) -> dict[str, int]:
-        """The dead workers for which budgets still held money at the last check, as host → number of its dead
-        workers."""
+        """Host → the number of its dead workers for whose calls budgets still held money at the last check."""
         return self._watch.undrained()
 
     def objectives(self) -> tuple[Objective, ...]:
@@ -136,8 +135,9 @@ class Alerts:
         log.log(level, "alert %s to %s: %s; %s", delivery.id, delivery.target, answer.said, outcome)
 
     async def escalate_once(self) -> int:
-        """Send the alerts that were not acknowledged in time to the escalation receivers, by queueing deliveries.
-        Returns the number of these alerts. Raises SQLAlchemyError."""
+        """Queue deliveries to the escalation receivers for the alerts that were not acknowledged in time. Returns
+        the number of these alerts. Raises SQLAlchemyError.
+        """
         policies = self._policies()
 
         def policy_of(team: str) -> AlertsPolicy | None:

@@ -81,7 +81,8 @@ class Totals:
 
 
 class Attempts:
-    """Calls backends in order. Opens each attempt in the journal before the call, and closes it there if it fails."""
+    """Calls backends in order. Opens each attempt in the journal before the call. If the attempt fails, closes it in
+    the journal."""
 
     def __init__(self, exchanges: Mapping[str, BackendCall], clock: Clock, off_loop: OffLoop | None = None) -> None:
         self.totals = Totals()
@@ -104,9 +105,9 @@ class Attempts:
         `unsure`: the backend that is asked for log-probabilities; None: no backend. `last_resort`: whether backends
         with open circuit breakers are called if all breakers are open.
 
-        Raises BackendRefused if the request itself is refused, because other backends would refuse it too. Raises
-        BadRequest, ContextTooLong or BudgetExhausted if no backend could be called, Overloaded if all were busy.
-        Also raises DeadlineExceeded, LedgerUnavailable and AllBackendsFailed.
+        Raises BackendRefused if the request itself is refused, because other backends would refuse it too. If no
+        backend could be called, raises BadRequest, ContextTooLong or BudgetExhausted. If all were busy, raises
+        Overloaded. Also raises DeadlineExceeded, LedgerUnavailable and AllBackendsFailed.
         """
         errors = Failures()
         for backend in backends:
@@ -140,8 +141,12 @@ class Attempts:
         alone: bool = True,
         last_resort: bool = False,
     ) -> Relayed | Whole | None:
-        """Call the backend, and once more after a failure that may be temporary. Returns None if the next backend
-        should be called; the reason is then in `errors`. `alone`: whether the request has no other backend."""
+        """Call the backend. If the failure may be temporary, call the backend a second time.
+
+        Returns None if the next backend should be called; the reason is then in `errors`. `logprobs`: whether to ask
+        for log-probabilities. `alone`: whether the request has no other backend. `last_resort`: whether to call the
+        backend although its circuit breaker is open.
+        """
         before = len(call_context.record.attempts)
         for again in (False, True):
             try:
@@ -174,8 +179,11 @@ class Attempts:
         return None
 
     def _limited(self, backend_call: BackendCall, failure: BackendRateLimited, errors: Failures, alone: bool) -> None:
-        """Record that the backend may be called again after its pause. If the backend asked for no pause and the
-        request has another backend, the pause is short.
+        """Handle a backend's answer with status 429. If the backend may be called again after a pause, note this in
+        `errors`.
+
+        If the answer names no duration, the pause is short. If the answer names no duration and the request has no
+        other backend (`alone`), the backend is not called again.
         """
         if failure.retry_after_s is None:
             if alone or (failure.no_quota and backend_call.backend.facts.tells_cost):
@@ -188,7 +196,7 @@ class Attempts:
         self, call_context: CallContext, errors: Failures, unsure: Backend | None
     ) -> Relayed | Whole | None:
         """Call each rate-limited backend once more when its pause ends, the shortest pause first. Returns None if no
-        pause ends soon, or if no backend answers."""
+        pause ends soon, or if no backend answers. `unsure`: the backend that is asked for log-probabilities."""
         left = list(errors.paused)
         ends = asyncio.get_running_loop().time() + SHORT_PAUSE_S
         while (backend_call := await pause_ended(left, ends, call_context.deadline)) is not None:
@@ -287,8 +295,8 @@ class Attempts:
         now: float,
         written: Written | None,
     ) -> tuple[Call, Attempt]:
-        """Build the call to send at loop time `now`, and open its attempt in the journal. The caller must have held
-        money for the attempt.
+        """Build the call to send at loop time `now`, and open its attempt in the journal. Before this call, money
+        must have been set aside for the attempt.
 
         Raises BadRequest if the backend's dialect cannot express the request, and LedgerUnavailable.
         """
@@ -326,7 +334,7 @@ class Attempts:
         return call, attempt
 
     def _unanswered(self, call_context: CallContext, call: Call, attempt: Attempt, end: BaseException) -> None:
-        """Close an attempt that has no answer in the journal. `end`: the way in which it ended.
+        """Close, in the journal, an attempt that got no answer. `end`: the exception that ended the attempt.
 
         Raises DeadlineExceeded if the deadline of the request itself has passed.
         """

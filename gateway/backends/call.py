@@ -1,4 +1,5 @@
-"""One call of one backend: builds it, sends it, and returns an answer whose first bytes have arrived, or an error."""
+"""One call of one backend. Builds and sends the call. Returns the answer when its first bytes have arrived, or raises
+an error."""
 
 from __future__ import annotations
 
@@ -53,10 +54,12 @@ _CAP = re.compile(rb"\d{1,9}")
 _OUTPUT_CAP = b"x-thriftgate-output-cap"
 KEPT_HEADERS = (b"openai-", b"x-ratelimit-", b"x-tokenlimit-", b"anthropic-ratelimit-")
 KEPT_OF_GATEWAYS = (b"x-thriftgate-", b"x-litellm-")
-"""Prefixes of the response headers that are kept for later: of all backends, and of backends that are gateways."""
+"""Prefixes of the response headers that are kept for later. `KEPT_HEADERS` are kept of all backends, `KEPT_OF_GATEWAYS`
+only of backends that are gateways."""
 _NAME = itemgetter(0)
 _MOST_HEADS = 64
-"""Maximum number of sets of header names per backend for which the headers to keep are remembered."""
+"""For each backend, maximum number of different lists of response header names that are remembered. For each list, the
+positions of the headers to keep are stored."""
 _CONTENT_TYPE = re.compile(rb"[\x20-\x7e]{1,256}")
 """Matches the content types of a backend's answer that may be relayed to the client."""
 OPERATOR_ERRORS = {
@@ -104,7 +107,8 @@ class BackendCall:
         self._model = backend.sent_model
         self._kept = KEPT_HEADERS + KEPT_OF_GATEWAYS if backend.facts.tells_cost else KEPT_HEADERS
         self._places = lru_cache(_MOST_HEADS)(self._kept_places)
-        """Which of a response's headers are kept, by the names of all its headers: a server repeats most names."""
+        """Returns the positions of the headers to keep. Argument: the names of all headers of a response. The results
+        are cached, because most responses of a server have the same header names."""
         self._chosen: dict[DialectName, Translator] = {}
         self._unspoken: set[DialectName] = set()
         """The dialects for which the backend's server has no endpoint. The set is valid until `_relearn_at` (loop
@@ -137,8 +141,9 @@ class BackendCall:
     ) -> Call:
         """Build the call to send at `now`, to end before `deadline` (loop times).
 
-        `paid_output`: maximum tokens to generate. `written`: result of `write` for the same arguments. Raises
-        BadRequest if the backend cannot express the request or would download its URLs.
+        `paid_output`: maximum tokens to generate. `written`: the result of `write` for the same arguments. Raises
+        BadRequest if the backend cannot express the request. Also raises it if the request contains URLs that the
+        backend would download.
         """
         backend = self.backend
         if written is None:
@@ -157,7 +162,8 @@ class BackendCall:
         )
 
     def writes_long(self, request: CompletionRequest, plan: ContextPlan) -> bool:
-        """Whether `write` takes so long that it must run in a thread. Only for a body of more than `LARGE_BYTES`."""
+        """Whether `write` takes so long that it must run in a thread. This can be true only for a body of more than
+        `LARGE_BYTES`."""
         translator = self._chosen.get(request.dialect)
         copied = translator is not None and translator.backend == request.dialect and not plan.touched
         return request.is_large or not copied
@@ -222,17 +228,16 @@ class BackendCall:
         self._relearn_at = asyncio.get_running_loop().time() + _RELEARN_S
 
     def _lacks(self, wire: Translator, error: UpstreamError | None) -> bool:
-        """Whether a refusal means that the server lacks the endpoint. Status 404, 405 or 501 may also mean that the
-        model is missing."""
+        """Whether the server refused a request because it does not have the endpoint of `wire`. A status code 404, 405
+        or 501 does not decide this, because it can also mean that the server does not have the model."""
         # OpenAI serves some models over Responses only, and its error text names that endpoint
         if wire.backend == self.kind.dialect:
             return error is not None and _OTHER_ENDPOINT in error.message and self._has_other(wire)
         return error is None or (error.code != UnknownModel.code and error.param in (None, "model"))
 
     def _has_other(self, wire: Translator) -> bool:
-        """Whether the backend has another dialect, besides that of the translator `wire`, in which the request can
-        still be sent.
-        """
+        """Whether the request can still be sent in another dialect of the backend, different from the dialect of
+        `wire`."""
         return any(
             each.backend != wire.backend and each.backend not in self._unspoken
             for each in self._translators(wire.client)
@@ -251,8 +256,8 @@ class BackendCall:
         )
 
     async def ask(self, call: Call, attempt: Attempt, slot: Slot) -> Relayed | Whole:
-        """Send the call and return the answer, which releases `slot` later. On an error, report the result to `slot`
-        and raise BackendError."""
+        """Send the call and return the answer. `slot` is released when the answer has ended. On an error, report the
+        result to `slot` and raise BackendError."""
         try:
             upstream = await self.kind.send(call)
             attempt.status = upstream.status
@@ -283,7 +288,8 @@ class BackendCall:
         return [place for place, name in enumerate(names) if name.startswith(self._kept)]
 
     def _report(self, slot: Slot, error: BackendError, call: Call, status: int | None) -> None:
-        """Update the backend's health according to an error. `status`: of the backend's answer; None: no answer."""
+        """Update the backend's health after an error. `status`: the HTTP status of the backend's answer; None if no
+        answer arrived."""
         if isinstance(error, BackendRateLimited):
             # An upper gateway's budget may still cover smaller requests, and those of other teams.
             slot.limited(None if error.no_quota and self.backend.facts.tells_cost else error.retry_after_s)
@@ -301,7 +307,8 @@ class BackendCall:
     async def _by_content_type(
         self, call: Call, wire: Passthrough, upstream: Upstream, attempt: Attempt, slot: Slot
     ) -> Relayed | Whole:
-        """Read an answer on a passed-through path. The content type shows whether it is a stream."""
+        """Read an answer on a passed-through path. The answer's content type decides whether it is read as a stream or
+        as a whole."""
         header = upstream.header(b"content-type") or b""
         content_type = header.decode("ascii") if _CONTENT_TYPE.fullmatch(header) else "application/octet-stream"
         answer: Relayed | Whole
@@ -359,7 +366,8 @@ class BackendCall:
         return failure
 
     async def _meaning(self, call: Call, upstream: Upstream) -> BackendError:
-        """Convert a status code to a BackendError. Only a refused request's error contains the backend's text."""
+        """Convert an error response to a BackendError. The error contains the backend's text only if the backend
+        refused the request itself."""
         name, status = self.backend.name, upstream.status
         wait_s = self.kind.retry_after_s(upstream)
         if wait_s is not None:

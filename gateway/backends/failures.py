@@ -12,8 +12,8 @@ from gateway.errors import AllBackendsFailed, BackendError, BackendFailed, Gatew
 class Failures:
     """The errors of one request so far.
 
-    `failures`: errors of backends that failed. `misfits`: errors of backends that cannot process this request.
-    `busy`: errors of backends without a free slot. `asked`: whether a backend that failed was really called.
+    `failures`: errors of backends that failed. `misfits`: errors of backends that cannot process this request. `busy`:
+    errors of backends without a free slot. `asked`: whether a failed backend was really called.
     """
 
     failures: tuple[GatewayError, ...] = ()
@@ -36,9 +36,8 @@ class Failures:
         return bool(self.misfits or self.busy) or not all(health.needs_operator for health in self.skipped)
 
     def _known(self) -> list[BackendError]:
-        """The stored failures of the skipped backends, if the operator must help with each of them. Otherwise
-        empty.
-        """
+        """The failures that are stored for the backends that were not called. Empty if one of these backends may
+        recover without help from the operator."""
         if not all(health.needs_operator for health in self.skipped):
             return []
         return [BackendFailed(health.trouble, backend=health.name).of_operator() for health in self.skipped]

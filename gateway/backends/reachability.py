@@ -30,7 +30,7 @@ class Reached:
     trouble: str = ""
     """The reason why calls would fail, and the remedy; empty if the backend answered."""
     note: str = ""
-    """A part that was not tested, or what the backend is; empty if there is none."""
+    """A remark for people: what was not tested, or that the backend is simulated. Empty if there is no remark."""
     doubt: str = ""
     """A fact that looks wrong, although calls may work; empty if there is none."""
     took_ms: float | None = None
@@ -43,7 +43,8 @@ async def reach_all(backends: Sequence[Backend], within_s: float = WITHIN_S) -> 
 
 
 async def reach(backend: Backend, within_s: float = WITHIN_S) -> Reached:
-    """Test one backend. Problems of the backend are in the result and never raised."""
+    """Test one backend, in about `within_s` seconds. Problems of the backend are in the result; they are never
+    raised."""
     name, own = backend.name, backend.facts.preset_of or backend.kind
     if own == "simulated":
         return Reached(name, note="simulated, not a real model")

@@ -84,7 +84,8 @@ class Relayed:
         self._slot.began()
 
     def _begins(self, piece: bytes) -> bool:
-        """Store one of the first pieces. Returns whether more pieces must be read before the answer counts as begun."""
+        """Store `piece`, one of the first pieces of the answer. Returns whether more pieces must be read before the
+        answer counts as begun."""
         reader, attempt = self._reader, self.attempt
         if attempt.first_byte_at is None:
             attempt.first_byte_at = self._time()
@@ -107,8 +108,12 @@ class Relayed:
             raise misread(self._reader) from error
 
     async def pipe_to(self, take: Sink) -> bool:
-        """Pass each piece to `take` as it arrives, until `take` returns False. Returns True if the answer may have more
-        pieces, False if only `ending` remains. Raises StreamBroken and DeadlineExceeded."""
+        """Pass each piece to `take` as it arrives, until `take` returns False. Raises StreamBroken and
+        DeadlineExceeded.
+
+        Returns True if the answer may have more pieces. Returns False if nothing but the terminating event (`ending`)
+        is left.
+        """
         if self.complete:
             return False
         first, self._beginning = self._beginning, b""

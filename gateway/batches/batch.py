@@ -138,8 +138,10 @@ def made(connection: Connection, once: BatchFields) -> Batch | None:
 
 
 async def keep(database: Database, batch: Batch) -> Batch:
-    """Insert the batch as `add` does, in a transaction of its own. If two requests with one idempotency key arrive at
-    the same time, both get the same batch."""
+    """Insert the batch in a transaction of its own, and return it. If there is already a batch with the same
+    `Idempotency-Key`, return that one, even if both requests arrive at the same time. Raises the errors of
+    `add`.
+    """
     try:
         return await database.run(lambda connection: add(connection, batch))
     except IntegrityError:

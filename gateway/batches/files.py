@@ -63,8 +63,9 @@ class Page:
     purpose: str = ""
 
     def of(self, table: Table, viewer: Viewer, *more: ColumnElement[bool]) -> Select[tuple[object, ...]]:
-        """The SQL query for the rows of this page that `viewer` may see. If there are more pages, it also returns one
-        further row."""
+        """The SQL query for the rows of this page in `table` that `viewer` may see. If there are more pages, the
+        query also returns one further row.
+        """
         query = select(table).where(seen_by(table, viewer), *more).limit(self.limit + 1)
         if self.purpose:
             query = query.where(table.c.purpose == self.purpose)
@@ -210,12 +211,12 @@ class Files:
 
 
 def _seen() -> tuple[ColumnElement[bool], ...]:
-    """The SQL conditions that a file is visible to clients and has not expired."""
+    """The SQL conditions for files that clients can see and that have not expired."""
     return files.c.purpose != INLINE, files.c.expires_at.is_(None) | (files.c.expires_at > time.time())
 
 
 def _reads(file_id: object) -> ColumnElement[bool]:
-    """The SQL condition that an unfinished batch still needs the file `file_id`."""
+    """The SQL condition for unfinished batches that still need the file `file_id`."""
     return (batches.c.input_file_id == file_id) & batches.c.status.in_(OPEN)
 
 

@@ -50,8 +50,9 @@ class Requests:
         self._keep(data[kept : len(data) - len(self._held)])
 
     def close(self) -> None:
-        """End the body. Raises BadRequest unless the body was an object whose member `requests` is a list of at least
-        one object."""
+        """End the body. Raises BadRequest if the body was not an object whose member `requests` is a list with at
+        least one object.
+        """
         try:
             rest = orjson.loads(self._rest)
         except orjson.JSONDecodeError as error:
@@ -77,8 +78,9 @@ class Requests:
         return end + 1
 
     def _step(self, data: bytes, kept: int, at: int) -> int:
-        """Process the quote or bracket at position `at`. `kept`: the position up to which `data` was already stored.
-        Returns this position after processing."""
+        """Process the quote or bracket at position `at`. `kept`: the position up to which `data` was already
+        stored. Returns the new value of `kept`.
+        """
         sign = data[at]
         if sign == _QUOTE:
             self._quoted = True

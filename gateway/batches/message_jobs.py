@@ -1,5 +1,6 @@
-"""Handles batches of Anthropic's API. A body contains all requests of a batch, and clients read the results directly
-instead of as files."""
+"""Handles batches of Anthropic's API. One request body contains all requests of a batch. Clients read the results
+directly, and not as files.
+"""
 
 from __future__ import annotations
 
@@ -124,7 +125,7 @@ def _pieces(paths: list[Path]) -> Iterator[bytes]:
 
 
 def _first_mistake(checked: Checked) -> BadRequest:
-    """The first mistake as an error. The error names the mistake's line in the way that Anthropic's clients expect."""
+    """Return the first mistake as an error. The error names the mistake's line as Anthropic's clients expect it."""
     problem = checked.problems[0]
     place = FORMS[MESSAGES].place(problem["line"]) if problem["line"] else "requests"
     param = f"{place}.{problem['param']}" if problem["param"] else place

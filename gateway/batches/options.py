@@ -46,8 +46,10 @@ def read(asked: Mapping[str, Any]) -> BatchOptions:
 
 
 def seconds(anchor: object, length: object, param: str) -> float:
-    """The seconds until a file expires, from the fields `anchor` and `seconds`. `param`: the name of the field in error
-    messages; `{}` stands for either of them. Raises BadRequest."""
+    """The seconds until a file expires, from the fields `anchor` and `seconds`. `length`: value of the field
+    `seconds`. `param`: the fields' names for error messages, such as `expires_after[{}]`; `{}` stands for
+    `anchor` or `seconds`. Raises BadRequest.
+    """
     if anchor != "created_at":
         raise BadRequest(f"{param.format('anchor')} must be created_at.", param=param.format("anchor"))
     if type(length) is str and length.isascii() and length.isdigit():  # a form field is a string

@@ -58,8 +58,9 @@ def placed(path: Path, form: Form, done: set[str]) -> list[QueuedLine]:
 
 
 def beginning(fields: dict[str, Any], prompt: tuple[str, ...]) -> bytes:
-    """The digests of all whole blocks of a prompt, in order. If prompts are sorted by these, prompts with equal
-    beginnings are next to each other. `prompt`: names of the fields that form the prompt."""
+    """The digests of all whole blocks of a prompt, in order. If prompts are sorted by these digests, prompts with
+    equal beginnings are next to each other. `prompt`: names of the fields that form the prompt.
+    """
     if not prompt:
         return b""
     try:
@@ -79,8 +80,9 @@ def _group(model: str, begins: bytes) -> bytes:
 
 
 class Queue:
-    """Returns the lines of a file in the order of `placed`. Lines with the same beginning wait until the first of them
-    is done, because then the provider's cache contains the beginning."""
+    """Returns the lines of a file. Lines whose prompts have the same beginning follow one another. They wait until
+    the first of them is done, because then the provider's cache contains the beginning.
+    """
 
     def __init__(self, path: Path, form: Form, done: set[str]) -> None:
         """Read and order the lines of the file. `done`: ids of the lines with a result. This blocks. Raises OSError."""
@@ -117,7 +119,7 @@ class Queue:
                 await self._changed.wait()
 
     async def leave(self, group: bytes) -> None:
-        """Record that a line of the group is done, so that the other lines of the group may be sent."""
+        """Record that a line of the group is done, so that the next lines of the group may be sent."""
         if group in self._leading:
             async with self._changed:
                 self._leading.discard(group)

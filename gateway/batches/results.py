@@ -47,8 +47,9 @@ class Results:
         self.unsent += self._form.unsent(result)
 
     def close(self) -> None:
-        """Close the files. Later calls of `add` raise an error. Without that, they could write to other files that were
-        opened later with the same file descriptors."""
+        """Close the files. Later calls of `add` raise an error. Otherwise, they could write to other files that
+        were opened later with the same file descriptors.
+        """
         with self._lock:
             self.output.close()
             self.errors.close()

@@ -42,8 +42,9 @@ QUERY = b"?"
 
 
 class CacheRecall(Protocol):
-    """The stored responses of the Responses API: inserts stored items into requests that refer to them, and stores
-    answers."""
+    """The interface to the stored responses of the Responses API: inserts stored items into requests that refer to
+    them, and stores answers.
+    """
 
     async def recall(self, request: CompletionRequest, tenant: Tenant) -> None:
         """Insert the stored items to which `request` refers. Raises GatewayError."""
@@ -226,8 +227,9 @@ class Run:
 
 
 def passes(error: GatewayError) -> bool:
-    """Return whether the same line may succeed later. This is true for limits, overload and temporary failures; they do
-    not count as `TRIES`."""
+    """Return whether the same line may succeed later. This is true for limits, overload and temporary failures.
+    Such errors do not count towards the maximum number of attempts, `TRIES`.
+    """
     if isinstance(error, LimitExceeded):
         return error.retry_after_s is not None  # otherwise the line by itself exceeds the limit
     if isinstance(error, AllBackendsFailed):

@@ -79,7 +79,7 @@ class Runner:
         return {"runner": int(self._lock >= 0), "running": len(self._runs), "ended": self._ended}
 
     async def _follow(self) -> None:
-        """Start and stop runs of batches until cancelled."""
+        """Find unfinished batches, and start and stop their runs, until cancelled."""
 
         async def look() -> None:
             if self._lock >= 0 or await asyncio.to_thread(self._acquire):

@@ -114,7 +114,8 @@ class Cache:
         return self._hit_checker.report()
 
     def team_errors(self) -> dict[str, dict[str, Any]]:
-        """Team → its element of `errors`, for teams that do not share cached answers with other teams."""
+        """Team → its measured wrong hits and present threshold. Teams that share cached answers with other teams are
+        left out."""
         return {one["scope"].rpartition("/")[2]: one for one in self.errors() if one["scope"].startswith("team/")}
 
     async def caught_up(self, timeout_s: float) -> None:
@@ -195,8 +196,8 @@ class Cache:
         purchase: Purchase,
         buy: Callable[[], Awaitable[None]],
     ) -> Awaitable[None]:
-        """Call `buy` once for all requests that are identical during the call. Call this method right after
-        `lookup`.
+        """Call `buy` once, and give its answer also to all identical requests that arrive during the call. Call this
+        method right after `lookup`.
 
         Returns when the first bytes have arrived. `purchase`: the answer that `buy` fetches. `deadline`: loop time.
         Raises what `buy` raises.
@@ -254,7 +255,8 @@ class Cache:
     async def _recall(
         self, digest: bytes, result: CacheResult, request: CompletionRequest, record: Record
     ) -> Hit | None:
-        """The stored answer with this digest. None if the state server has evicted it; its entry is then removed."""
+        """The stored answer with this digest. None if the state server has evicted the answer; then its entry is
+        removed from the index."""
         try:
             stored = await self._find(digest)
         except StateUnavailable:
@@ -358,7 +360,7 @@ class Cache:
             self._pending.add(ticket, entry, question)
 
     def _learn(self, entry: Entry, policy: CachePolicy, now: float) -> bool:
-        """Add an entry to the index, and delete the answers that are evicted in its favour.
+        """Add an entry to the index, and delete the answers that are evicted to make room for it.
 
         Returns False if a flush covers the entry, or its answer is too large.
         """

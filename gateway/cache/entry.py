@@ -31,7 +31,7 @@ class Entry(NamedTuple):
     worth_pico: int = 0
     """Cost that one hit saves, in pico-dollars."""
     asker: str = ""
-    """The end user or session that sent the question, as in `keys.asker`; empty if unknown."""
+    """Hash of the end user or session that sent the question; empty if unknown."""
 
 
 class Found(NamedTuple):
@@ -42,7 +42,7 @@ class Found(NamedTuple):
     """The verifier's confidence that the answer is right, from 0 to 1."""
     cosine: float
     asker: str = ""
-    """The `asker` of the entry."""
+    """Hash of the end user or session that sent the stored question; empty if unknown."""
     promoted: bool = False
     """Whether the entry is a hit although its score is below the threshold. Set if a comparison has shown that its
     answer equals a fresh answer."""
@@ -99,7 +99,7 @@ class Wrong:
 
 
 class Check(NamedTuple):
-    """The result of checking one hit, by a fresh answer or by a client's report that it is wrong."""
+    """The result of checking one hit, by a fresh answer or by a client's report that the hit is wrong."""
 
     scope: str
     score: float

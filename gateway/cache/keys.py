@@ -60,10 +60,11 @@ def scope(tenant: Tenant) -> str:
 
 
 def asker(request: CompletionRequest, tenant: Tenant) -> str:
-    """A hash of the API key and the request's end user, or of its session if there is no end user. Empty if the
+    """A hash of the API key and the end user of the request. Without an end user, the session is used. Empty if the
     request names neither.
 
-    The hash identifies the sender, because a sender who asks the same again must get another answer.
+    A semantic hit is refused if the same asker would get the same answer again, because someone who repeats a question
+    wants another answer.
     """
     who = named(request.body, request.controls.end_user) or request.controls.session
     return blake2b(f"{tenant.key.lineage}/{who}".encode(errors="replace"), digest_size=8).hexdigest() if who else ""
@@ -146,10 +147,10 @@ class Keys:
 
 
 def _hash_continued(hashed: _Hash, request: CompletionRequest, body: dict[str, Any], notes: Notes) -> bytes:
-    """Like `Keys._hash`, but the known items of the conversation are not hashed again. `hashed`: the hash object
-    after the seed.
+    """The exact key of a conversation. The items that an earlier request has hashed are not hashed again. `hashed`: the
+    hash object after the data before the body.
 
-    The hashes of this conversation's last items are added to `notes`.
+    For the conversation's next request, `notes` gets copies of the hash object, one after each of the last items.
     """
     name = request.input_field
     items: list[Any] = body[name]

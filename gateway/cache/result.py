@@ -49,9 +49,9 @@ class Ticket:
     policy: CachePolicy
     question: Question | None
     sharers: str
-    """The scope within which the answer is shared, as in `keys.scope`."""
+    """The scope within which the answer is shared: one key, one team or several teams."""
     asker: str = ""
-    """The end user or session that sent the request, as in `keys.asker`."""
+    """Hash of the end user or session that sent the request; empty if unknown."""
     vector: Vector | None = None
     near: SemanticHit | None = None
     """The candidate that was nearest to a hit. Its answer is compared with the fresh answer."""

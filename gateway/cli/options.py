@@ -35,9 +35,11 @@ class Context:
         return load_settings(self.config, self.data_dir, self.policies, keys=keys)
 
     def of_running(self, *, keys: bool = False, writes: bool = False) -> Settings:
-        """Like `settings`, for commands about a running gateway: the gateway's files are used, whatever the working
-        directory is. If no data directory is given, and this user runs only one gateway, that gateway is used.
-        `writes`: whether to warn if other gateways run. Raises ConfigError."""
+        """Load the settings of a running gateway, whatever the working directory is. If no data directory is given, and
+        this user runs only one gateway, that gateway is used. Raises ConfigError.
+
+        `keys`: whether to load the backends' keys too. `writes`: whether to warn if other gateways run.
+        """
         if (gateway := self.gateway()) is not None:
             return self._files_of(gateway, keys)
         directory = self.data_dir or default_data_dir()
@@ -59,7 +61,7 @@ class Context:
         return gateways[0] if alone else None
 
     def files(self) -> tuple[Path | None, tuple[Path, ...]]:
-        """The gateway.yaml and the folders of policies to check, to write or to add to: those on the command line; else
+        """The gateway.yaml and the folders of policies to check or to change. They are those on the command line; else
         those in the working directory; else those of the running gateway."""
         config = self.config or (CONFIG if CONFIG.is_file() else None)
         policies = self.policies or ((POLICIES,) if POLICIES.is_dir() else ())
@@ -92,7 +94,7 @@ class Context:
 
 
 class Renamed(click.Option):
-    """An option that also accepts its former spellings, without showing them in the help."""
+    """An option that also accepts its former spellings. The help does not show them."""
 
     def __init__(self, names: Sequence[str], *, former: str, **options: Any) -> None:
         super().__init__([*names, former], **options)
@@ -105,7 +107,7 @@ class Renamed(click.Option):
 
 
 def old_name(command: click.Command, name: str) -> click.Command:
-    """A copy of `command` under a former name, which works but is not listed in the help."""
+    """A copy of `command` under its former name. The former name works, but the help does not list it."""
     found = copy(command)
     found.name, found.hidden = name, True
     return found

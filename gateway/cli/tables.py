@@ -1,4 +1,4 @@
-"""Prints tables for the terminal. They are as wide as the terminal; in a file or pipe, they have WIDE columns."""
+"""Prints tables for the terminal. A table is as wide as the terminal. In a file or pipe, it is WIDE columns wide."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Output(Console):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table. Its cells are never broken into lines, unless they contain prose."""
+    """A column of a table. Its cells are never broken into lines, except for cells with prose."""
 
     title: str
     right: bool = False
@@ -93,7 +93,8 @@ class Table:
         yield from self._records(console, options.max_width)
 
     def _widths(self, shown: list[int], room: int) -> list[int] | None:
-        """The width of each visible column; None if the columns do not fit into `room`."""
+        """The widths of the columns with the indexes `shown`; None if these columns do not fit into `room`
+        characters."""
         ranges = [self._range(at) for at in shown]
         widths = [natural for _, natural in ranges]
         while sum(widths) > room:
@@ -108,7 +109,7 @@ class Table:
         return widths
 
     def _range(self, at: int) -> tuple[int, int]:
-        """The minimum width of a column, and its width without wrapping."""
+        """The minimum width of the column with index `at`, and its width without wrapping."""
         column, cells = self._columns[at], [row[at] for row, _ in self._rows]
         natural = max(map(cell_len, (column.title, *cells)))
         if column.prose:
@@ -137,7 +138,8 @@ class Table:
 
 
 def _packed(console: Console, items: list[str], width: int) -> list[str]:
-    """Put the items on lines. An item that fits into one line is not broken; lines after the first are indented."""
+    """Join the items to lines of at most `width` characters. An item that fits into one line is not broken. Lines after
+    the first are indented."""
     lines: list[str] = []
     for item in items:
         if lines and cell_len(f"{lines[-1]} · {item}") <= width:

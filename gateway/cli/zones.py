@@ -1,4 +1,4 @@
-"""Formats times for people, in the time zone of the team to which they belong, and durations."""
+"""Formats times and durations for people. Times are in the time zone of the team to which they belong."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ ZoneOf = Callable[[str], tzinfo]
 
 
 def zones(settings: Settings) -> ZoneOf:
-    """The time zones in the policies (`timezone`). A team without a policy, and the empty name, have that of the
-    default policy. All are UTC while the policies have a mistake."""
+    """The time zones in the policies (`timezone`), as a function of the team's name. A team without a policy, and the
+    empty name, have the zone of the default policy. If the policies have a mistake, all zones are UTC."""
     try:
         policies = load_policies(settings.policies, settings.config.ceilings)
     except ConfigError:
@@ -29,18 +29,18 @@ def zones(settings: Settings) -> ZoneOf:
 
 
 def moment(at: float, zone: tzinfo, form: str = "%Y-%m-%d %H:%M") -> str:
-    """Format a time. The zone's short name is added unless it is UTC."""
+    """Format a time. If the zone is not UTC, its short name is added."""
     shown = datetime.fromtimestamp(at, zone)
     return shown.strftime(form if zone is UTC else f"{form} %Z")
 
 
 def named_moment(at: float, zone: tzinfo) -> str:
-    """Format a time like `moment`, but add the zone's name also if it is UTC."""
+    """Format a time, always with the name of the zone."""
     return moment(at, zone) + (" UTC" if zone is UTC else "")
 
 
 def begin_of(since: str) -> float:
-    """Convert the value of `--since` to Unix seconds. It is a date, or an age such as 7d. Raises UsageError."""
+    """Convert the value of `--since`, a date or an age such as 7d, to Unix seconds. Raises UsageError."""
     try:
         return parse_when(since, time.time())
     except ValueError as error:

@@ -36,16 +36,17 @@ def encoding_of(model: str) -> EncodingName:
 
 @lru_cache(maxsize=256)
 def family_factor(model: str) -> float:
-    """Number of tokens by the model's own tokenizer for each token that the gateway counts. 1.0 for OpenAI's models
-    and for unknown models.
+    """The ratio of two numbers of tokens for the same text: the number by the model's own tokenizer, divided by the
+    number that the gateway counts. 1.0 for OpenAI's models and for unknown models.
 
-    Measured on the corpus of `estimate`: Claude's published tokenizer 1.03–1.30, DeepSeek's 0.9–1.14, Mistral's
-    Tekken 1.0–1.2 (1.8 on tables of numbers), SmolLM2's 1.1–1.5 (2.1 on Japanese).
+    Measured on the texts that estimate.py describes: Claude's published tokenizer 1.03–1.30, DeepSeek's 0.9–1.14,
+    Mistral's Tekken 1.0–1.2 (1.8 on tables of numbers), SmolLM2's 1.1–1.5 (2.1 on Japanese).
 
-    Measured on recorded sessions with Claude 4.5 and 4.6, against the usage that the provider reported, without
-    earlier reasoning: median 1.03, at most 1.2.
+    Measured on recorded sessions with Claude 4.5 and 4.6, against the usage that the provider reported, without earlier
+    reasoning: median 1.03, at most 1.2.
 
-    The tokenizers without a measurement split digits as Mistral's does, and otherwise resemble cl100k_base.
+    Tokenizers without a measurement are assumed to split digits as Mistral's does, and otherwise to resemble
+    cl100k_base.
     """
     name = model.lower()
     return next((factor for family, factor in _FAMILIES if family.search(name)), 1.0)

@@ -78,7 +78,8 @@ def estimate_lines(texts: Sequence[str]) -> int:
 
 
 def _continued(texts: Sequence[str], place: int, part: str) -> str:
-    """The window that begins with `part`, the end of the text at `place`, and continues in the next texts."""
+    """A window of text that begins with `part` and continues in the following texts. `part`: the end of the text with
+    index `place`."""
     while len(part) < _WINDOW:
         place += 1
         part = f"{part}\n{texts[place][: _WINDOW - 1 - len(part)]}"
@@ -99,9 +100,8 @@ _Windows = tuple[Callable[[str], tuple[str, ...]], list[int]]
 
 @lru_cache(maxsize=256)
 def _windows_of(length: int) -> _Windows:
-    """Return a function that gives the sampled windows of a text of at least `length` characters, and the start of
-    each window. It uses no Python loop.
-    """
+    """For a text of at least `length` characters: return a function that cuts the sampled windows from it, and the
+    start of each window."""
     starts = [int((length - _WINDOW) * place) for place in _PLACES]
     return itemgetter(*[slice(start, start + _WINDOW) for start in starts]), starts
 

@@ -1,11 +1,11 @@
 """Predicts the size of a request from the size that the backend reported for the session's last request.
 
 The predicted size is the reported size, plus the estimated tokens of the turns that were added since, times a ratio.
-The ratio is the session's own: the tokens by which the reported sizes grew, for each estimated token that was added. A
-session begins with an assumed ratio. Tokens that the gateway left out are subtracted.
+Each session has its own ratio: the growth of the reported sizes, divided by the growth of the estimates. A session
+begins with an assumed ratio. Tokens that the gateway left out are subtracted.
 
 If the client has rewritten its history, the estimate of the whole request is multiplied by the session's ratio. Each
-worker has its own memory; without an earlier size, nothing is predicted.
+worker has its own memory. Without an earlier size, nothing is predicted.
 """
 
 from __future__ import annotations

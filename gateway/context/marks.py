@@ -2,12 +2,14 @@
 
 Prices are relative to plain input. Reading from the cache costs 0.1, writing for five minutes 1.25, and writing for an
 hour 2. Tokens that are read need not be written again. Therefore a mark with a lifetime of an hour costs 2 only for the
-tokens between the end of the last request and the mark, and then the whole prompt up to the mark is kept for an hour.
-So such a mark is set at the first block after the last request, which is the beginning of the model's answer.
+tokens between the end of the last request and the mark. It then keeps the whole prompt up to the mark for an hour. Such
+a mark is cheapest at the first block after the last request, which is the beginning of the model's answer. So it is set
+there.
 
 The newest block gets a mark of five minutes. A mark of an hour is added if its additional cost is lower than the
 expected loss without it. This loss is the cost of a pause of more than five minutes, times the probability of such a
-pause. The first requests of a session get no such mark, because most sessions without a pause are short.
+pause. The first requests of a session get no such mark, because most sessions without a pause are short. A team whose
+sessions had no such pause so far gets none either, so it never pays for what it does not need.
 
 Each worker has its own memory. If another worker served a session before, the session begins without history in this
 worker. This only reduces the savings.
@@ -63,7 +65,7 @@ number of observations that each assumption counts as."""
 
 
 class _End(NamedTuple):
-    """The end of one request of a session."""
+    """The end of one request of a session, as a position in the session's prompt."""
 
     blocks: int
     until: float
@@ -108,10 +110,16 @@ class _Share:
     as `weight` observations.
     """
 
-    __slots__ = ("seen", "yes")
+    __slots__ = ("_assumed", "seen", "yes")
 
     def __init__(self, prior: float, weight: int) -> None:
         self.yes, self.seen = prior * weight, float(weight)
+        self._assumed = self.yes
+
+    @property
+    def observed(self) -> bool:
+        """Whether the event happened at least once."""
+        return self.yes > self._assumed
 
     @property
     def value(self) -> float:
@@ -174,8 +182,8 @@ class CacheMarking:
         """The marks for the first request of a session. The whole prompt is marked if the session will probably
         continue.
 
-        Otherwise only the tools and the system prompt are marked. They are marked only if another session sent the
-        same tools and system prompt within five minutes.
+        If it will probably not continue, at most the tools and the system prompt are marked. This is done only if
+        another session sent the same tools and system prompt within five minutes.
         """
         if self._share_of_returns(tenant.team, "tools" in request.needs).value > _RETURNS_PAY:
             return CacheMarks("5m", fixed=True)
@@ -195,8 +203,11 @@ class CacheMarking:
         return CacheMarks("5m", ((warm.long_blocks, "1h"), (warm.blocks, "5m")), fixed=True)
 
     def _insures(self, warm: _Warm, team: str, request: CompletionRequest, pause_s: float) -> bool:
-        """Whether a mark with a lifetime of an hour is set at the first block after the last request. The cost of the
-        whole first message is an upper limit for the cost of its first block."""
+        """Whether a mark with a lifetime of an hour is set at the first block after the last request.
+
+        The mark's cost is overestimated: it is computed for the whole first message, and the first block is only a part
+        of it.
+        """
         steady = max(pause_s, warm.longest_s) <= _STEADY_S
         if steady and max(warm.requests, _answers(request)) < _UNINSURED:
             return False
@@ -209,7 +220,8 @@ class CacheMarking:
         costs = (_WRITE_LONG - _WRITE_SHORT) * added
         saves = (_WRITE_SHORT - _READ) * max(0, warm.tokens - warm.long_tokens)
         affordable = warm.insured + costs <= _MOST_INSURED * warm.spent
-        return affordable and costs < self._share_of_pauses(team).value * saves
+        pauses = self._share_of_pauses(team)
+        return affordable and pauses.observed and costs < pauses.value * saves
 
     def _seen_lately(self, request: CompletionRequest, tenant: Tenant, backend: Backend) -> bool:
         """Whether another session of this API key sent equal tools and an equal system prompt to `backend` within five
@@ -256,9 +268,8 @@ class CacheMarking:
             self._warm.popitem(last=False)
 
     def cached(self, session: bytes, backend: str) -> tuple[int, int]:
-        """Return (tokens of the session's prompt, those of them that `backend` keeps for an hour). (0, 0) if no
-        mark of the whole prompt is known.
-        """
+        """Return two numbers of tokens: the length of the session's prompt, and the length of the part that `backend`
+        keeps for an hour. (0, 0) if no mark of the whole prompt is known."""
         warm = self._warm.get((session, backend))
         return (warm.tokens, warm.long_tokens) if warm is not None and warm.blocks else (0, 0)
 
@@ -298,10 +309,11 @@ def _answers(request: CompletionRequest) -> int:
 
 
 def _around(warm: _Warm, changed: int, anchor: int, now: float) -> tuple[tuple[int, Lifetime], ...]:
-    """At most two cache marks for a request with a new cut. `changed`: the message at which the cut begins.
+    """At most two cache marks for a request with a new cut.
 
     One mark is at the last position before the cut that the provider's cache has kept. The other is at the position
-    where the next cut will begin.
+    where the next cut will begin. `changed`: the message at which the cut begins. `anchor`: the message at which the
+    next cut will begin.
     """
     places = [at] if (at := _cached_end(warm.ends, changed, now)) else []
     if anchor in warm.ends:
@@ -310,22 +322,27 @@ def _around(warm: _Warm, changed: int, anchor: int, now: float) -> tuple[tuple[i
 
 
 def _before_next_cut(warm: _Warm, anchor: int, marks: CacheMarks, now: float) -> tuple[tuple[int, Lifetime], ...]:
-    """A cache mark where the next cut begins, so that this cut then finds the text before it in the cache. Text that is
-    read from the cache is not cached at other positions than before."""
+    """A cache mark where the next cut begins; empty if there is no such position. The mark makes the provider cache the
+    prompt up to this position, so that the request with the next cut can read it. If the provider reads this
+    position from its cache now, a new mark there has no effect. Then the mark is at the last cached position before it.
+
+    `anchor`: the message at which the next cut begins.
+    """
     end = warm.ends.get(anchor)
     at = anchor if end and end.blocks > _read_blocks(warm, now) else _cached_end(warm.ends, anchor, now)
     return ((warm.ends[at].blocks, marks.earlier[-1][1] if marks.earlier else "5m"),) if at else ()
 
 
 def _read_blocks(warm: _Warm, now: float) -> int:
-    """The number of blocks that a request without a new cut reads from the cache."""
+    """The number of blocks that a request reads from the cache if no further outputs are left out of it."""
     pause_s = now - max(warm.at, warm.renewed)
     return warm.blocks if pause_s <= SHORT_S else warm.long_blocks if pause_s <= LONG_S else 0
 
 
 def _cached_end(ends: dict[int, _End], messages: int, now: float) -> int:
-    """The last of `ends` that has at most `messages` messages and is surely cached. If none is, the first of them,
-    which may be cached; 0 if there is none."""
+    """The position in `ends` up to which the prompt is cached. Only positions after at most `messages` messages count.
+    The result is the last of them that is surely cached. If none is surely cached, it is the first of them; 0 if there
+    are none."""
     before = [each for each in ends if each <= messages]
     return max([each for each in before if ends[each].until >= now], default=min(before, default=0))
 
@@ -341,8 +358,11 @@ def _note_cost(now: _Warm, before: _Warm | None, usage: Usage) -> None:
 
 def _ends(before: _Warm | None, marks: CacheMarks, *, any_read: bool) -> dict[int, _End]:
     """The ends of a session's requests after a request with `marks`. `any_read`: whether the request read anything from
-    the cache. A mark in what was read renews what is cached up to the mark; a mark after it caches the prompt up to the
-    mark. Ends before the last cached one before the anchor are not needed any more."""
+    the cache.
+
+    A mark inside the part that was read renews the cache up to the mark. A mark after this part caches the prompt up to
+    the mark. Old ends that no later mark can use are removed.
+    """
     lifetimes = {blocks: LONG_S if lifetime == "1h" else SHORT_S for blocks, lifetime in marks.earlier}
     changed = marks.messages if before is None else min(before.cut ^ marks.cut, default=marks.messages)
     read = 0 if before is None or not any_read else _read_blocks(before, marks.at)

@@ -48,7 +48,8 @@ _MANY_TURNS = 1000
 """A request with at least this number of turns is examined in a thread, because it would block the event loop for
 milliseconds."""
 _STEPS = 4
-"""Trimming removes whole steps. A step is the tokens that may remain, divided by this number; see `_droppable`."""
+"""Trimming removes whole steps of tokens. The size of a step is the number of tokens that may remain, divided by this
+number."""
 _SMALL = 512
 """Minimum tokens of a request for which it is examined whether it can be trimmed."""
 
@@ -72,9 +73,9 @@ class Contexts:
         """`switched_off`: whether cuts are off for a team, because they did not save money. `strategy`: shortens
         documents.
 
-        `load_out`: leaves out tool definitions; None: use one that keeps its decisions in this process only.
-        `weighs_all`: whether `weighed` is exact also for a cut that cannot pay; it takes longer.
-        `old_turns`: puts notes in place of old turns.
+        `load_out`: leaves out tool definitions; None: use an instance that keeps its decisions in this process only.
+        `weighs_all`: whether `weighed` is exact even for a cut that is too expensive, which takes longer. `old_turns`:
+        puts notes in place of old turns.
         """
         self._counter, self._off_loop = counter, off_loop or OffLoop()
         self._measuring = measuring or MeasuringProcess()

@@ -1,12 +1,12 @@
 """Remembers the sizes that backends reported for the inputs of a session's earlier requests.
 
-If a model has no public tokenizer, the tokens that the gateway counts differ from the real number. The difference
-has two causes: a factor that depends on the texts (see `family_factor`), and tokens that the provider adds or
-omits, such as earlier reasoning. The last size that the backend reported for a session is exact. So only the text
-that was added since then must be multiplied by a factor.
+If a model has no public tokenizer, the tokens that the gateway counts differ from the real number. The difference has
+two causes: a factor that depends on the texts (see `family_factor`), and tokens that the provider adds or omits, such
+as earlier reasoning. The last size that the backend reported for a session is exact. So only the text that was added
+since then must be multiplied by a factor.
 
-Each worker has its own reports. If it has none, for example because another worker served the session, the whole
-count is multiplied by the factor.
+Each worker has its own reports. A worker may have no report, for example if another worker served the session.
+Then the whole count is multiplied by the factor.
 """
 
 from __future__ import annotations

@@ -13,10 +13,10 @@ _TRIES = 8
 
 
 def level(sizes: Sequence[int], room: int) -> int | None:
-    """The maximum number of tokens per text with which all texts together fit into `room` tokens. Shorter texts are
-    not changed.
+    """The highest limit, in tokens, at which all texts fit into `room` tokens together. The limit applies to each text.
+    Texts below the limit are not changed. `sizes`: tokens of each text.
 
-    None if the texts do not fit even with `LEAST_TOKENS` each.
+    None if the texts do not fit even with a limit of `LEAST_TOKENS`.
     """
     if sum(min(size, LEAST_TOKENS) for size in sizes) > room:
         return None

@@ -22,13 +22,14 @@ from gateway.ledger.store.entries import entries
 MOST_POINTS = 120
 """Maximum points of a chart. A small chart can show about this many."""
 EARLY_SHARE, EARLY_CALLS = 0.05, 20
-"""Before this share of a window has passed, or with fewer calls in it, nobody can say whether a budget will hold."""
+"""Before this share of a window has passed, or with fewer calls in it, nobody can say whether a budget will last."""
 
 
 def of(connection: Connection, team: str, policy: Policy, now: float) -> list[dict[str, Any]]:
-    """All budgets of `policy` with the data of their charts. `standings` has the same form as in the usage report: a
-    budget that applies to each key, end user or session has one entry for each of them that spent something. Budgets of
-    the organisation are omitted, because a team must not see the spend of other teams."""
+    """All budgets of `policy` with the data of their charts. The field `standings` has the same form as in the usage
+    report: a budget that applies to each key, end user or session has one entry for each of them that spent
+    something. Budgets of the organisation are omitted, because a team must not see the spend of other teams.
+    """
     return [_budget(connection, team, policy, budget, now) for budget in policy.budget]
 
 

@@ -48,8 +48,8 @@ _ZEROS = (0,) * (len(_FIELDS) - 1)
 
 
 class Group(NamedTuple):
-    """The figures of all ledger entries with the same values in these columns. `step`: hours or days since 1970, as
-    clocks in the period's zone show them.
+    """The figures of all ledger entries with the same step, team, backend, model and key. `step`: hours or days since
+    1970, as clocks in the period's zone show them.
 
     `counts`: one number for each of `_FIELDS`. It is a tuple, because there may be tens of thousands of groups.
     """
@@ -111,7 +111,9 @@ def _of_values(step: int, team: str, backend: str, model: str, key: str, counts:
 def _groups(
     connection: Connection, table: Any, period: Period, team: str | None, *, by_team: bool = False, hourly: bool = False
 ) -> list[Group]:
-    """Query the groups of `period`, by hour if `hourly` is true; otherwise the step of all groups is 0."""
+    """Query the groups of `period` from `table`. If `hourly` is true, there is a group for each hour; otherwise the
+    step of all groups is 0.
+    """
     c = table.c
     step = [_whole(connection, _shown(c, period) / HOUR_S)] if hourly else []
     group = [*step, c.team] if by_team else [*step, c.backend, c.model, c.key_id]
@@ -127,7 +129,8 @@ def _groups(
 
 def _shown(c: Any, period: Period) -> ColumnElement[Any]:
     """The SQL expression for the local time at which an entry began, in seconds since 1970. The time zone is that of
-    the period."""
+    the period. `c`: the columns of the table.
+    """
     (_, offset), *changes = offsets(period.zone, period.since, period.until)
     later = [(c.at >= begin, changed) for begin, changed in reversed(changes)]
     shown: ColumnElement[Any] = c.at + (case(*later, else_=offset) if later else offset)
@@ -144,7 +147,7 @@ def _called(c: Any) -> ColumnElement[Any]:
 
 
 def _sums(c: Any, *, tokens: bool) -> list[ColumnElement[Any]]:
-    """The SQL sums of a group. Unless `tokens` is true, the sums of tokens are 0."""
+    """The SQL sums of a group. If `tokens` is false, the sums of tokens are 0. `c`: the columns of the table."""
     written = c.cache_write_5m_tokens + c.cache_write_1h_tokens
     inputs = c.input_tokens + c.audio_input_tokens + c.image_input_tokens
     outputs = c.output_tokens + c.audio_tokens + c.image_tokens
@@ -186,8 +189,10 @@ def _group(row: tuple[Any, ...], width: int, *, by_team: bool) -> Group:
 
 
 def _alike(connection: Connection, step: list[Any], real: ColumnElement[bool], *, by_team: bool) -> list[Group]:
-    """Groups that only contain the number of requests in rolled-up entries. One `request_id` there represents several
-    requests; the column `alike` has their number."""
+    """The number of requests in rolled-up entries, as groups without other figures. One `request_id` in these entries
+    represents several requests; the column `alike` has their number. `step`: the SQL expression for the step, or
+    nothing. `real`: condition that selects the entries.
+    """
     c = sums_alone.c
     wanted = and_(real, c.alike > 0, c.kind.not_in(_NO_REQUESTS))
     which = c.team if by_team else c.key_id
@@ -202,7 +207,7 @@ def _alike(connection: Connection, step: list[Any], real: ColumnElement[bool], *
 
 
 def total(found: Iterable[Line]) -> Line:
-    """The sum of lines. No request may be in two of them."""
+    """Add up lines of the usage report. No request may belong to two of them, because it would be counted twice."""
     summed = Line()
     for line in found:
         summed = summed.plus(line)

@@ -115,7 +115,7 @@ class Figures:
         return [self._made[team, period, part] for part in wanted]
 
     def _kept(self, team: str, period: str, wanted: Sequence[str]) -> list[_Made] | None:
-        """The parts, if all of them were kept and are still valid; otherwise None."""
+        """The parts with the names `wanted`, if all of them were kept and are still valid; otherwise None."""
         found = [self._made.get((team, period, part)) for part in wanted]
         good = [one for one in found if one is not None and self._clock.monotonic() < one.good_until]
         return good if len(good) == len(wanted) else None

@@ -40,7 +40,9 @@ class Day(NamedTuple):
 def counter(
     connection: Connection, tables: Sequence[Any], team: str | None
 ) -> Callable[[float, float], tuple[int, int]]:
-    """Make a function that counts the ledger's rows and sums between two moments. `tables`: see `entries.apart`."""
+    """Make a function that counts the ledger's rows and sums between two moments. `tables`: the tables to count, as
+    `entries.apart` returns them.
+    """
     since, until = bindparam("since", type_=Float), bindparam("until", type_=Float)
     known = (ledger, ledger_sums) if sums_alone in tables else (ledger,)
     counts = [

@@ -114,7 +114,9 @@ def cache(found: list[Cell]) -> list[dict[str, Any]]:
 
 
 def cache_classes(found: list[Cell]) -> list[dict[str, Any]]:
-    """The figures of `cache` for each traffic class."""
+    """The figures of cache hits for each traffic class: number of answers, sum of their savings, and number of answers
+    whose savings are unknown.
+    """
     return _hits_by(found, lambda cell: cell.traffic_class)
 
 

@@ -33,8 +33,9 @@ def team_of(connection: Connection, id: str) -> str | None:
 
 
 def rows_of(connection: Connection, id: str, team: str) -> tuple[list[Row], dict[str, Any] | None, dict[str, str]]:
-    """The ledger's rows of a request of `team`, as in the log, and the names of keys. There are no rows if the request
-    belongs to another team."""
+    """Read a request of `team`. Returns (its rows in the ledger, the request as the page's log shows it, key id → name
+    of the key). If the request belongs to another team, there are no rows, and the request is None.
+    """
     rows = [row for row in of_request(connection, id) if row.team == team]
     found = queries.requests(connection, team, [id])
     names = queries.key_names(connection, {row.key_id for row in rows})

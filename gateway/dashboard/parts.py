@@ -43,7 +43,7 @@ class Scope:
     errors: Mapping[str, Mapping[str, Any]]
     """Team → wrong hits of its semantic cache, as `thriftgate cache stats` shows them: since the cache was started."""
     computed: list[Day] = field(default_factory=list)
-    """Whole days whose figures were not stored."""
+    """Whole days whose figures had to be computed, because they were not stored."""
 
     @property
     def policy(self) -> Policy:
@@ -174,8 +174,9 @@ def alerts(connection: Connection, scope: Scope) -> dict[str, Any]:
 
 
 def all_teams(connection: Connection, scope: Scope) -> dict[str, Any]:
-    """The table of all teams: a row for each team with spend, expected spend, errors and open alerts. Also the spend of
-    each day by team."""
+    """The table of all teams: a row for each team with spend, expected spend, errors and open alerts. The result
+    also has the spend of each day by team.
+    """
     period = scope.period
     groups = cube.read(connection, period, None, by_team=True, computed=scope.computed)
     waiting = queries.open_alerts(connection, period.now)

@@ -1,4 +1,4 @@
-"""SQL queries that only the page needs. Each reads from the connection of a snapshot."""
+"""SQL queries that only the page needs. The connection of each query reads one snapshot of the database."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ def raw(team: str, since: float, until: float) -> ColumnElement[bool]:
 
 def latency(connection: Connection, which: ColumnElement[bool]) -> list[dict[str, Any]]:
     """The latency of each backend: percentiles of the duration (nearest rank) and the median time to the first byte.
-    The values are whole milliseconds, over complete answers only."""
+    The values are whole milliseconds, over complete answers only. `which`: condition that selects the ledger's
+    rows.
+    """
     ends = _milliseconds(connection, which, ledger.c.duration_ms)
     begins = _milliseconds(connection, which, ledger.c.first_byte_ms)
     return [
@@ -57,7 +59,9 @@ def _milliseconds(
     connection: Connection, which: ColumnElement[bool], column: ColumnElement[Any]
 ) -> dict[str, Counter[int]]:
     """Count the answers by backend and by milliseconds in `column`: backend → milliseconds → number of answers.
-    Percentiles are computed from these numbers, because there are fewer different values than answers."""
+    Percentiles are computed from these numbers, because there are fewer different values than answers. `which`:
+    condition that selects the ledger's rows.
+    """
     c = ledger.c
     rounded = column + 0.5
     # SQLite may lack FLOOR, PostgreSQL's CAST rounds.
@@ -81,7 +85,9 @@ def _percentile(times: Counter[int], percent: int) -> int | None:
 
 
 def dearest(connection: Connection, which: ColumnElement[bool], count: int) -> list[dict[str, Any]]:
-    """The `count` most expensive requests. The cost of a request is the sum of the costs of its attempts."""
+    """The `count` most expensive requests. The cost of a request is the sum of the costs of its attempts. `which`:
+    condition that selects the ledger's rows.
+    """
     c = ledger.c
     # The float only decides the order; a sum of integers could overflow.
     cost = func.sum(cast(c.cost_pico, Float))
@@ -97,8 +103,9 @@ def dearest(connection: Connection, which: ColumnElement[bool], count: int) -> l
 
 
 def beside_savings(connection: Connection, since: float, until: float, team: str | None) -> dict[str, tuple[int, int]]:
-    """Two sums for each team: the pico-dollars that answers from the cache saved, and the cost of unused machine time.
-    They include entries that began in `[since, until)` (Unix seconds)."""
+    """Two sums for each team: the pico-dollars that answers from the cache saved, and the cost of unused machine time
+    in pico-dollars. The sums include entries that began in `[since, until)` (Unix seconds).
+    """
     table = of(connection)
     c = table.c
     which = and_(c.simulated.is_(False), *within(since, until, team, table), or_(c.attempt == 0, c.kind == IDLE))
@@ -181,8 +188,9 @@ def _output(row: Row[Any]) -> int:
 
 
 def latest_alerts(connection: Connection, team: str, count: int, now: float) -> list[dict[str, Any]]:
-    """The `count` latest alerts, first the open ones, then the others, each newest first. Each alert has the result of
-    its delivery to each receiver. Of several alerts about one budget in one window, only the most severe is included.
+    """The `count` latest alerts. Open alerts come first. Among the open and among the other alerts, the newest come
+    first. Each alert has the result of its delivery to each receiver. Of several alerts about one budget in one
+    window, only the most severe is included.
     """
     found: dict[str, dict[str, Any]] = {}
     for sent in deliveries.latest(connection, team, _LETTERS):

@@ -31,7 +31,7 @@ _TEXT = {
     "backend": ("backend",), "key": ("key_id",), "session": ("session",), "end_user": ("end_user",),
     "model": ("model_asked", "model"),
 }  # fmt: skip
-"""Name of a filter → the columns of which one must be equal to its value."""
+"""Name of a filter → columns. At least one of these columns must be equal to the filter's value."""
 FILTERS = (*_TEXT, "status", "cache", "min_cost")
 NONE = "(none)"
 """As a filter: the requests without a value, for example without an end user."""
@@ -43,8 +43,9 @@ _READ = 200
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Selects requests: those of `team` in `period` that fulfil all `filters`. `own`: the lineage of a key, whose
-    requests alone are selected; empty: the requests of all keys."""
+    """Selects requests: those of `team` in `period` that fulfil all `filters`. `own`: if this is not empty, only
+    requests of one key are selected, the key with this lineage.
+    """
 
     team: str
     period: Period
@@ -100,8 +101,9 @@ def page(connection: Connection, *, wanted: Wanted, sort: str, after: str) -> di
 
 
 def _newest(connection: Connection, wanted: Wanted, after: str, size: int) -> tuple[list[str], str]:
-    """The ids of the newest requests, newest first. All rows of a request have the same time, so they are next to each
-    other."""
+    """The ids of up to `size` newest requests, newest first, and the value of `after` for the next page. All rows of a
+    request have the same time, so they are next to each other.
+    """
     c, ids = ledger.c, dict[str, float]()
     while True:
         which = [newest, *_conditions(wanted, ledger), *([_older(after)] if after else [])]
@@ -174,7 +176,7 @@ def _cells(row: Mapping[str, Any]) -> list[Any]:
 
 
 def groups(connection: Connection, wanted: Wanted, by: str) -> dict[str, Any]:
-    """The spend of the selected requests, grouped by one column. Simulated entries are excluded."""
+    """The spend of the selected requests, grouped by the column `by`. Simulated entries are excluded."""
     table = of(connection)
     c = table.c
     name = c[GROUPS[by]]

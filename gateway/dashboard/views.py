@@ -93,7 +93,9 @@ class Views:
         return _json({**figures, "viewer": await self._viewer(tenant)}, request)
 
     async def teams(self, request: Request, tenant: Tenant) -> Response:
-        """Answer with the figures of all teams. Query parameters: `period`, and `parts` as in `data`."""
+        """Answer with the figures of all teams. Query parameters: `period`, and `parts` (names separated by commas;
+        without it, all).
+        """
         query = request.query_params
         parts = query["parts"].split(",") if "parts" in query else tuple(ALL_TEAMS)
         figures = await self._of(ALL, _period(query), parts)
@@ -158,8 +160,9 @@ class Views:
         return _json({**found, "key_names": names}, request)
 
     async def groups(self, request: Request, tenant: Tenant) -> Response:
-        """Answer with the spend by `by` (key, end_user, session, model or backend), for the requests that the filters
-        select."""
+        """Answer with the spend of the requests that the filters select. The query parameter `by` groups it: key,
+        end_user, session, model or backend.
+        """
         by = request.query_params.get("by", "key")
         if by not in request_log.GROUPS:
             raise BadRequest(f"by must be one of {', '.join(request_log.GROUPS)}.", param="by")
@@ -226,7 +229,8 @@ def _period(query: Mapping[str, str]) -> str:
 
 
 def _json(values: Mapping[str, Any], request: Request | None = None) -> Response:
-    """Answer with JSON values. If the `request` has another language, the translations of their sentences are added."""
+    """Answer with JSON values. If `request` asks for a language other than English, translations of the sentences in
+    `values` are added."""
     if request is not None and (language := language_of(request.headers.get("accept-language", ""))):
         values = {**values, "said": said(values, language)}
     return Response(orjson.dumps(values), headers=PRIVATE, media_type="application/json")

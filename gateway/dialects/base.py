@@ -70,8 +70,8 @@ class StreamReader(Protocol):
         ...
 
     def cut(self, delivered: Usage) -> bytes | None:
-        """The events that end the answer here as if its length limit was reached. The caller sends them last. None
-        if the dialect has no such end.
+        """End the answer here. Returns the events that say that its length limit was reached; the caller sends them
+        last. None if the dialect has no such events.
 
         `delivered`: usage of the delivered part. After this call, further data is only counted.
         """

@@ -20,7 +20,8 @@ class ClientDialect(Protocol):
     def parse(
         self, body: bytes, request_id: str, controls: Controls, headers: Mapping[bytes, bytes], /
     ) -> CompletionRequest:
-        """Parse a request. Raises BadRequest with the wrong field if the gateway cannot process it."""
+        """Parse a request. Raises BadRequest, with the name of the wrong field, if the gateway cannot process the
+        request."""
         ...
 
     def status(self, error: GatewayError, /) -> int:
@@ -30,8 +31,8 @@ class ClientDialect(Protocol):
     def error_body(self, error: GatewayError, request_id: str, /) -> bytes: ...
 
     def error_event(self, error: GatewayError, request_id: str, sent: bytes = b"", /) -> bytes:
-        """The last event of a stream that failed. No terminating event follows. `sent`: the latest events that were
-        sent to the client."""
+        """The last event of a stream that failed. No terminating event follows. `sent`: the last events that the client
+        got; some dialects continue their numbering."""
         ...
 
     def choices(self, body: dict[str, Any], /) -> list[dict[str, Any]]:
@@ -45,7 +46,7 @@ class ClientDialect(Protocol):
 
 
 class ConversationDialect(Protocol):
-    """The functions of a client dialect whose requests repeat the conversation of earlier requests."""
+    """The functions of a client dialect in which each request repeats the conversation so far."""
 
     CONVERSATION: str
     """The field with the conversation, a list."""
@@ -59,7 +60,12 @@ class ConversationDialect(Protocol):
         continued: Continued | None,
         /,
     ) -> CompletionRequest:
-        """As `ClientDialect.parse`. `continued`: the parsed body; None if nothing of it is known."""
+        """Parse a request. Raises BadRequest, with the name of the wrong field, if the gateway cannot process the
+        request.
+
+        `continued`: the body, already parsed as the continuation of an earlier request; None: the body must be
+        parsed.
+        """
         ...
 
 

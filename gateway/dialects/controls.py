@@ -58,11 +58,11 @@ def _controls(found: Mapping[bytes, str]) -> Controls:
 
 
 def of_litellm(headers: Mapping[bytes, bytes], controls: Controls) -> Controls:
-    """Add to `controls` the session, the tags and the end user from the headers of a LiteLLM proxy, where
-    `controls` has none.
+    """Add to `controls` the session, the tags and the end user from the headers of a LiteLLM proxy. Values that
+    `controls` already has stay.
 
-    An invalid value is ignored, because the proxy passes on values of its clients. No header can name the team;
-    only the key does.
+    An invalid value is ignored, because the proxy passes on values of its clients. Only the key decides the team; no
+    header does.
     """
     session = _first(headers, b"x-litellm-session-id")
     tags = dict(controls.tags)
@@ -79,7 +79,8 @@ def of_litellm(headers: Mapping[bytes, bytes], controls: Controls) -> Controls:
 
 
 def _first(headers: Mapping[bytes, bytes], *names: bytes) -> str:
-    """The value of the first of these headers that is present; empty if it is not ASCII."""
+    """The value of the first of these headers that is present. Empty if no header is present, or if the value is not
+    ASCII."""
     value = next((headers[name] for name in names if headers.get(name)), b"")
     return value.decode("ascii").strip() if value.isascii() else ""
 

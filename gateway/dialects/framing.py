@@ -1,6 +1,5 @@
-"""Interface for client dialects that another dialect already serves, except for the form of requests and answers on
-the wire.
-"""
+"""Interface for client dialects that are another dialect in a different wire form. The gateway serves them in the other
+dialect, and converts only the form of requests and answers."""
 
 from __future__ import annotations
 

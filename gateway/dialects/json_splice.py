@@ -93,8 +93,8 @@ def elements(raw: bytes, start: int) -> Iterator[Span]:
 
 
 def find(raw: bytes, key: str) -> list[Span]:
-    """The spans of the values of the top-level key `key`; several if it is duplicated. `key` must be in the parsed
-    object, and may contain only lower-case letters and `_`."""
+    """The span of the value of the top-level key `key`. If the key is duplicated, the spans of all its values. `key`
+    must be in the parsed object, and may contain only lower-case letters and `_`."""
     quoted, escapes = _spellings(key)
     at = raw.rfind(quoted)  # `rfind` is several times as fast as `find` if the text has more than one character
     if at >= 0 and raw.find(quoted, 0, at + len(quoted) - 1) < 0 and not _escaped(raw, escapes):
@@ -112,7 +112,8 @@ def _spellings(key: str) -> tuple[bytes, tuple[bytes, ...]]:
 
 
 def _escaped(raw: bytes, escapes: tuple[bytes, ...]) -> bool:
-    """Whether `raw` contains one of `escapes`, so that a key in `raw` may be spelled with it."""
+    """Whether `raw` contains one of `escapes`, the beginnings of escape sequences. If so, a key in `raw` may be spelled
+    with escape sequences."""
     first = raw.find(b"\\")
     if first >= 0:
         for escape in escapes:

@@ -25,7 +25,8 @@ class PathEndpoint:
     def parse(
         self, body: bytes, request_id: str, controls: Controls, headers: Mapping[bytes, bytes], /
     ) -> CompletionRequest:
-        """Parse a request. Raises BadRequest if the path names no valid model, or as the dialect's parser does."""
+        """Parse a request. Raises BadRequest if the path does not name a valid model, or if the gateway cannot process
+        the body."""
         model = read_model({"model": self._model})
         return self.parse_body(body, request_id, controls, headers, model=model, stream=self._stream)
 

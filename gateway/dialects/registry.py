@@ -73,10 +73,10 @@ def translators(
 
     - `spoken`: the backend's dialects, hashable.
     - `thinks`: whether the backend accepts a reasoning effort.
-    - `limits`: fields for the output limit that it knows.
-    - `strict`: whether it rejects Anthropic's fields of messages and tools.
-    - `rules`: other differences between its chat API and OpenAI's.
-    - `obfuscates`: whether it adds random texts to its events unless the request declines them.
+    - `limits`: fields for the output limit that the backend knows.
+    - `strict`: whether the backend rejects Anthropic's fields of messages and tools.
+    - `rules`: other differences between the backend's chat API and OpenAI's.
+    - `obfuscates`: whether the backend adds random texts to its events if the request does not decline them.
     """
     wires = _table(thinks, limits, strict, rules, obfuscates)
     order = (client, *(dialect for dialect in _ORDER if dialect != client))

@@ -19,15 +19,15 @@ _ERRORS = (
     *("err", "exception", "traceback", "fail", "fatal", "denied", "refused", "rejected", "not found", "no such file"),
     *("invalid", "timed out", "exit "),
 )
-"""Every match of `_ERROR` contains one of these texts. Most results contain none, and a search for them
-takes a tenth of the time of the pattern."""
+"""Every match of `_ERROR` contains one of these texts, so a result without them is not searched for `_ERROR`. The
+search for these texts takes a tenth of the time, and most results contain none of them."""
 _ENDS = 2000
 """Number of characters at each end of a tool result that are searched for words that mean an error."""
 
 
 class Repetition(NamedTuple):
-    """A repetition at the end of a conversation. `rounds`: number of rounds with equal calls and errors. `tool`: one of
-    the called tools."""
+    """A repetition at the end of a conversation. `rounds`: how many successive rounds have equal calls and errors.
+    `tool`: one of the called tools."""
 
     rounds: int
     tool: str
@@ -43,10 +43,10 @@ class _Round(NamedTuple):
 
 
 def repetition(request: CompletionRequest, most: int) -> Repetition | None:
-    """How often the last round of the conversation is repeated without interruption. A round is tool calls with
-    their results.
+    """How often the last round of the conversation is repeated without interruption. A round consists of tool calls and
+    their results. None if the last round has no failed call.
 
-    `most`: maximum number of rounds to count. None if the conversation does not end with a failed call.
+    `most`: maximum number of rounds to count.
     """
     rounds = _rounds(request)
     last = next(rounds, None)
@@ -120,9 +120,8 @@ def _results(item: Mapping[str, Any]) -> Iterator[tuple[bytes, bool]]:
 
 
 def _result(content: Any, *, failed: Any) -> tuple[bytes, bool]:
-    """The text of a result, and whether the call failed. `failed`: the client's own mark. If it is None, the call
-    counts as failed if the text has a word for an error.
-    """
+    """The text of a result, and whether the call failed. `failed`: the client's own mark. If there is no mark, the call
+    counts as failed if the text contains a word for an error."""
     text = content if isinstance(content, str) else orjson.dumps(content).decode()
     known = failed if isinstance(failed, bool) else _names_error(text[:_ENDS] + text[-_ENDS:])
     return text.encode("utf-8", "surrogatepass"), known

@@ -34,8 +34,8 @@ class Writer(Protocol):
         ...
 
     def more(self, texts: list[str]) -> bytes | None:
-        """The events for several chunks. Each differs from the chunk before it only in its content. `texts`: these
-        contents, at least one, none of them empty.
+        """The events for several chunks, each of which differs from the chunk before it only in its content. `texts`:
+        these contents. There is at least one, and none is empty.
 
         Returns None, and leaves the writer unchanged, if the chunks must be written one by one.
         """
@@ -176,7 +176,7 @@ Error = TypeVar("Error", BadRequest, BackendRefused)
 _FIELD = re.compile(r"\w+")
 _EFFORT = "reasoning_effort"
 _ODD = (ValueError, TypeError, LookupError, AttributeError)
-"""Errors that a part of an answer causes if it is not what chat completions have in its place."""
+"""Errors that occur if a part of an answer does not have the form that chat completions prescribe."""
 _TRACES = frozenset({b"traceparent", b"tracestate", b"x-client-request-id"})
 """Names of headers that have the same meaning in every dialect."""
 
@@ -253,7 +253,7 @@ class Translated:
         return b"".join(written)
 
     def _more(self, texts: list[str]) -> bytes:
-        """Convert several chunks. Each differs from the chunk before it only in its content."""
+        """Convert several chunks that differ only in their content. `texts`: these contents."""
         writer, said = self._writer, [text for text in texts if text]
         written = writer.more(said) if said else b""
         if written is None:
@@ -261,9 +261,8 @@ class Translated:
         return written
 
     def eof(self) -> None:
-        """End the stream, and write its last events. They cannot be written earlier, because it is not certain
-        before that the answer is complete.
-        """
+        """End the stream, and write its last events. They cannot be written earlier: only the end shows that the answer
+        is complete."""
         if self._failure:
             raise self._failure
         self._inner.eof()

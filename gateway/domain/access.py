@@ -1,5 +1,5 @@
-"""Decides which backends a tenant may use. Three settings can restrict them: the policy's list, the key's list, and the
-key `teams` of each backend."""
+"""Decides which backends a tenant may use. Three settings can restrict them: the policy's list, the API key's list, and
+the setting `teams` of each backend."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ class Access:
     def __init__(
         self, team: str, policy: Sequence[str] | None, key: Collection[str] | None, closed: Collection[str]
     ) -> None:
-        """`policy`, `key`: the allowed names of backends, models or groups, or tiers; None: all are allowed. `closed`:
-        names of backends that only other teams may use."""
+        """`policy`, `key`: the names that the policy and the key allow. A name is that of a backend, a model, a model
+        group or a tier. None: all are allowed. `closed`: names of backends that only other teams may use.
+        """
         found = ((f"allowed_models of team {team}'s policy", policy), ("allowed_models of this key", key))
         self._team = team
         self._lists = tuple((place, frozenset(filter(None, names))) for place, names in found if names is not None)
@@ -51,8 +52,10 @@ class Access:
 def access(
     team: str, policy: Sequence[str] | None, key: Collection[str] | None, closed: Collection[str]
 ) -> Access | None:
-    """The restrictions of a tenant; None if the tenant has none, so that most requests need no check. The arguments are
-    those of `Access`."""
+    """The restrictions of a tenant; None if the tenant has none, so that most requests need no check. `policy`, `key`:
+    the names that the policy and the key allow; None: all are allowed. `closed`: names of backends that only other
+    teams may use.
+    """
     if policy is None and key is None and not closed:
         return None
     return Access(team, policy, key, closed)

@@ -23,7 +23,8 @@ chunks have several tokens."""
 
 def delivered_tokens(chunks: int, characters: Callable[[], int], count: Callable[[int], int]) -> int:
     """Count the output tokens of an answer whose usage was not reported. `chunks`: number of stream events with
-    content, usually one token each. `count`: estimates the tokens of longer chunks from their number of characters."""
+    content, usually one token each. `characters`: returns the number of characters of the answer. `count`: estimates
+    the tokens from this number, and is called if the chunks are long."""
     try:
         character_count = characters()
         return chunks if character_count <= chunks * MOST_PER_CHUNK else count(character_count)
@@ -33,8 +34,9 @@ def delivered_tokens(chunks: int, characters: Callable[[], int], count: Callable
 
 
 def delivered_at_most(answer: Answer, attempt: Attempt) -> int:
-    """Estimate from above the output tokens that an answer in progress has delivered. The result is the number of
-    chunks, or a quarter of the number of characters if that is larger."""
+    """An upper estimate of the output tokens that an answer in progress has delivered. It is the number of chunks, or
+    a quarter of the number of characters if that is larger.
+    """
     try:
         return max(attempt.chunks, -(-answer.delivered_characters() // _CHARACTERS_PER_TOKEN))
     except Exception:  # text that cannot be read must not prevent the hold from being extended
@@ -43,7 +45,9 @@ def delivered_at_most(answer: Answer, attempt: Attempt) -> int:
 
 
 async def pieces(pipe_to: Callable[[Sink], Awaitable[bool]]) -> AsyncIterator[bytes]:
-    """Yield the pieces that the method `pipe_to` of the answer passes on. A piece is read only when it is requested."""
+    """Convert `pipe_to`, a method that passes the pieces of an answer to a function, to an iterator over the pieces. A
+    piece is read only when the iterator is asked for it.
+    """
     poured: list[bytes] = []
 
     def keep(piece: bytes) -> bool:
@@ -76,8 +80,8 @@ class Answer(Protocol):
 
     @property
     def over(self) -> bool:
-        """Whether the last event has been read from the backend. Then the piece that is being passed on is the last one
-        before `ending`."""
+        """Whether the last event has been read from the backend. If it has, only `ending` (the end of the stream) is
+        left after the piece that is being passed on now."""
         ...
 
     @property
@@ -109,8 +113,9 @@ class Answer(Protocol):
         ...
 
     def delivered_text(self) -> str:
-        """The text that has been received so far, from which the tokens of an interrupted stream are counted. Of a long
-        text, only the beginning is kept."""
+        """The text that has arrived so far. The tokens of an interrupted stream are counted from it. If the text is
+        long, only its beginning is kept.
+        """
         ...
 
     def delivered_characters(self) -> int:

@@ -228,8 +228,8 @@ class Backend(Section):
     @model_validator(mode="before")
     @classmethod
     def _defaults(cls, given: Any) -> Any:
-        """Complete the raw values: add the address and key of the kind, and the tier. Values that cannot be used are
-        left for later validators, which refuse them."""
+        """Complete the raw values: add the usual address and API key of the backend's kind, and the tier. Values that
+        cannot be used are left for later validators, which refuse them."""
         if not isinstance(given, dict):
             return given
         given = _of_preset(given)
@@ -312,7 +312,7 @@ class Backend(Section):
 
     @property
     def takes_marks(self) -> bool:
-        """Whether the gateway may add marks to prompts that tell this backend what to cache."""
+        """Whether the gateway may add marks to a prompt. Marks tell this backend which part of the prompt to cache."""
         if not self.facts.caches_marked_only:
             return False
         return host_of(self.base_url) == "api.anthropic.com" if self.prompt_cache is None else self.prompt_cache
@@ -378,8 +378,9 @@ class Backend(Section):
 
 
 def _of_preset(given: dict[str, Any]) -> dict[str, Any]:
-    """The entry `given` of a backend, with the usual address and key of the backend's kind added. It is unchanged if it
-    has an address already, or if its kind has no usual address."""
+    """Add the usual address and key of the backend's kind to `given`, the entry of a backend. The entry is returned
+    unchanged if it has an address already, or if its kind has no usual address.
+    """
     facts = KINDS.get(str(given.get("kind")))
     if facts is None or not facts.base_url or given.get("base_url"):
         return given

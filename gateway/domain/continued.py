@@ -1,5 +1,6 @@
-"""Facts about the beginning of a conversation that an earlier request has already sent. They are used if the same API
-key sends the same bytes there again."""
+"""Facts about the messages at the beginning of a conversation, which an earlier request has already sent. A later
+request of the same API key uses the facts again if it begins with the same bytes.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +17,9 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Notes:
-    """The facts about the items of one conversation that later requests use again. Items are messages, or the items of
-    `input`."""
+    """Facts about the items of one conversation. Later requests of the conversation use the facts again. Items are
+    messages, or the items of `input`.
+    """
 
     unique_keys: bool = False
     """Whether it was checked that no object in the items has a duplicate key."""
@@ -42,8 +44,8 @@ class Continued:
     body: dict[str, Any]
     """The parsed body. It is equal to the body that a parser returns for all bytes."""
     rest: bytes
-    """A JSON object with the new items and, if they are not known either, the other fields of the body. The key of the
-    conversation has another name."""
+    """A JSON object with the new items and, if they are not known either, the other fields of the body. In this object,
+    the field with the conversation has another name."""
     scan: BodyScan
     shared: int
     """Number of known items."""

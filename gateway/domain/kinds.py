@@ -45,8 +45,9 @@ _OPENAIS: tuple[BackendDialectName, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class KindFacts:
-    """The facts about one kind of backend. Kinds in `Own` also have a module in `backends/providers/`; presets have
-    none."""
+    """The facts about one kind of backend. A kind in `Own` also has a module in `backends/providers/`. A preset (a
+    vendor that has OpenAI's API) has none.
+    """
 
     dialects: tuple[BackendDialectName, ...]
     """The dialects that servers of this kind may speak, the kind's own dialect first. Servers that speak OpenAI's

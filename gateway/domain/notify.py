@@ -1,4 +1,6 @@
-"""Sections of files that name one alert receiver. Such a section has one key for each kind of receiver."""
+"""Sections of gateway.yaml and of policies that name one alert receiver each. Such a section has one key for each kind
+of receiver.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,10 @@ VARIABLE = r"^env:[A-Z][A-Z0-9_]*$"
 
 
 def keyed_by_kind(kinds: Sequence[str], reference: Any, written: str, others: Sequence[str] = ()) -> Any:
-    """Make the type of a section that has one optional key for each of `kinds`. `reference`: type of the values.
-    `written`: example of a value. `others`: further keys of a derived section."""
+    """Make the class of a section that has one optional key for each of `kinds`. `reference`: type of the values.
+    `written`: example of a value, for the keys' descriptions. `others`: names of keys that subclasses add, for
+    error messages.
+    """
     elsewhere = [kind for kind in KINDS if kind not in kinds]
 
     def refuse(value: object) -> None:
@@ -39,7 +43,7 @@ def keyed_by_kind(kinds: Sequence[str], reference: Any, written: str, others: Se
 
 
 def chosen(section: Section, keys: Sequence[str]) -> tuple[str, str]:
-    """Find the key among `keys` that is set, and its value. Raises ValueError unless exactly one is set."""
+    """Find the key among `keys` that is set, and its value. Raises ValueError if none or more than one is set."""
     found = [(key, value) for key in keys if (value := getattr(section, key)) is not None]
     if len(found) != 1:
         raise ValueError(f"give one of {_listed(keys)}")

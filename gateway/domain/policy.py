@@ -51,7 +51,7 @@ _LATER = (
 
 
 def _rule(value: object) -> object:
-    """Accept, instead of a rule, an alias (`gpt-4o: auto`) or a list of candidates (`gpt-4o: [small, large]`)."""
+    """Convert a list of candidates (`gpt-4o: [small, large]`) to a rule. An alias (`gpt-4o: auto`) stays as it is."""
     if isinstance(value, list | tuple):
         return {"candidates": list(value)}
     return value
@@ -174,8 +174,9 @@ class PacingPolicy(Section):
 
 
 class StreamsPolicy(Section):
-    """Limits how much of a stream, and for how long, is kept back while its beginning is judged. Until then a stronger
-    backend may still answer."""
+    """Limits for holding back the beginning of a stream while it is judged: how much is held back, and for how long.
+    During this time, a stronger backend may still answer instead.
+    """
 
     hold_tokens: int = Field(
         24, ge=0, le=512, description="Tokens kept back to judge them, where a stronger backend may still answer."
@@ -286,7 +287,9 @@ class DataPolicy(Section):
 
     @property
     def closes_server_tools(self) -> str:
-        """The key of the policy that forbids tools that a provider runs; empty if they are allowed."""
+        """The key of the policy by which server tools (tools that a provider runs) are forbidden; empty if they are
+        allowed.
+        """
         if self.hosted == "forbidden":
             return "data.hosted"
         if self.server_tools == "forbidden":
@@ -378,9 +381,10 @@ class Policy(Section):
         return self
 
     def rule(self, model: str) -> ModelRule | str | None:
-        """The rule for the model name `model`; None if the policy does not mention this name. Aliases are followed,
-        even to the name of a backend. A name without an entry gets the rule of the longest pattern that fits. Raises
-        ValueError for a circular alias."""
+        """The rule for the model name `model`; None if the policy does not mention this name. Aliases are followed. If
+        an alias leads to a name without a rule, such as that of a backend, this name is returned. A model name
+        without an entry gets the rule of the longest pattern that fits. Raises ValueError for a circular alias.
+        """
         name = model if model in self.models or model == "auto" else self._pattern(model)
         seen = {name}
         while True:
@@ -397,14 +401,15 @@ class Policy(Section):
             name = entry
 
     def _pattern(self, model: str) -> str:
-        """The longest pattern in `models` that fits the name `model`. If no pattern fits, `model` itself."""
+        """The longest pattern in the policy's `models` that fits the name `model`. If none fits, `model` itself."""
         fitting = (name for name in self.models if "*" in name and fits(name, model))
         return max(fitting, key=len, default=model)
 
 
 def without_later(shaping: bytes) -> bytes:
-    """A policy as JSON, without those keys that were added in later versions and have their default values. So the
-    policy's digest stays the same after an upgrade, and cached answers stay valid."""
+    """Remove from a policy (JSON) the keys that newer versions of the gateway have added, if they have their default
+    values. So the policy's digest stays the same after an upgrade, and cached answers stay valid.
+    """
     for later in _LATER:
         shaping = shaping.replace(later, b"")
     return shaping

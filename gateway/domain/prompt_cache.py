@@ -70,8 +70,8 @@ def rules_of(model: str) -> CacheRules:
 
 @dataclass(slots=True)
 class CacheMarks:
-    """The cache marks in a prompt for Anthropic. If there are too many, `fixed` is left out first, then the last
-    positions of `earlier`.
+    """The cache marks in a prompt for Anthropic: positions up to which the prompt is cached. If a prompt has too many
+    marks, those of `fixed` are left out first, then the last positions of `earlier`.
 
     A position is the number of content blocks from the first message on. Thinking blocks are not counted.
     """
@@ -101,5 +101,5 @@ class CacheMarks:
 
     @property
     def changes(self) -> bool:
-        """Whether the marks change the body."""
+        """Whether the marks change the body of the request."""
         return bool(self.newest or self.earlier or self.fixed or self.remove)

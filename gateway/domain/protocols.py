@@ -61,12 +61,14 @@ class TokenCounter(Protocol):
         ...
 
     def count(self, text: str) -> int:
-        """Count the tokens of `text` exactly, for the tokenizer family. If the text is long, call it in a thread."""
+        """Count the tokens of `text` exactly, with the tokenizer of this family of models. If the text is long, call
+        this in a thread.
+        """
         ...
 
     def at_once(self, text: str) -> int:
-        """The exact number of tokens if it can be counted quickly, otherwise an estimate. For callers on the event
-        loop, which cannot wait."""
+        """The exact number of tokens if it can be counted quickly, otherwise an estimate. Use it on the event loop,
+        where an exact count of a long text would take too long."""
         ...
 
 
@@ -173,8 +175,8 @@ class Hold(Protocol):
         ...
 
     def follow(self, attempt: Attempt) -> None:
-        """Make `covers` and `grow` refer to `attempt`, whose answer the client gets. This is necessary if money is held
-        for several attempts."""
+        """Apply `grow` and `covers` (number of tokens that the held money pays for) to `attempt`, whose answer the
+        client gets. This is necessary if money is held for several attempts."""
         ...
 
 
@@ -185,7 +187,7 @@ is also the name of a column of the ledger."""
 
 @dataclass(frozen=True, slots=True)
 class BudgetChecker:
-    """The owner of a budget: an organisation, a team or a key. Empty fields are ignored."""
+    """Names the owner of a budget, whose spend is read: an organisation, a team or a key. Empty fields are ignored."""
 
     organisation: str = ""
     team: str = ""
@@ -194,8 +196,8 @@ class BudgetChecker:
 
 @dataclass(frozen=True, slots=True)
 class SpentReader:
-    """Spend in the units of budgets. Simulated attempts do not count. An attempt without a price counts as 0 dollars;
-    the tokens of free attempts do not count."""
+    """The spend that was read from the ledger, in pico-dollars and in tokens. Simulated attempts do not count. An
+    attempt without a price counts as 0 dollars. The tokens of free attempts do not count."""
 
     pico: int = 0
     tokens: int = 0
@@ -216,14 +218,17 @@ class Spending(Protocol):
 
     def spent(self, payer: BudgetChecker, since: float, until: float) -> Awaitable[SpentReader]:
         """The spend of requests that began in `[since, until)` (Unix seconds; `until` may be infinite). An attempt in
-        progress is not counted, unless its worker is dead."""
+        progress counts only if its worker is dead.
+        """
         ...
 
     def spent_by_each(
         self, by: Subject, team: str, since: float, until: float, names: Collection[str]
     ) -> Awaitable[Mapping[str, SpentReader]]:
-        """Like `spent`, but for each of the `names` in one team: name → spend. `by`: whether the names are pseudonyms
-        of end users or session ids. Names without spend are omitted."""
+        """The spend of each end user or session in `names`: name → spend. `by`: whether the names are pseudonyms of
+        end users or session ids. Only requests of `team` that began in `[since, until)` (Unix seconds) count. Names
+        without spend are omitted.
+        """
         ...
 
 
@@ -241,8 +246,9 @@ class AttemptJournal(Protocol):
         ...
 
     def cached(self, record: Record, usage: Usage, saved_pico: int | None, outcome: Outcome = "ok") -> None:
-        """Write to the journal an answer that costs this request nothing, because it was stored or is shared with
-        another request. `saved_pico`: the saved cost in pico-dollars."""
+        """Write to the journal an answer that costs this request nothing. The answer was stored, or is shared with
+        another request. `saved_pico`: the saved cost in pico-dollars.
+        """
         ...
 
 
@@ -264,8 +270,9 @@ class Sampler(Protocol):
         ...
 
     def offer(self, request: CompletionRequest, record: Record, answer: Answer) -> None:
-        """Offer a served request for a comparison. Call this before the request's answer is closed. It is fast and
-        never raises. If the queue is full, the request is not compared."""
+        """Offer a served request for a comparison. Call this before the request's answer is closed. The call is fast
+        and never raises. If the queue is full, the request is not compared.
+        """
         ...
 
 

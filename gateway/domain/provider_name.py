@@ -73,7 +73,7 @@ _OWN_NAMES = ((re.compile(r"gpt-(?!oss)|chatgpt-|o\d"), "openai"), (re.compile(r
 
 @lru_cache(maxsize=4096)
 def provider_name(kind: str, base_url: str, model: str) -> str:
-    """The name of the backend's provider. For the kinds `local` and `simulated`, it is the kind itself."""
+    """The name of the backend's provider. For the kinds `local` and `simulated`, the name is the kind itself."""
     if kind in _OF_KIND:
         return _OF_KIND[kind]
     if base_url:

@@ -31,8 +31,8 @@ requests."""
 _LEAST_BYTES = 4
 """Minimum bytes of a token in a stream, including the JSON around the token."""
 CHUNK_BITS = 28
-"""Number of bits of the progress word that count chunks. The upper bits count bytes. So the limits are 2**28 chunks and
-64 GiB."""
+"""The lower `CHUNK_BITS` bits of `Attempt.progress[0]` count chunks, and the upper bits count bytes. So the limits are
+2**28 chunks and 64 GiB."""
 
 _RANDOM_BYTES = 10
 _AT_ONCE = 256
@@ -46,8 +46,9 @@ def new_request_id() -> str:
 
 
 class RequestIds:
-    """Makes request ids like `new_request_id`, but faster. A forked process needs a new object, because a copy would
-    make the same ids again."""
+    """Makes request ids of the same form as the function `new_request_id`. This is faster, because random bytes for
+    many ids are read at once. A forked process needs a new object, because a copy would make the same ids again.
+    """
 
     def __init__(self) -> None:
         self._random: list[str] = []
@@ -63,8 +64,9 @@ class Reporter(Protocol):
 
     @property
     def reported(self) -> Usage | None:
-        """The usage that the backend has reported so far, which may be incomplete. None if the backend has reported
-        nothing."""
+        """The usage that the backend has reported so far. It may be incomplete. None if the backend has reported
+        nothing.
+        """
         ...
 
     def delivered_characters(self) -> int: ...
@@ -87,7 +89,7 @@ class Attempt:
     chunks: int = 0
     """Number of stream events with content that have arrived."""
     output_bytes: int = 0
-    """Number of bytes that have arrived, for progress marks."""
+    """Number of bytes of the answer that have arrived. The journal stores it while the answer arrives."""
     usage: Usage | None = None
     cost_pico: int | None = None
     """The cost in pico-dollars; None if the price is unknown."""
@@ -139,8 +141,9 @@ class Attempt:
     """(Characters, chunks, bytes) that had arrived when the stream was measured for the first time."""
 
     def estimate_usage(self, delivered: int) -> None:
-        """Set `usage` if it is unknown: to the backend's last report, completed by estimates. `delivered`: number of
-        output tokens that arrived."""
+        """If `usage` is unknown, estimate it from the backend's last report and the output that arrived.
+        `delivered`: number of output tokens that arrived.
+        """
         reporter, self.reporter = self.reporter, None
         if self.usage is None:
             found = interrupted(reporter.reported if reporter else None, self.input_tokens, delivered)
@@ -156,9 +159,10 @@ class Attempt:
         return self.pace.tokens((self.spoke_at or now) - self.started_at)
 
     def bound(self, asked: int | None, answers: int, *, one_context: bool) -> None:
-        """Set `most_output` from the limits of the client, the budget, the backend and the context window. `asked`: the
-        client's limit for one answer. `answers`: number of answers. `one_context`: whether each answer has the whole
-        input in its window."""
+        """Set `most_output` from the limits of the client, the budget, the backend and the context window. `asked`:
+        the client's limit for one answer. `answers`: number of answers. `one_context`: whether the whole input
+        takes up space in the context window of each answer.
+        """
         backend, cap = self.backend, self.output_cap
         most, known, window = asked, backend.max_output_tokens, backend.window_tokens
         if cap is not None and (most is None or cap < most):
@@ -172,7 +176,9 @@ class Attempt:
         self.most_output = None if most is None else most * answers
 
     def look_at_pace(self) -> None:
-        """Measure a stream in progress. Does nothing if a complete stream of the same backend was measured before."""
+        """Measure how many bytes of an event are not text, from a stream in progress. Does nothing if a complete
+        stream of the same backend was measured before.
+        """
         pace, reporter = self.pace, self.reporter
         if pace is None or reporter is None or not pace.wants_look(self.chunks):
             return
@@ -204,8 +210,9 @@ class Attempt:
 
     @property
     def reported(self) -> Usage | None:
-        """The usage that the backend has reported so far, which may be incomplete. None if the backend has reported
-        nothing."""
+        """The usage that the backend has reported so far. It may be incomplete. None if the backend has reported
+        nothing.
+        """
         return self.usage or (self.reporter.reported if self.reporter else None)
 
     @property
@@ -259,7 +266,7 @@ class Record:
     session: str = ""
     """The session that the client named with `x-thriftgate-session`, or else the session id of the coding agent."""
     of_gateway: bool = False
-    """Whether another gateway sent the request, which reads the prices."""
+    """Whether another gateway sent the request. That gateway reads the prices in the answer."""
     agent: str = ""
     """The coding agent that sent the request; empty if no agent was recognised."""
     traffic_class: str = ""
@@ -312,7 +319,7 @@ class Record:
 
     @property
     def served_by(self) -> Attempt | None:
-        """The attempt whose answer the client gets. If no attempt succeeded, the last attempt."""
+        """The attempt whose answer the client gets. If no attempt succeeded, this is the last attempt."""
         attempts = self.attempts
         if len(attempts) > 1:
             # if the stronger backend was interrupted, the weak answer serves

@@ -1,4 +1,4 @@
-"""The base of every section of gateway.yaml and of policies."""
+"""The base class of all sections of gateway.yaml and of policies."""
 
 from __future__ import annotations
 

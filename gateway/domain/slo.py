@@ -20,7 +20,7 @@ class SloPolicy(Section):
 
 
 def _bare(value: object) -> object:
-    """Accept, instead of the section, the objective alone (`slo: 97%`)."""
+    """Accept the objective alone (`slo: 97%`) in place of the section."""
     return {"objective": value} if isinstance(value, str | int | float) else value
 
 

@@ -75,7 +75,9 @@ def parse_size(value: Any) -> Any:
 
 
 def parse_delay(value: Any) -> float:
-    """Convert a duration to seconds, as `parse_duration` does, but also accept 0."""
+    """Convert a duration to seconds: `"24h"`, `"90s"`, `0`, or a plain number of seconds. Raises ValueError if it is
+    negative.
+    """
     return 0.0 if value is not False and value in (0, "0", "0s") else parse_duration(value)
 
 

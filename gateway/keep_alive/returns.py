@@ -1,5 +1,6 @@
-"""Knows which sessions are idle, and how often idle sessions continue. Both are on the state server, because the next
-request of a session may reach another worker."""
+"""Knows which sessions are idle, and how often idle sessions continue. Both facts are stored on the state server,
+because the next request of a session may reach another worker.
+"""
 
 from __future__ import annotations
 

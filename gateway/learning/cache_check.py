@@ -1,4 +1,6 @@
-"""Requests new answers, with which hits of the semantic cache are compared."""
+"""Checks hits of the semantic cache: requests a new answer to the same question, so that the cached answer can be
+compared with it.
+"""
 
 from __future__ import annotations
 

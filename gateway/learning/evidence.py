@@ -75,8 +75,9 @@ class Learning:
 
 
 def changed(connection: Connection, seen: tuple[int, int], now: float) -> tuple[tuple[int, int], dict[Pair, Standing]]:
-    """Read what has changed since `seen`: the newest ids of judged answers, and the statistics (`Standing`) of each
-    (team, backend) that has newer judged answers."""
+    """Read what has changed since the last call. `seen`: the newest ids of judged answers at that time. Returns the
+    newest ids now, and the statistics (`Standing`) of each (team, backend) that has newer judged answers.
+    """
     newest = evidence.newest(connection)
     if newest == seen:
         return seen, {}

@@ -44,8 +44,9 @@ class Rating:
 
 
 def parse(body: Mapping[str, Any]) -> Rating:
-    """Parse a rating: `{"rating": "good"|"bad"}` or `{"score": 0..1}`, `{"cache": "wrong"}`, `"comment"`. Raises
-    BadRequest."""
+    """Parse a rating. Its fields: `"rating": "good"|"bad"` or `"score": 0..1`; `"cache": "wrong"`; `"comment"`.
+    Raises BadRequest.
+    """
     if unknown := body.keys() - {"rating", "score", "cache", "comment"}:
         raise BadRequest(f"unknown key {min(unknown)!r}; give rating, score, cache or comment.", param=min(unknown))
     score = body.get("score")

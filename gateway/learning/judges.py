@@ -31,8 +31,9 @@ class Judge(Protocol):
 
 class Agreement:
     """Compares final answers (see `gateway/backends/cascade/votes.py`), and tool calls in any order. The result is
-    undecided if the trusted answer is weak, for example a refusal or truncated. If only the other answer is weak, that
-    one scores 0. Two prose answers cannot be compared."""
+    undecided if the trusted answer is weak, for example a refusal or truncated. If only the answer that is
+    judged is weak, its score is 0. Two prose answers cannot be compared.
+    """
 
     name = "agreement"
 

@@ -43,8 +43,10 @@ def spent(connection: Connection) -> list[CapSpent]:
 
 
 class SpendCap:
-    """Holds money for comparisons, unless a limit would be exceeded. Several processes may share one database. If a
-    process dies, the money that it held stays held until the window ends, so that the limit is never exceeded."""
+    """Holds money for comparisons, up to a limit per team and a limit for all teams. Several processes may share one
+    database. If a process dies, the money that it held stays held until the window ends, so that the limits are
+    never exceeded.
+    """
 
     def __init__(self, database: Database, settings: TrialsSettings, *, clock: Clock = time) -> None:
         self._database, self._settings, self._clock = database, settings, clock

@@ -151,8 +151,8 @@ def opening(attempt: Attempt, record: Record) -> tuple[Any, ...]:
 
 
 def asked(attempt: Attempt, record: Record) -> dict[str, Any]:
-    """The columns from `stream` to `agent` that are known at the start: column name → value. Empty if all have their
-    defaults."""
+    """The columns from `stream` to `agent`, which are known when the attempt starts: column name → value. Empty if all
+    have their defaults."""
     facts = (
         record.stream,
         record.end_user,
@@ -171,8 +171,8 @@ def asked(attempt: Attempt, record: Record) -> dict[str, Any]:
 
 
 def with_class(values: Values, traffic_class: str) -> Values:
-    """All values of a row. The journal stores the traffic class apart from the other values; this function puts it in
-    its place."""
+    """All values of a row. The journal stores the traffic class separately; this function inserts it at its
+    position."""
     return (*(values + _RARE[len(values) - LEAST :])[:-1], traffic_class)
 
 
@@ -192,8 +192,8 @@ class Decided(NamedTuple):
 def ending(
     attempt: Attempt, record: Record, usage: Usage, prices: str, decided: Decided | None = None
 ) -> tuple[Any, ...]:
-    """The row's last values, which follow those of `opening`. The traffic class and the defaults at the end are left
-    out. `prices`: the unit prices of the cost, as text from `applied.text_of`."""
+    """The row's last values, which follow the values of `opening`. The traffic class and trailing default values are
+    left out. `prices`: the unit prices of the cost, as text from `applied.text_of`."""
     started, first, ended = attempt.started_at, attempt.first_byte_at, attempt.ended_at
     names, pico, ppm = _UNDECIDED if decided is None else decided
     rare = (
@@ -326,8 +326,8 @@ def _tags(record: Record) -> str:
 
 
 def usage_of(attempt: Attempt) -> Usage:
-    """The usage that the backend reported. If it reported none, an estimate from the delivered text; for a failed
-    attempt, no tokens."""
+    """The usage that the backend reported. If the backend reported none, the usage is estimated from the delivered
+    text. For a failed attempt, it is no tokens."""
     usage = attempt.usage
     if usage is not None and believable(usage):
         if usage.estimated and attempt.service_tier and not usage.service_tier:
@@ -341,8 +341,8 @@ def usage_of(attempt: Attempt) -> Usage:
 
 
 def believable(usage: Usage) -> bool:
-    """Return whether all token counts are between 0 and `MOST_TOKENS`. In binary, that limit consists of ones only. So
-    the counts can be combined with `|` and tested together."""
+    """Return whether all token counts are between 0 and `MOST_TOKENS`. This limit has only ones in binary, so the
+    counts can be combined with `|` and tested together."""
     joined = (
         usage.input_tokens
         | usage.cached_tokens

@@ -35,7 +35,7 @@ class Spending:
 
     async def spent(self, payer: BudgetChecker, since: float, until: float = math.inf) -> SpentReader:
         """The spend of `payer` for requests that began in `[since, until)` (Unix seconds). An attempt in progress is
-        not counted, unless its worker is dead. Raises LedgerUnavailable."""
+        counted only if its worker is dead. Raises LedgerUnavailable."""
         named = {"organisation": payer.organisation, "team": payer.team, "key_id": payer.key_id}
         asked = {name: value for name, value in named.items() if value}
         which = and_(*_within(since, until), *(entries.c[name] == value for name, value in asked.items()))
@@ -48,9 +48,12 @@ class Spending:
     async def spent_by_each(
         self, by: Subject, team: str, since: float, until: float, names: Collection[str]
     ) -> Mapping[str, SpentReader]:
-        """Like `spent`, but for each of the `names` in one team: name → spend. `by`: whether the names are pseudonyms
-        of end users or session ids. Names without spend are omitted. Spend by session lacks rows that were rolled up.
-        Raises LedgerUnavailable."""
+        """The spend of several payers in one team for requests that began in `[since, until)` (Unix seconds): name →
+        spend.
+
+        `by`: whether `names` are pseudonyms of end users or session ids. Names without spend are omitted. Spend by
+        session lacks rows that were rolled up. Raises LedgerUnavailable.
+        """
         c, wanted = entries.c, frozenset(names)
         which = and_(
             *_within(since, until), c.team == team, c[by] != ""

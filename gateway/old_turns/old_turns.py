@@ -1,9 +1,9 @@
-"""Has notes about a session's old turns written when the session pauses, and puts them into its requests after the
-pause (`context.old_turns: summarize`).
+"""When a session pauses, asks a backend to write notes about the session's old turns. After the pause, the notes
+replace these turns in the session's requests (`context.old_turns: summarize`).
 
 The notes are written shortly before the provider's cache forgets the prompt. So no request waits for them, and the
-first request after the pause has them. In the recorded sessions, 65 % continue after a pause of five minutes; notes
-that are only written after the pause would first be sent after another one.
+first request after the pause already contains them. If they were written after the pause, they could only be used
+after the next pause. In the recorded sessions, 65 % continue after a pause of five minutes.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ MOST_WAITING = 256
 """Maximum number of sessions for which one worker keeps a request. When the number is exceeded, the session of the same
 key that has waited for the longest time is given up."""
 _MOST_BYTES = 64 * 2**20
-"""Maximum bytes of all kept requests. While a request waits, nothing but its bytes is kept of it."""
+"""Maximum bytes of all kept requests. While a request waits, only its bytes are kept."""
 _MOST_KNOWN = 512
 AT_A_TIME = 2
 """Maximum number of calls that one worker has in flight."""
@@ -78,7 +78,8 @@ class _Waiting:
 
 
 class SummarizedTurns:
-    """Implements `OldTurns` of gateway/context. An error here can only lose a saving."""
+    """Implements `OldTurns` of gateway/context. An error in this class never affects a request. It only means that no
+    money is saved."""
 
     def __init__(
         self,
@@ -92,9 +93,10 @@ class SummarizedTurns:
         wait_s: float | None = None,
         most: int = MOST_WAITING,
     ) -> None:
-        """`tenant_of`: the present tenant of a key, by its lineage. `switched_off`: whether nothing may be changed for
-        a team, because it did not pay. `leaving`: whether the worker ends. `wait_s`: seconds of a pause after which
-        notes are written; None: as long as the provider's cache lasts."""
+        """`tenant_of`: the present tenant of a key, by its lineage. `switched_off`: whether context changes are
+        switched off for a team, because they did not pay. `leaving`: whether the worker ends. `wait_s`: seconds of
+        a pause after which notes are written; None: as long as the provider's cache lasts.
+        """
         self._store, self._prices, self._tenant_of = NotesStore(state), prices, tenant_of
         self._switched_off, self._leaving, self._off_loop = switched_off, leaving, off_loop or OffLoop()
         self._wait_s, self._most, self._bytes = wait_s, most, 0
@@ -141,8 +143,9 @@ class SummarizedTurns:
         return old_turns.with_notes(request, found, notes)
 
     async def _to_send(self, request: CompletionRequest, key: tuple[bytes, str]) -> list[Notes]:
-        """The notes that were sent in the session before. If the cache has expired, also the newer ones. Raises
-        StateUnavailable."""
+        """The notes to send with the request. These are the notes that earlier requests of the session contained. If
+        the provider's cache has expired, newer notes are included. Raises StateUnavailable.
+        """
         stored = await self._store.read(*key)
         if not stored.notes:
             return []
@@ -172,7 +175,8 @@ class SummarizedTurns:
             self._counts["dropped"] += 1
 
     def _next_dropped(self, one: _Waiting) -> bytes:
-        """The conversation that is given up in favour of `one`: the oldest of the same key, else the oldest of all."""
+        """The conversation to give up so that there is room for `one`: the oldest conversation of the same key or, if
+        there is none, the oldest conversation of all keys."""
         key = one.tenant.key.lineage
         own = (name for name, each in self._waiting.items() if each is not one and each.tenant.key.lineage == key)
         return next(own, next(iter(self._waiting)))
@@ -218,7 +222,9 @@ class SummarizedTurns:
             self._give_up(one.conversation)
 
     async def _outcome(self, one: _Waiting, served: Record) -> str:
-        """Have notes written if that pays. Returns the name of the count. Raises GatewayError, StateUnavailable."""
+        """Ask a backend to write notes, if they save money. Returns the name of the counter to increment. Raises
+        GatewayError, StateUnavailable.
+        """
         share = await self._store.paused(one.conversation, served.request_id, one.tenant.team, one.wait_s)
         if share is None:
             return "continued"
@@ -244,13 +250,16 @@ class SummarizedTurns:
             return "written"
 
     def _unchanged(self, tenant: Tenant) -> bool:
-        """Whether key and policy are the same as at the client's request. Raises GatewayError if the key was
-        revoked."""
+        """Whether key and policy are the same as when the client sent the request. Raises GatewayError if the key
+        was revoked.
+        """
         return self._tenant_of(tenant.key.lineage) == tenant
 
     def _writer(self, pipeline: Pipeline, one: _Waiting, drafted: Draft, share: float) -> Backend | None:
         """The cheapest backend that may and can write the notes, among those that the policy permits for `auto`. None
-        if the call would not pay. Raises GatewayError."""
+        if the call would cost more than it saves. `share`: share of sessions that continue after such a pause.
+        Raises GatewayError.
+        """
         served = self._prices.price(one.backend)
         if served is None:
             return None
@@ -273,7 +282,9 @@ class SummarizedTurns:
     async def _written(
         self, pipeline: Pipeline, one: _Waiting, served: Record, drafted: Draft, writer: Backend
     ) -> Notes | None:
-        """The notes of the backend `writer`. None if they are unusable. Raises GatewayError."""
+        """Ask the backend `writer` to write notes. `drafted`: the prompt for the backend. Returns None if the notes
+        are unusable. Raises GatewayError.
+        """
         body = {"model": writer.model, "messages": drafted.messages, "max_tokens": drafted.most_output}
         request_id, controls = new_request_id(), Controls(cache="bypass", untouched=True, priority="batch")
         request = openai_chat.parse(orjson.dumps(body), request_id, controls, {})
@@ -305,7 +316,9 @@ def conversation_with_opening(request: CompletionRequest, lineage: str) -> bytes
 
 
 def _drafted(one: _Waiting, stored: Stored) -> tuple[list[Notes], Draft | None]:
-    """(The stored notes that belong to the history of the request, what new notes can be written about)."""
+    """Returns (the stored notes that belong to the history of the request, a draft of new notes). The draft is None if
+    there is nothing to write notes about.
+    """
     kept = one.request
     request = DIALECTS[kept.dialect].parse(kept.raw, kept.id, kept.controls, kept.headers)
     valid = old_turns.valid(request.turns, stored.notes)
@@ -314,8 +327,9 @@ def _drafted(one: _Waiting, stored: Stored) -> tuple[list[Notes], Draft | None]:
 
 
 def _text_of(answer: Answer) -> str:
-    """The text of the whole answer; empty if it is incomplete, or ended at the limit of tokens or by a filter: then a
-    name or a number at its end may be cut off."""
+    """The text of the whole answer. It is empty if the answer is incomplete, or if it ended at the token limit or by a
+    filter, because a name or a number at its end may then be cut off.
+    """
     body = answer.completion() if answer.complete else None
     if body is None:
         return ""

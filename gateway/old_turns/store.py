@@ -24,7 +24,7 @@ _USED = b"used:"
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What is known of a session."""
+    """The stored facts about a session."""
 
     notes: tuple[Notes, ...]
     used: frozenset[str]
@@ -34,7 +34,9 @@ class Stored:
 
 
 class NotesStore:
-    """Every method raises StateUnavailable. `conversation`: digest of the API key, the end user and the session."""
+    """Stores the notes of sessions on the state server. Every method may raise StateUnavailable. `conversation`:
+    digest of the API key, the end user and the session.
+    """
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -57,8 +59,9 @@ class NotesStore:
         await self._state.pipeline([("HSET", key, _used(backend) + each.history.encode(), b"1") for each in notes])
 
     async def add(self, conversation: bytes, notes: Notes, valid: Iterable[Notes], stored: Stored) -> None:
-        """Store new notes. Those of the `stored` notes that are not in `valid` are forgotten: the client rewrote the
-        history to which they belong."""
+        """Store new notes. Forget the `stored` notes that are not in `valid`, because the client rewrote the history
+        to which they belong.
+        """
         key = self._key(conversation, "notes")
         stale = {each.history for each in stored.notes} - {each.history for each in valid}
         commands: list[tuple[str | bytes | int | float, ...]] = [("HDEL", key, history) for history in sorted(stale)]
@@ -66,12 +69,16 @@ class NotesStore:
         await self._state.pipeline(commands)
 
     async def claim(self, conversation: bytes, history: str) -> bool:
-        """Whether this worker shall write notes about these turns. True only once."""
+        """Claim the task of writing notes about the turns with the digest `history`. Returns True if no worker has
+        claimed it before.
+        """
         claim = self._key(conversation, "claim", history)
         return await self._state.call("SET", claim, "1", "EX", _CLAIMED_S, "NX") is not None
 
     async def asked(self, conversation: bytes, request_id: str, backend: str, cached_s: float, team: str) -> None:
-        """Store the session's last request. If the session had paused, count that it has continued."""
+        """Store the session's last request. If the session had paused, count that it has continued. `cached_s`:
+        seconds for which the provider's cache keeps the prompt.
+        """
         last, paused = self._key(conversation, "last"), self._key(conversation, "paused")
         *_, wait, _ = await self._state.pipeline(
             (
@@ -86,8 +93,9 @@ class NotesStore:
             await self._state.call("HINCRBY", self._learned(team), f"yes_{wait.decode()}", 1)
 
     async def paused(self, conversation: bytes, request_id: str, team: str, wait_s: float) -> float | None:
-        """The share of the team's sessions that continue after such a pause. None if this session has continued since
-        the request. Counts that the session pauses. `wait_s`: length of the pause so far."""
+        """Count that the session pauses. Returns the share of the team's sessions that continue after such a pause, or
+        None if this session has continued since the request. `wait_s`: length of the pause so far.
+        """
         if await self._state.call("GET", self._key(conversation, "last")) != request_id.encode():
             return None
         wait, prior = next((place, share) for place, (most, share) in enumerate(_RETURNS) if wait_s <= most)

@@ -26,9 +26,9 @@ class Value:
     key: str
     value: Any
     origin: str
-    """`policies/base.yaml:7`, CEILING, or BUILT_IN."""
+    """The place that set the value: file and line such as `policies/base.yaml:7`, CEILING, or BUILT_IN."""
     is_set: bool
-    """Whether a file sets it."""
+    """Whether a policy file sets the value."""
 
 
 def effective(folders: Sequence[Path], ceilings: Ceilings, team: str) -> tuple[str, list[Value]]:
@@ -96,7 +96,9 @@ def _is_set(data: Any, path: KeyPath) -> bool:
 
 
 def places(folders: Sequence[Path]) -> Callable[[str, KeyPath], str]:
-    """Make a function (team, path) → beginning of an error message, as `Document.place` returns it."""
+    """Make a function that returns the beginning of an error message about a key: (team, path) → text such as
+    `policies/search.yaml:7: budget.limit_usd: `.
+    """
     found = read_sources(folders, ())
     bases, teams = {name: part for name, (_, part) in found.bases.items()}, dict[str, Merged]()
     for _, part in found.teams:

@@ -46,7 +46,9 @@ class Tenants:
         return self._current(digest(secret))
 
     async def find(self, secret: bytes) -> Tenant:
-        """Like `authenticate`, but reads the keys again before it refuses a key as unknown."""
+        """The tenant of a secret. If the key is unknown, the keys are read again before the key is refused. Raises
+        InvalidKey, ExpiredKey, Overloaded.
+        """
         try:
             return self.authenticate(secret)
         except InvalidKey:
@@ -63,15 +65,18 @@ class Tenants:
             await self._ring.catch_up()
 
     def of_key(self, lineage: str) -> Tenant:
-        """The present tenant of a key, also if the key was rotated. Use it for work that the tenant requested earlier,
-        such as a batch. Raises the errors of `authenticate`."""
+        """The present tenant of a key, also if the key was rotated. Use it for work that the tenant requested
+        earlier, such as a batch. Raises InvalidKey, ExpiredKey, Overloaded.
+        """
         key_digest = self._ring.digest_of(lineage)
         if key_digest is None and self._ring.ready:
             raise ExpiredKey(f"The key {lineage} that requested this was revoked; request it again with an active key.")
         return self._current(key_digest or b"")
 
     async def find_of_key(self, lineage: str) -> Tenant:
-        """Like `of_key`, but reads the keys again before it refuses a key as revoked."""
+        """The present tenant of a key, also if the key was rotated. If the key seems to be revoked, the keys are read
+        again before the key is refused. Raises InvalidKey, ExpiredKey, Overloaded.
+        """
         if self._ring.digest_of(lineage) is None:
             await self._ring.catch_up()
         return self.of_key(lineage)

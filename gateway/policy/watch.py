@@ -1,4 +1,4 @@
-"""Detects changed policy files by their modification times, which works on every file system."""
+"""Detects changed policy files by their modification times. This works on every file system."""
 
 from __future__ import annotations
 
@@ -43,8 +43,9 @@ def _facts(file: os.DirEntry[str]) -> tuple[int, ...]:
 
 
 async def changes(folders: Sequence[Path], known: Dates, look_s: float = LOOK_S) -> AsyncIterator[None]:
-    """Yield whenever the files have changed since `known` or since the last yield. Waits a few checks for the end of
-    the changes. Never ends."""
+    """Yield whenever the files have changed since `known` or since the last yield. After a change, wait until two
+    checks in a row find the same files, but not longer than `RESTLESS_LOOKS` checks. Never ends.
+    """
     last, restless = known, 0
     while True:
         now, cost_s = await asyncio.to_thread(_look, folders)

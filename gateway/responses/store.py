@@ -1,4 +1,4 @@
-"""Stored responses in SQL. Only the key that owns a response, or its team, can read it until it expires."""
+"""Stored responses in SQL. Until a response expires, only its owner (a key or a whole team) can read it."""
 
 from __future__ import annotations
 
@@ -73,8 +73,9 @@ class Responses:
         return dict(self._counts)
 
     async def put(self, tenant: Tenant, stored: StoredResponse) -> bool:
-        """Store a response, unless its id exists. Returns False if the response is too large or its id too long. Raises
-        SQLAlchemyError."""
+        """Store a response, unless a response with its id is stored already. Returns False if the response is too
+        large or its id too long. Raises SQLAlchemyError.
+        """
         kept = len(stored.id) <= _ID_LENGTH and await self._database.run(
             lambda link: _put(link, tenant, stored, self._clock()), timeout_s=WRITE_S
         )

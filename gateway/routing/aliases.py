@@ -28,7 +28,8 @@ class ResolvedModel(NamedTuple):
 
 
 def permitted(model: str, policy: Policy, backends: Sequence[Backend], access: Access | None) -> ResolvedModel:
-    """Like `resolve`, but without the backends that the tenant may not use. Raises Forbidden if none is left."""
+    """Find the backends that `model` means, without the backends that the tenant may not use. Raises Forbidden if no
+    backend is left, and UnknownModel."""
     if access is None:
         return resolve(model, policy, backends)
     named = resolve(model, policy, backends, [each for each in backends if not access.excludes(each)])

@@ -57,7 +57,8 @@ class Candidate(NamedTuple):
     """The expected cost if no token is cached, and if the prices of machines do not depend on their load. None if that
     is equal to `cost_pico`."""
     delay_ms: float = 0.0
-    """Among members of a model group with equal costs, the member with the lowest value is called. See `_delay_ms`."""
+    """Time to the backend's first byte, in milliseconds. Among members of a model group with equal costs, the member
+    with the lowest time is called."""
     ledger_pico: int | None = None
     """The expected cost in the ledger, if a commitment has paid the call already and `cost_pico` is lower therefore."""
 
@@ -138,8 +139,8 @@ def expected_cost(
 
 
 def writes_cache(backend: Backend, price: Price, demand: Demand) -> bool:
-    """Return whether the backend charges for writing to its prompt cache the part of the prompt that is not cached
-    yet."""
+    """Return whether the backend charges for writing to its prompt cache. Only the part of the prompt that is not
+    cached yet is written."""
     rules = rules_of(backend.model)
     if price.cache_write_5m is None or demand.input.tokens < rules.least_tokens:
         return False
@@ -178,8 +179,8 @@ def may_go_to(backend: Backend, data: DataPolicy) -> bool:
 
 
 def reserved_output(backend: Backend, demand: Demand) -> int:
-    """The tokens of the context window that are reserved for the answer: the client's limit, or the expected length. A
-    learned length counts at most as `PRIOR_TOKENS`, so that it never causes a refusal."""
+    """The tokens of the context window that are reserved for the answer: the client's limit or, without one, the
+    expected length. A learned length is limited to `PRIOR_TOKENS`, so that it never causes a refusal."""
     wanted = demand.output_most
     if wanted is None:
         wanted = min(demand.output_tokens, PRIOR_TOKENS)

@@ -27,7 +27,7 @@ _CONDITIONS = {
         "the prompt were harder (difficulty {:g} or more)",
     ),
 }
-"""Setting → the conditions for a lower and a higher value of it."""
+"""Setting → two texts for sentences: the condition for a lower value, and the condition for a higher value."""
 _DIGITS = 3
 _TEMPORARY = ("health", "busy")
 _DEAREST = 100.0
@@ -35,8 +35,8 @@ _DEAREST = 100.0
 
 
 class Change(NamedTuple):
-    """A changed setting with which routing would choose another backend. `value`: the setting's value, the nearest to
-    the present value among those tried. `chosen`: name of the other backend."""
+    """A changed setting with which routing would choose another backend. `value`: the changed value; of the values that
+    were tried, it is the nearest to the present one. `chosen`: name of the other backend."""
 
     value: float
     chosen: str
@@ -70,7 +70,8 @@ class Case:
         return choose(found, self.named, grade, quality, self.adequacy, self.learnt, self.ceiling).order[0].backend.name
 
     def sentences(self) -> tuple[str, ...]:
-        """The sentences of this case. Each names one change and the backend that would then be chosen."""
+        """Sentences that say what would change this decision. Each names one change and the backend that would then be
+        chosen."""
         now = self.chosen()
         found = [*changes_of("quality", lambda value: self.chosen(quality=value), self.quality)]
         if self.grade is not None and self.grade.abstained:
@@ -165,7 +166,7 @@ def boundary(chosen: Callable[[float], str], now: float, end: float) -> Change |
 
 
 def _down(value: float) -> float:
-    """The `value` rounded down, because the sentence says "at most this value"."""
+    """Round `value` down. A rounded-up value would make the sentence "at most this value" wrong."""
     scale: float = 10.0**_DIGITS
     return int(value * scale) / scale
 

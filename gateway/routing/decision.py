@@ -1,4 +1,5 @@
-"""Chooses the cheapest candidate that is good enough; if none is, the reference. Works with plain values only."""
+"""Chooses the cheapest candidate that is good enough. If no candidate is good enough, the reference is chosen. Works
+with plain values only."""
 
 from __future__ import annotations
 
@@ -36,8 +37,8 @@ def choose(
     ceiling: Ceiling | None = None,
 ) -> Choice:
     """Choose among `candidates`; at least one of them must be able to serve the request. `named`: the policy's
-    reference. `quality`: share of answers (0 to 1) that must be as good as the reference's. `adequacy`: must be given
-    if there is a `grade`.
+    reference. `quality`: share of answers (0 to 1) that must be as good as the reference's. `adequacy`: converts a
+    grade to probabilities; needed if there is a `grade`.
 
     `learnt`: backend → evidence from the team's own answers. `ceiling`: cost of the model that the client named; None:
     the reference's cost is the limit.
@@ -75,9 +76,12 @@ def choose(
 
 
 def _nominal(candidates: Sequence[Candidate], named: str | None) -> Candidate:
-    """The policy's reference, whether or not it can serve the request. `named`: a backend, or a group or tier, whose
-    most expensive backend is taken. None: the strongest tier. If the reference is in a model group, the cheapest member
-    that can serve replaces it."""
+    """The policy's reference, whether or not it can serve the request.
+
+    `named`: a backend, a group or a tier. Of a group or tier, the most expensive backend is taken. None means the
+    strongest tier. If the backend found is in a model group, and `named` is not this backend's own name, the cheapest
+    member of the group that can serve is taken instead.
+    """
     meant = [each for each in candidates if each.backend.name == named] or [
         each for each in candidates if named in (each.backend.model_group, each.backend.tier)
     ]
@@ -88,9 +92,12 @@ def _nominal(candidates: Sequence[Candidate], named: str | None) -> Candidate:
 
 
 def _within(candidates: Sequence[Candidate], nominal: Candidate, limit: Ceiling) -> Candidate:
-    """The candidate that is used as the reference. This is `nominal`, if it can serve within `limit`. Otherwise it is
-    the strongest candidate within `limit`, preferably one that costs no more than `nominal`. If no candidate is within
-    `limit`, it is the cheapest."""
+    """The candidate that is used as the reference.
+
+    This is `nominal`, if it can serve and its cost is within `limit`. Otherwise it is the strongest candidate within
+    `limit`, preferably one that costs no more than `nominal`. If no candidate is within `limit`, it is the cheapest
+    candidate.
+    """
     if not nominal.excluded and not limit.exceeded_by(nominal):
         return nominal
     able = [each for each in candidates if not each.excluded]
@@ -130,8 +137,9 @@ def _dearer(one: Candidate, other: Candidate) -> bool:
 
 
 def _last_resort(one: Candidate, reference: Candidate, limit: Ceiling) -> tuple[bool, bool, int, CostKey]:
-    """Sort key for the last fallbacks. Candidates within the ceiling come first: those that cost no more than the
-    reference, then the others, each strongest first. Candidates above the ceiling come last, cheapest first."""
+    """Sort key for the last fallbacks. Candidates within the ceiling come before the others. Among the
+    candidates within the ceiling, those that cost no more than `reference` come first, and then stronger ones before
+    weaker ones. Candidates above the ceiling are sorted by cost, cheapest first."""
     if limit.exceeded_by(one):
         return True, True, 0, by_cost(one)
     return False, _dearer(one, reference), -RANK[one.backend.tier], by_cost(one)

@@ -1,5 +1,5 @@
 """Computes what one more request costs on a machine with a price per hour (the marginal cost). It costs almost nothing
-when the machine is idle, and its full share of the machine's price when the machine is full.
+when the machine is idle. It costs its full share of the machine's price when the machine is full.
 
 The ledger divides a machine's hours among its attempts and its idle time. The cost of one *more* request is different:
 the hours are paid already, and the request delays others only when the machine is full. So
@@ -7,9 +7,11 @@ the hours are paid already, and the request delays others only when the machine 
     price per token = machine_hour_usd / (3600 · tokens per second) · max(IDLE_SHARE, C(c, a))
 
 C is the probability that a new request has to wait, if the machine has c places and a of them are in use on average
-(Erlang's formula for delayed calls, 1917). Tokens per second are the throughput measured when the machine was full;
-without this measurement, that of the last 15 minutes. If a ≥ c, C is 1. Then the machine costs its full price, and
-backends that are cheaper than this price are chosen first.
+(Erlang's formula for delayed calls, 1917). If a ≥ c, C is 1. Then the machine costs its full price, and backends below
+this price are chosen first.
+
+The tokens per second are the throughput that was measured when the machine was full. Without this measurement, they are
+the throughput of the last 15 minutes.
 """
 
 from __future__ import annotations
@@ -68,8 +70,8 @@ def paid_already(cost_pico: int) -> int:
 
 
 def priced_by_load(backend: Backend, load: Load | None) -> bool:
-    """Return whether the price of a call depends on load: the backend is a machine with paid hours, and its load is
-    known."""
+    """Return whether the price of a call depends on load. This is so if the backend is a machine that is paid by the
+    hour, and its load is known."""
     return load is not None and backend.by_the_hour
 
 

@@ -79,9 +79,11 @@ class Router:
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         """`load`: makes the grader; called once, in a thread. `pressures`: team → how far its spend is ahead of an even
-        spend, 0..1. `plans`: fitted strategies; the first plan that applies to a request decides. `evidence`:
-        comparisons of the team's own answers. `trials`: the share of each traffic class that cheaper backends may
-        serve."""
+        spend, 0..1. `plans`: fitted strategies; the first plan that applies to a request decides.
+
+        `evidence`: comparisons of the team's own answers. `trials`: the share of each traffic class that cheaper
+        backends may serve.
+        """
         self.plans = tuple(plans)
         self._trials = trials or NoTrials()
         self._evidence = evidence or NoEvidence()
@@ -150,7 +152,8 @@ class Router:
         self._named(model, tenant.policy, tenant.access)
 
     def _named(self, model: str, policy: Policy, access: Access | None = None) -> ResolvedModel:
-        """Like `permitted`, but cached as long as `policy` and `access` are the same objects. Also raises NoBackend."""
+        """The backends that `model` means under the policy. The result is cached as long as `policy` and `access` are
+        the same objects. Raises Forbidden, UnknownModel, NoBackend."""
         of = policy if access is None else access  # an access object belongs to one tenant, so to one policy
         key = model, id(of)
         known = self._names.get(key)
@@ -176,7 +179,8 @@ class Router:
         return named
 
     def decide(self, request: CompletionRequest, tenant: Tenant, estimate: ContextEstimate, session: str = "") -> Route:
-        """Decide like `route`, but without a record; used by `explain`. Blocks while the classifier is being loaded."""
+        """Decide the route without a record; used by `explain`. Blocks while the classifier is being loaded. Raises the
+        same errors as `route`."""
         return self._decide(
             self._named(request.model, tenant.policy, tenant.access), request, tenant, estimate, session
         )
@@ -239,7 +243,7 @@ class Router:
         return ceiling_of(named.ceiling, candidates, demand, self._prices, self._fleet, sessions)
 
     def _limited(self, route: Route, ceiling: Ceiling | None, candidates: Sequence[Candidate]) -> Route:
-        """Add to `route` the ceiling, and the names of the candidates above the ceiling."""
+        """Add the ceiling to `route`, and the names of the candidates whose cost is above the ceiling."""
         if ceiling is not None:
             route.ceiling_pico = ceiling.cost_pico
             if above := [each.backend.name for each in candidates if ceiling.exceeded_by(each)]:

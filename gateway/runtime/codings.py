@@ -206,8 +206,10 @@ class Decoder:
         return b"".join(self.pieces(data, most))
 
     def pieces(self, data: bytes, most: int) -> Iterator[bytes]:
-        """Decode `data` as `feed` does, and yield the output in pieces; some are empty. The CPU time that the caller
-        needs between pieces does not count."""
+        """Decode `data`, the next part of the body, and yield the output in pieces; some pieces are empty. The CPU
+        time that the caller needs between pieces does not count. Raises Oversized if the output exceeds `most`
+        bytes; TooCostly; Stopped; ValueError for invalid data.
+        """
         step, left = self._format.slice_bytes, most
         self._left_s += _FEED_S
         for start in range(0, len(data), step):
@@ -252,7 +254,8 @@ class Decoding:
 
     def begin(self, pause_s: float) -> bytes | None:
         """Decode for about `pause_s` CPU seconds. Returns the decoded body, or None if `finish` must decode the rest.
-        Raises the errors of `finish`."""
+        Raises Oversized, TooCostly, Stopped; ValueError for invalid or incomplete data.
+        """
         until = time.thread_time() + pause_s
         for piece in self._pieces:
             self._out.append(piece)
@@ -269,7 +272,9 @@ class Decoding:
 
 
 def decode(body: bytes, coding: Coding, most: int, cpu_s: float = CPU_S) -> bytes:
-    """Decode a whole body. `most`: maximum size of the output in bytes. Raises the same errors as `Decoding.finish`."""
+    """Decode a whole body. `most`: maximum size of the output in bytes. Raises Oversized, TooCostly; ValueError for
+    invalid or incomplete data.
+    """
     return Decoding(body, coding, most, cpu_s).finish()
 
 

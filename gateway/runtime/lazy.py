@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class Lazy(Generic[T]):
-    """Builds a value once for all threads. If this raises an error, the next caller builds the value again."""
+    """Builds a value once for all threads. If building the value raises an error, the next caller builds it again."""
 
     def __init__(self, build: Callable[[], T]) -> None:
         self._build = build
@@ -32,5 +32,5 @@ class Lazy(Generic[T]):
         return self._built[0]
 
     async def load(self) -> T:
-        """The value. If it must be built, a thread builds it. Raises the errors of the function `build`."""
+        """The value. If the value is not built yet, a thread builds it. Raises the errors of the function `build`."""
         return self.get() if self.ready else await asyncio.to_thread(self.get)

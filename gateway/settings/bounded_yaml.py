@@ -90,7 +90,9 @@ class Loader(yaml.SafeLoader):
 
 
 def _mistake(problem: str, at: Any) -> yaml.composer.ComposerError:
-    """Make the error to raise. `at`: the place of the problem, as a YAML event or node."""
+    """Make the error for a file that exceeds a limit or has a mistake. `at`: the place of the problem, as a YAML
+    event or node.
+    """
     return yaml.composer.ComposerError(None, None, problem, at.start_mark)
 
 

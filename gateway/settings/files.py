@@ -56,7 +56,8 @@ class Document:
 
     def place(self, path: KeyPath, written: Mapping[KeyPath, KeyPath] | None = None) -> str:
         """The beginning of an error message about `path`, such as `policies/search.yaml:7: budget.limit_usd: `. If the
-        file does not have `path`, its deepest existing part is used. `written`: as in `Translation`."""
+        file does not have `path`, its deepest existing part is used. `written`: path in the field names of the settings
+        classes → path in the file."""
         line, key = _place(self.root, path, written)
         if line == 1 and self.root is not None:
             line = self.root.start_mark.line + 1
@@ -65,7 +66,9 @@ class Document:
 
 
 def read_document(path: Path, within: Path | None = None) -> Document:
-    """Read a file as YAML. `within`: as in `load`. Raises ConfigError."""
+    """Read a file as YAML. `within`: folder in which `path` must be a regular file; None: the file may be anywhere.
+    Raises ConfigError.
+    """
     bounds = OPERATOR if within is None else TEAM
     name = shown(os.fsencode(path).decode("utf-8", "backslashreplace"))
     try:
@@ -112,8 +115,10 @@ def _line_of(error: Exception, text: str) -> int:
 def load(
     path: Path, model: type[Model], *, within: Path | None = None, on_old_name: Callable[[OldName], None] | None = None
 ) -> Model:
-    """Load a file and validate it as `model`. Raises ConfigError with all mistakes. `within`: folder in which the
-    policy must be a regular file. `on_old_name`: called for each key with an old name, at most MOST_PROBLEMS times."""
+    """Load a file and validate it as `model`. Raises ConfigError with all mistakes. `within`: folder in which
+    `path` must be a regular file; None: the file may be anywhere. `on_old_name`: called for each key with an old
+    name, at most MOST_PROBLEMS times.
+    """
     return loaded_as(read_document(path, within), model, on_old_name)
 
 
@@ -130,7 +135,9 @@ def parse(
 
 
 def loaded_as(found: Document, model: type[Model], on_old_name: Callable[[OldName], None] | None) -> Model:
-    """Like `load`, for a file that has already been read."""
+    """Validate `found`, a file that was already read, as `model`. Raises ConfigError with all mistakes. `on_old_name`:
+    called for each key with an old name, at most MOST_PROBLEMS times.
+    """
     translation = translate(found.data, renamings(model))
     if on_old_name is not None:
         for each in old_names(found, translation):
@@ -140,8 +147,9 @@ def loaded_as(found: Document, model: type[Model], on_old_name: Callable[[OldNam
 
 
 def old_names(found: Document, translation: Translation) -> list[OldName]:
-    """The keys that the file writes with their old names. If there are too many, the last element is the number of the
-    others."""
+    """The keys that the file writes with their old names. If there are too many, the last element contains the number
+    of the remaining keys.
+    """
     lines = [partial(_line, found, path, advice) for path, advice in translation.old_names]
     keys = [_place(found.root, path)[1].removesuffix(": ") for path, _ in translation.old_names[:MOST_PROBLEMS]]
     return [OldName(key, line) for key, line in zip_longest(keys, _at_most(lines, found.name), fillvalue="")]
@@ -191,7 +199,7 @@ _BRANCH = re.compile(r"[\[\]() ]|^[A-Z]")
 
 def _place(root: yaml.Node | None, path: KeyPath, written: Mapping[KeyPath, KeyPath] | None = None) -> tuple[int, str]:
     """The place of `path` in the file: the line of the deepest node that the file has, and the path of that node as the
-    file writes it. `written`: path with the models' names → path in the file."""
+    file writes it. `written`: path in the field names of the settings classes → path in the file."""
     node, line, steps = root, 1, []
     followed: KeyPath = ()
     for step in path:

@@ -282,7 +282,7 @@ class Paths:
 
     @property
     def prices(self) -> Path:
-        """The file with prices from `thriftgate prices update`. They have priority over the packaged list."""
+        """The file with prices from `thriftgate prices update`. These prices have priority over the packaged list."""
         return self.data / "prices.json"
 
     @property

@@ -82,5 +82,7 @@ class Addresses:
 
 
 def is_own(name: str, reserved: frozenset[str]) -> bool:
-    """Return whether the gateway itself uses this environment variable."""
+    """Return whether the gateway itself uses the environment variable `name`. `reserved`: variables to which the
+    gateway's own settings refer.
+    """
     return name.startswith(OWN_PREFIX) or name in _PROVIDERS_OWN or name in reserved

@@ -1,4 +1,6 @@
-"""Reads a sum's starting value from the ledger, with the time at which it was valid."""
+"""Reads from the ledger the value with which a counter of the kind `sum` starts, and the time at which this value was
+valid.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,8 @@ _PATIENCE_S = 5.0
 
 
 async def read_base(lease: Lease, mark: Callable[[], int], reads: int) -> str:
-    """The starting value of a sum as text for the script: `SETTLED:MARK`, the units that were settled before MARK.
-    Raises StateUnavailable.
+    """Read the starting value of a counter of the kind `sum`. Returns text for the Lua script: `SETTLED:MARK`, the
+    units that were settled before MARK. Raises StateUnavailable.
 
     `mark()` returns the present time in steps of 10 ms. `reads`: maximum number of reads; reading ends earlier when
     two reads are equal.

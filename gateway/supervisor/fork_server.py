@@ -121,8 +121,10 @@ class ForkServer:
         return cls(_forked())
 
     async def fork(self, settings: Mapping[str, Any], fds: Mapping[str, int]) -> Forked:
-        """Fork a worker with `settings`. `fds`: name → file descriptor. The worker gets copies of them, whose numbers
-        are added to its settings under the same names. Raises ForkServerGone; OSError if the fork failed."""
+        """Fork a worker with `settings`. `fds`: name → file descriptor. The worker gets copies of the descriptors. The
+        numbers of the copies are added to its settings under the same names. Raises ForkServerGone; OSError if the
+        fork failed.
+        """
         async with self._lock:
             self._process = self._process or _program()
             control = self._process.control
@@ -210,7 +212,7 @@ def _unsafe() -> str:
 
 
 def _threaded() -> str:
-    """A text that says that this process has other threads, which makes forking unsafe; empty if it has none."""
+    """A text that says that forking is unsafe because this process has other threads; empty if it has none."""
     running = len(os.listdir("/proc/self/task"))
     return "" if running == 1 else f"{running} threads run already"
 
@@ -298,8 +300,8 @@ def _run_worker(settings: Mapping[str, Any], supervisor: int) -> NoReturn:
 
 
 def _adopted(supervisor: int) -> bool:
-    """Wait until the supervisor is the parent of this process, and make this process end with it. Returns False if it
-    did not become the parent in time."""
+    """Wait until the supervisor is the parent of this process, and make this process end when the supervisor ends.
+    Returns False if the supervisor did not become the parent in time."""
     deadline = time.monotonic() + ADOPTED_S
     while os.getppid() != supervisor:
         if time.monotonic() > deadline:

@@ -75,8 +75,9 @@ class Heartbeat:
 
 
 def reporter(fd: int) -> Callable[[str], None]:
-    """Make a function that writes one line to `fd`, the worker's end of the pipe. It never blocks: if the pipe is full,
-    the line is lost. If the supervisor is gone, it sends SIGTERM to the worker."""
+    """Make a function that writes one line to `fd`, the worker's end of the pipe. The function never blocks: if the
+    pipe is full, the line is lost. If the supervisor is gone, the function sends SIGTERM to the worker.
+    """
     os.set_blocking(fd, False)
     os.set_inheritable(fd, False)
 

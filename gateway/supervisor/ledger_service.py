@@ -112,8 +112,9 @@ class LedgerService:
         await self._writer.run()
 
     async def alert(self) -> None:
-        """Detect and send alerts until cancelled. Call it after the workers are ready, because it imports an HTTP
-        client, which is slow."""
+        """Detect and send alerts until cancelled. Call this after the workers are ready, because the import of an HTTP
+        client is slow.
+        """
         await self._migrated.wait()
         await asyncio.to_thread(importlib.import_module, "gateway.alerts.alerts")
         from gateway.alerts.alerts import Alerts

@@ -1,9 +1,9 @@
 """Makes the kernel kill a process when its parent ends.
 
 The module can run as a program: `python -IS parent_death.py PARENT_PID COMMAND…`. The program makes this setting for
-its own process, which then executes COMMAND. A separate program is needed, because Python code between fork and exec is
-unsafe in a process with threads. The kernel kills the process when the *thread* that started it ends. So that thread
-must live as long as the process is needed.
+its own process and then executes COMMAND in this process. A separate program is needed, because Python code between
+fork and exec is unsafe in a process with threads. The kernel kills the process when the *thread* that started it
+ends. Therefore this thread must live as long as the process is needed.
 """
 
 from __future__ import annotations

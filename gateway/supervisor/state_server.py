@@ -82,8 +82,9 @@ class StateServer:
                 answered = loop.time()
 
     async def _wait_for_end(self) -> None:
-        """Wait until Valkey ends, for at most `CHECK_S` seconds. Some systems cannot report the end of a process;
-        there, the full time is waited."""
+        """Wait until Valkey ends, for at most `CHECK_S` seconds. If the system cannot report the end of a process,
+        wait for the full time.
+        """
         pid, loop = self.pid, asyncio.get_running_loop()
         if pid is None or not hasattr(os, "pidfd_open"):
             await asyncio.sleep(CHECK_S)

@@ -181,7 +181,7 @@ class WorkerPool:
                 worker.check()
 
     async def ready(self) -> None:
-        """Wait until a worker answers requests for the first time. Returns at once if this was earlier."""
+        """Wait until a worker answers requests for the first time. Returns at once if a worker has already answered."""
         await self._answering.wait()
 
     def _changed(self) -> None:

@@ -51,7 +51,9 @@ Value = str | int | float | bool | list[str]
 
 
 def operation(dialect: DialectName) -> str:
-    """OpenTelemetry's name of the operation of a request in `dialect`. For passthrough dialects, the dialect's name."""
+    """OpenTelemetry's name of the operation of a request in `dialect`. For passthrough dialects, this is the dialect's
+    own name.
+    """
     return FACTS[dialect].operation
 
 

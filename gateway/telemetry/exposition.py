@@ -180,8 +180,8 @@ class Collector:
             yield family
 
     def _workers(self) -> Iterable[Metric]:
-        """Yield those figures of each worker that cannot be added up usefully. The old and the new process of a
-        restarted worker form one series.
+        """Yield the figures of each worker for which a sum over all workers has no meaning. The old and the new
+        process of a restarted worker form one series.
         """
         busy: dict[Labels, float] = defaultdict(float)
         lag: dict[Labels, float] = defaultdict(float)

@@ -124,10 +124,10 @@ def _field(request_id: str, team: str) -> str:
 
 
 def flight(record: Record, *, what_if: bool = True) -> dict[str, Any]:
-    """The record of a request as JSON values, without prompt, answer or secret. The keys are those of the ledger's
-    `Archive`.
+    """The record of a request as JSON values, without prompt, answer or secret. The names of the fields are the same
+    as in a record from the ledger's `Archive`.
 
-    `what_if`: also say which changes of the request or policy would change the decision.
+    `what_if`: whether to add which changes of the request or policy would change the decision.
     """
     route = record.route
     return {

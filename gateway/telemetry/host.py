@@ -59,8 +59,8 @@ Figures = dict[tuple[str, str], float]
 
 
 def how(figure: str) -> Callable[[Iterable[float]], float] | None:
-    """The function that combines a gauge's values over the workers; None for a counter. `figure`: its name, or
-    `BACKEND.NAME`.
+    """The function that combines a gauge's values over the workers; None for a counter. `figure`: the name of the
+    gauge or counter, or `BACKEND.NAME`.
     """
     return HOW.get(figure.rpartition(".")[2])
 
@@ -112,7 +112,9 @@ class Host:
 
 
 def report(worker: int, totals: Totals, parts: Iterable[tuple[str, str, float]]) -> dict[str, Any]:
-    """A worker's figures as JSON values."""
+    """One worker's figures as JSON values. `totals`: the worker's counters and histograms. `parts`: (part, figure,
+    value) for all other figures.
+    """
     return {
         "worker": worker,
         "at": time.time(),

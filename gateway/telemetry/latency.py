@@ -82,9 +82,8 @@ class Latencies:
             self.first_chunks[key].add(max(0.0, attempt.first_byte_at - attempt.started_at))
 
     def _model(self, record: Record, served: Attempt | None) -> str:
-        """The model name for the labels of a series: the requested model. `served`: the attempt with the answer.
-
-        The label is `UNKNOWN` above `MOST_MODELS` models, and empty if no backend answered.
+        """The model name that labels a series. This is the requested model, or `UNKNOWN` if there are `MOST_MODELS`
+        models already. It is empty if no backend answered. `served`: the attempt with the answer.
         """
         if served is None and record.error:
             return ""

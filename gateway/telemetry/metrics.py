@@ -126,7 +126,7 @@ class Totals:
         return {**counters, **histograms}
 
     def take(self, published: Mapping[str, Any]) -> None:
-        """Add the counters and histograms that another process has published."""
+        """Add the counters and histograms that another process has published to those of this object."""
         for _, attribute, *_ in COUNTERS:
             sums = getattr(self, attribute)
             for *labels, value in published[attribute]:

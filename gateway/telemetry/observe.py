@@ -37,8 +37,8 @@ _LONGEST_WHY = 500
 class Telemetry:
     """Records metrics, spans, log lines and flight records.
 
-    Spans of errors, escalations, retries, degraded and slow requests are always exported. Of all other requests, a
-    sample is exported, and those whose client exports the trace.
+    Spans of errors, escalations, retries, degraded and slow requests are always exported. The spans of any other
+    request are exported if a random sample contains the request, or if the client exports the trace.
     """
 
     def __init__(

@@ -44,7 +44,7 @@ class MetricsFile:
             raise
 
     def write(self, data: bytes) -> None:
-        """Write `data` as the new edition. Raises OSError; the previous edition then stays."""
+        """Write `data` as the newest figures. Raises OSError; the previous figures then stay."""
         with self._turn:
             edition = self._edition + 1
             number = edition % 2

@@ -44,9 +44,16 @@ class Session:
     """Tokens of the latest request."""
     newest: str = "hello"
     """Text of the newest block."""
+    pauses: bool = True
+    """Whether another session of the team had a pause of ten minutes."""
 
     def __post_init__(self) -> None:
         self.marking = CacheMarking(lambda: self.now)
+        if self.pauses:
+            for _ in range(2):
+                self.answered(self.plan(30_000, name=b"other"), b"other")
+                self.now += 600.0
+            self.lengths, self.blocks, self.kept, self.sent = (), 0, 0, 0
 
     def plan(
         self,
@@ -79,7 +86,7 @@ class Session:
         marks.blocks = self.blocks
         usage = self.usage(marks) if kept and marks.newest else Usage(5)
         attempt = Attempt("a", 1, anthropic(), 0.0, outcome="ok", usage=usage, marks=marks)
-        self.marking.learn(attempt, "search", Prefix(name, self.lengths))
+        self.marking.learn(attempt, team, Prefix(name, self.lengths))
         self.lengths = (*self.lengths, 7)
 
     def usage(self, marks: CacheMarks) -> Usage:
@@ -124,6 +131,26 @@ def test_a_session_of_fewer_than_ten_requests_pays_for_no_hour() -> None:
     assert session.step(40_000).earlier == ((10, "1h"),)
 
 
+def test_a_team_pays_for_no_hour_before_its_first_pause() -> None:
+    session = Session(pauses=False)
+    session.begin(40_000, 30)
+    assert session.marking.stats()["cache_marked_1h"] == 0
+    session.step(40_000, after_s=400.0)
+    session.step(40_000)
+    assert session.step(40_000).earlier[0][1] == "1h"
+
+
+def test_another_teams_pause_makes_no_team_pay() -> None:
+    session = Session(pauses=False)
+    for _ in range(2):
+        marks = session.plan(30_000, name=b"other", who=tenant(team="ads"))
+        session.answered(marks, b"other", team="ads")
+        session.now += 600.0
+    session.lengths, session.blocks, session.kept = (), 0, 0
+    session.begin(40_000, 30)
+    assert session.marking.stats()["cache_marked_1h"] == 0
+
+
 def test_a_gap_of_two_minutes_announces_pauses() -> None:
     session = Session()
     session.begin(40_000, 3)
@@ -148,9 +175,9 @@ def test_hours_marks_cost_a_small_share_of_a_session_until_they_bridge_a_pause()
     session.begin(40_000)
     lifetimes = [session.step(40_000 + 1000 * number).earlier[0] for number in range(30)]
     bought = [place for place, lifetime in lifetimes if lifetime == "1h"]
-    assert 1 <= len(set(bought)) <= 4
-    assert session.step(70_000, after_s=900.0).earlier[0] == (bought[-1], "1h")
-    assert {session.step(70_000 + 1000 * number).earlier[0][0] for number in range(2)} == {41, 42}
+    assert 1 <= len(set(bought)) <= 5
+    assert session.step(85_000, after_s=900.0).earlier[0] == (bought[-1], "1h")
+    assert {session.step(110_000 + 20_000 * number).earlier[0][0] for number in range(2)} == {41, 42}
 
 
 def test_a_long_answer_waits_for_a_short_one_that_makes_all_of_it_last() -> None:

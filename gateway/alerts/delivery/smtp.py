@@ -78,7 +78,7 @@ class Smtp:
 
 
 def delivery(payload: Mapping[str, Any], id: str, sender: str, recipients: list[str]) -> EmailMessage:
-    """Make the mail. Raises ValueError for an invalid mail address."""
+    """Make the mail for one alert. Raises ValueError for an invalid mail address."""
     if any("@" not in parseaddr(address)[1] for address in (sender, *recipients)):
         raise ValueError("no mail address")
     mail = EmailMessage()

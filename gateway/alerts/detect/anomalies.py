@@ -60,8 +60,9 @@ def found(team: str, hours: Mapping[int, Hour], now: float) -> list[Alert]:
 
 
 def _spend_rate(team: str, past: Sequence[Hour], last: Iterable[Hour], now: float) -> Alert | None:
-    """The alert about an unusually expensive hour; None if there is none. The current hour is checked before it ends,
-    because its spend can only rise."""
+    """The alert about an unusually expensive hour; None if there is none. `last`: the previous and the current hour.
+    The current hour is checked before it ends, because its spend can only rise.
+    """
     known = [hour.cost_pico for hour in past if hour.cost_pico > 0]
     dearest = max((hour.cost_pico for hour in last), default=0)
     if len(known) < ENOUGH_HOURS or dearest <= TIMES * median(known):
@@ -91,7 +92,8 @@ def _unpriced(team: str, last: Iterable[Hour], now: float) -> Alert | None:
 
 def _zero_cost(team: str, hours: Iterable[Hour], last: Iterable[Hour], now: float) -> Alert | None:
     """The alert about backends with successful answers that cost 0, although other answers of these backends cost
-    money. None if there are no such backends."""
+    money. None if there are no such backends. `last`: the previous and the current hour.
+    """
     paid = priced(hours)
     counts = _by_backend(
         (name, backend.free) for hour in last for name, backend in hour.backends.items() if name in paid

@@ -1,5 +1,5 @@
-"""The alert that leaving out old outputs does not pay for a team. The stored alert also switches leaving out off for
-this team."""
+"""The alert that context changes (such as leaving out old tool outputs) do not pay for a team. The stored alert also
+switches context changes off for this team."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ _WORDS = {
 
 
 def found(connection: Connection, policy: Policy, now: float) -> list[Alert]:
-    """The alert about the team of `policy` if, with certainty, leaving out old outputs makes its sessions worse. None
-    if leaving out is already switched off. Only sessions since the last pause are compared."""
+    """A list with the alert that context changes (such as leaving out old tool outputs) make the sessions of the team
+    worse. The list is empty if this is not certain, or if context changes are switched off already. If they were
+    switched off before, only later sessions are compared."""
     team, share = policy.team, policy.context.holdout
     context = policy.context
     nothing = context.old_outputs == context.old_turns == "keep" and not context.shortens and not context.keep_alive
@@ -43,7 +44,7 @@ def found(connection: Connection, policy: Policy, now: float) -> list[Alert]:
 
 
 def cuts_alert(compared: Holdout, now: float) -> Alert:
-    """Make the alert about one team. Its id stays the same within one day."""
+    """Make the alert about one team. The alert's id stays the same within one day."""
     values = {figure.name: figure for figure in compared.figures}
     worse = "; ".join(
         f"{_WORDS[name]} is {values[name].cut:.4g} instead of {values[name].held:.4g}" for name in compared.loses

@@ -18,8 +18,9 @@ _NAMED = 5
 
 
 def found(holds: Iterable[OrphanedHold], now: float) -> Iterator[tuple[str, Alert]]:
-    """Yield an alert for each lost host and each owner of budgets that hold money for it, as (owner, alert). `owner`: a
-    team or `organisation NAME`."""
+    """Yield (owner, alert) for each lost host and each owner whose budgets hold money for calls of this host.
+    `owner`: a team or `organisation NAME`.
+    """
     groups: dict[tuple[str, str], list[OrphanedHold]] = {}
     for one in holds:
         groups.setdefault((one.team or one.tag, one.host), []).append(one)
@@ -29,8 +30,9 @@ def found(holds: Iterable[OrphanedHold], now: float) -> Iterator[tuple[str, Aler
 
 
 def lost_host_alert(team: str, host: str, held: Sequence[OrphanedHold], now: float) -> Alert:
-    """Make the alert about one lost host. Its id stays the same until the host's journals are in the ledger or the held
-    money is released."""
+    """Make the alert about one lost host. The alert's id stays the same until the host's journals are in the ledger,
+    or until the held money is released.
+    """
     since = min(one.since for one in held)
     workers = sorted({one.worker for one in held})
     amounts = [f"{one.amount} ({one.budget})" for one in held]

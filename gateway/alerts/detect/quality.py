@@ -23,7 +23,7 @@ def found(connection: Connection, after: tuple[int, int], now: float) -> Iterato
 
 
 def quality_alert(team: str, backend: str, measured: Standing, now: float) -> Alert:
-    """Make the alert about one backend and team. Its id stays the same while the quality stays too low."""
+    """Make the alert about one backend and team. The alert's id stays the same while the quality stays too low."""
     text = (
         f"Answers of {backend} to team {team} are as good as the baseline's {measured.mean:.0%} of the time (one-sided "
         f"95 % bounds {measured.low:.0%} and {measured.high:.0%}); {measured.target:.0%} was promised. Routing uses it "

@@ -83,8 +83,9 @@ def _lost_host(team: str, now: float) -> Alert:
 
 
 def _anomaly(kind: Kind, team: str, now: float) -> Alert:
-    """An example alert of the anomaly `kind`, from invented hourly figures. In the last hour, they have all four kinds
-    of anomaly."""
+    """An example alert of the anomaly `kind`, made from invented hourly figures. The last hour of these figures has
+    all four kinds of anomaly.
+    """
     current = int(now // HOUR_S)
     good = {"backend": Backend(PICO_PER_USD)}
     hours = {

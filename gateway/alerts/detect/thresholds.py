@@ -94,8 +94,9 @@ def due(account: BudgetWindow, spent: int, window: tuple[float, float], now: flo
 def due_ahead(
     account: BudgetWindow, spent: int, ahead: Forecast | None, window: tuple[float, float], now: float
 ) -> list[Alert]:
-    """The alert that, according to the forecast, the limit will be exceeded before the window ends, in a list. The list
-    is empty if there is no such forecast, or if the limit is already reached."""
+    """A list with the alert that the limit will be exceeded before the window ends. The list is empty if `ahead` does
+    not forecast this, or if the limit is already reached.
+    """
     if ahead is None or ahead.exhausted_at is None or spent >= account.limit:
         return []
     zone = account.budget.timezone

@@ -24,7 +24,7 @@ _DAY_S = 86_400
 
 
 def tool_loop_alert(loop: LoopReport, now: float) -> Alert:
-    """Make the alert about a tool loop. Its id is the same for all loops with the same session, tool and day."""
+    """Make the alert about a tool loop. The alert's id is the same for loops with the same session, tool and day."""
     who = f"{loop.agent or 'A client'} of team {loop.team}" + (f", session {loop.session}," if loop.session else "")
     then = f"; from {loop.stops_at} times on it is refused" if loop.stops_at else ""
     text = (

@@ -1,4 +1,4 @@
-"""Reports to a team the past week: spend, savings, and the forecast of the month's spend."""
+"""Makes weekly reports for teams: spend, savings, and the forecast of the month's spend."""
 
 from __future__ import annotations
 

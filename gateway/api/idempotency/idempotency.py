@@ -117,8 +117,8 @@ class Idempotency:
         return run if run.kept else None
 
     async def _lead(self, digest: bytes, run: Run, caller: Caller, serve: Serve, refuse: Refuse) -> None:
-        """Check whether another worker has answered. If not, serve the request, and keep its answer for `KEPT_S`
-        seconds unless it is an error.
+        """Check whether another worker has answered. If not, serve the request. The answer is kept for `KEPT_S`
+        seconds, except if it is an error.
         """
         recorder = Recorder(caller, run.recording)
         try:

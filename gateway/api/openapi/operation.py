@@ -48,7 +48,7 @@ def template(path: str) -> str:
 
 
 def ref(name: str) -> Schema:
-    """A reference to a schema of the components."""
+    """A reference to the schema `name` in the document's components."""
     return {"$ref": f"#/components/schemas/{name}"}
 
 

@@ -66,7 +66,7 @@ class Admin:
         )
 
     async def usage(self, request: Request, tenant: Tenant) -> Response:
-        """Answer like `/v1/usage`, for all teams or for the team in the query `?team=`."""
+        """Answer with the usage report of all teams, or of the team in the query `?team=`."""
         return await usage_response(self._spend, request.query_params, request.query_params.get("team"))
 
     async def show_policies(self, request: Request, tenant: Tenant) -> Response:

@@ -85,7 +85,7 @@ def shown_list(found: list[dict[str, Any]], limit: int) -> dict[str, Any]:
 
 
 def asked_expiry(fields: Mapping[str, str]) -> float:
-    """Seconds for which an uploaded file is kept, from the form; 30 days if the form has no time. Raises
+    """The seconds for which an uploaded file is kept, according to the form; 30 days if the form does not say. Raises
     BadRequest.
     """
     anchor, length = fields.get("expires_after[anchor]"), fields.get("expires_after[seconds]")
@@ -104,8 +104,8 @@ def common_headers(request: Request, tenant: Tenant) -> dict[str, str]:
 
 
 def asked_once(request: Request, tenant: Tenant, fingerprint: str) -> BatchFields:
-    """Read `Idempotency-Key`, and return the stored fields by which a repeated request finds the batch of the first
-    one.
+    """Read `Idempotency-Key`, and return fields that are stored with the new batch. By these fields, a repeated request
+    finds the batch of the first request.
 
     `fingerprint` identifies the content of the request. Raises BadRequest.
     """

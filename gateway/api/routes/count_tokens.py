@@ -32,7 +32,7 @@ from gateway.settings.gateway import RequestLimits
 
 
 class CountRoutes:
-    """Counts the tokens of a prompt. The backend counts if it is able and allowed to, otherwise the gateway."""
+    """Counts the tokens of a prompt. The backend counts if it is able and allowed to; otherwise the gateway counts."""
 
     def __init__(
         self,

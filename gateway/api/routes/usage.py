@@ -52,8 +52,9 @@ class UsageQuery:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """The figures that the routes for usage return: the spend report, and beside it budgets, credits, objectives and
-    savings as JSON values. All were read at one moment."""
+    """The figures that the routes for usage return: the spend report, and budgets, credits, objectives and savings
+    as JSON values. All were read at one moment.
+    """
 
     report: Report
     budgets: list[dict[str, Any]]

@@ -102,7 +102,7 @@ class Pace:
         return cls(limits.upload_timeout, limits.body_rate, limits.body_grace)
 
     def due_s(self, received: int) -> float:
-        """Seconds after the start by which another byte must arrive. `received`: bytes so far."""
+        """The time at which the next byte must have arrived, in seconds after the start. `received`: bytes so far."""
         return min(self.total_s, self.grace_s + received / self.rate) if self.rate else self.total_s
 
 
@@ -112,7 +112,8 @@ SMALL_PACE = Pace(5.0)
 
 async def read_body(receive: Receive, limit: int, pace: Pace, deadlines: Deadlines | None = None) -> bytes:
     """Read the whole body. Raises BodyTooLarge, RequestTimeout if it arrives too slowly, ConnectionResetError if the
-    client has left. `deadlines`: see `next_message`."""
+    client has left. `deadlines`: timers that several readers share, so that frequent calls cost less.
+    """
     began, size = asyncio.get_running_loop().time(), 0
     pieces: list[bytes] = []
     while True:
@@ -130,7 +131,7 @@ async def next_message(receive: Receive, until: float, deadlines: Deadlines | No
     """Wait for the next message of the body. Raises RequestTimeout at `until` (loop time), ConnectionResetError if
     the client has left.
 
-    `deadlines`: timers that several readers share, which makes frequent calls cheaper.
+    `deadlines`: timers that several readers share, so that frequent calls cost less.
     """
     try:
         if deadlines is None:
@@ -225,8 +226,9 @@ async def send_whole(
 
 
 async def read_object(request: Request, limit: int = SMALL_BYTES) -> dict[str, Any]:
-    """Read a JSON object of at most `limit` bytes, for routes other than inference. Raises BadRequest, and the errors
-    of `read_body`."""
+    """Read a JSON object of at most `limit` bytes, for routes other than inference. Raises BadRequest,
+    UnsupportedMediaType, BodyTooLarge, RequestTimeout, ConnectionResetError.
+    """
     headers = by_name(request.scope["headers"])
     check_json(headers)
     check_length(headers, limit)

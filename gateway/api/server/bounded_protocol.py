@@ -16,7 +16,8 @@ from gateway.api.server.request_head import (
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """One client connection with the limits. An exception in one of the callbacks ends the parser's `feed_data`."""
+    """One client connection, with limits on the request target and on the framing of chunks. An exception in a callback
+    also ends the call of the parser's `feed_data`."""
 
     unparsed = 0
     """Bytes received since the last complete head or piece of a body. They belong to a head, to trailers, or to the
@@ -46,8 +47,8 @@ class BoundedProtocol(HttpToolsProtocol):
             self.framing = 0
 
     def count_framing(self, framing: int, size: int) -> None:
-        """Add the framing bytes before a piece of `size` bytes to the connection's count. `framing`: framing bytes
-        counted so far.
+        """Update the connection's count of framing bytes when a piece of a body arrives. `framing`: the count so far.
+        `size`: bytes of the piece.
 
         Raises HeadTooLarge.
         """

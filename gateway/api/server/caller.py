@@ -27,7 +27,7 @@ class Listening(Protocol):
 
 
 class Caller(Listening, Protocol):
-    """One request and its answer."""
+    """One request of a client. The endpoint reads the body from this object and writes the answer to it."""
 
     method: str
     path: str
@@ -96,7 +96,7 @@ class Wrapped:
 
 
 class HangUp:
-    """Cancels the task that serves a client when the client disconnects. The task continues if the answer was
+    """When a client disconnects, cancels the task that serves this client. The task continues if the answer was
     already sent, or if other requests need it.
     """
 
@@ -134,8 +134,8 @@ async def unless_gone(caller: Listening, work: Awaitable[T]) -> T:
 
 
 class AsgiLine:
-    """A client connection behind any ASGI server. Use it once the whole request was received. A task waits for the
-    disconnection.
+    """A client connection behind any ASGI server. Use it after the whole request has been received: from then on, a
+    task waits until the client disconnects.
     """
 
     def __init__(self, receive: Receive) -> None:

@@ -39,8 +39,9 @@ def target_too_long() -> TargetTooLong:
 
 
 def check_head(url: bytes, headers: Headers, version: str) -> None:
-    """Check the head of a request. Raises HeadTooLarge above the size limits. Raises BadRequest unless there is exactly
-    one `Host` header (HTTP/1.0: at most one)."""
+    """Check the head of a request. Raises HeadTooLarge above the size limits. Raises BadRequest if there are several
+    `Host` headers, or none (HTTP/1.0 needs none).
+    """
     if len(headers) > MOST_HEADERS:
         raise HeadTooLarge(f"The request has {len(headers)} header fields; at most {MOST_HEADERS} are read.")
     if len(url) + sum(len(name) + len(value) + 4 for name, value in headers) > MAX_HEAD_BYTES:

@@ -100,6 +100,8 @@ class GuardedProtocol(InferenceProtocol):
 
 
 def guarded(*, head_timeout_s: float, stall_s: float) -> type[GuardedProtocol]:
-    """The connection class of one uvicorn server."""
+    """Make the connection class of one uvicorn server. `head_timeout_s`: maximum seconds until the head of a request
+    has arrived. `stall_s`: seconds after which a client that reads nothing is disconnected.
+    """
     own = {"head_timeout_s": head_timeout_s, "stall_s": stall_s, "outgoing": WriteBatcher()}
     return type("Protocol", (GuardedProtocol,), own)

@@ -42,7 +42,9 @@ class SocketProtocol(WebSocketsSansIOProtocol):
 
 
 def take_over(http: HttpToolsProtocol, url: bytes, headers: Headers, rest: bytes) -> None:
-    """Give the connection of `http` to a WebSocket, which answers the handshake and reads everything after it."""
+    """Give the connection of `http` to a WebSocket, which answers the handshake and reads everything after it. `url`,
+    `headers`: those of the handshake. `rest`: bytes that arrived after the handshake.
+    """
     http.connections.discard(http)
     head = b"".join([b"%b: %b\r\n" % pair for pair in headers])
     protocol = SocketProtocol(config=http.config, server_state=http.server_state, app_state=http.app_state)

@@ -36,7 +36,7 @@ LIFE_S = 3600.0
 
 @dataclass(slots=True)
 class Space:
-    """The memory for conversations that all sockets of a worker share."""
+    """The bytes that remain for the conversations of all sockets of a worker."""
 
     left_bytes: int = MOST_KEPT_BYTES
 
@@ -112,8 +112,8 @@ class Session:
             await own.aclose()
 
     async def _something(self, reading: asyncio.Task[Message], leaving: asyncio.Task[None], ends_at: float) -> bool:
-        """Wait for a message. While an answer is in progress, its end also ends the wait; otherwise the worker's
-        shutdown does.
+        """Wait for a message. If an answer is in progress, the wait also ends with this answer. Otherwise, the wait
+        also ends when the worker shuts down.
 
         Returns False if the socket has reached its maximum idle time or age.
         """
@@ -181,9 +181,8 @@ class Session:
         self._answering = self._turns.spawn(self._serve(turn), "answer on a socket")
 
     async def _warm(self, body: dict[str, Any]) -> None:
-        """Answer a request whose field `generate` is false, without a call of a backend. The next request can
-        continue its input.
-        """
+        """Answer a request whose field `generate` is false, without a call of a backend. The next request can continue
+        the input of this request."""
         await self._admit()
         _, events = socket.warmed(body, new_request_id(), int(time.time()))
         self._keep(socket.kept_after(body, events[-1]))
@@ -196,8 +195,8 @@ class Session:
             self._keep(turn.kept)
 
     def _keep(self, kept: socket.Kept | None) -> None:
-        """Replace the conversation that is kept in memory for this socket. If there is no space, none is kept, and
-        the client must send the whole conversation again.
+        """Replace the conversation that is kept in memory for this socket. If the memory for all sockets is used up,
+        no conversation is kept, and the client must send the whole conversation again.
         """
         self._space.free(self._kept)
         self._kept = kept if self._space.take(kept) else None

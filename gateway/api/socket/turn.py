@@ -18,7 +18,7 @@ _LIMITS = b"x-ratelimit-"
 
 
 class Turn:
-    """Implements `Caller`. The events of the answer are sent as messages."""
+    """Implements `Caller` for one request on a WebSocket. Each event of the answer is sent as a message."""
 
     method = "POST"
     query = b""

@@ -1,5 +1,5 @@
-"""Runs a strategy: calls backends in the strategy's order, passes their answers to it, and serves the answer it
-selects."""
+"""Runs a strategy: calls backends in the strategy's order, passes their answers to the strategy, and serves the answer
+that the strategy selects."""
 
 from __future__ import annotations
 
@@ -75,9 +75,8 @@ class Cascade:
     """
 
     def __init__(self, attempts: Attempts, asking: RunningStrategy, route: Route, call_context: CallContext) -> None:
-        """`asking`: the strategy to run. An answer is weak if its mean token probability is below
-        `route.escalate_below`; 0: this is not checked.
-        """
+        """`asking`: the strategy to run. An answer counts as weak if its mean token probability is below
+        `route.escalate_below`. If this limit is 0, no answer counts as weak for this reason."""
         self._attempts, self._strategy, self._route, self._call_context = (
             attempts,
             _Guarded(asking),
@@ -160,7 +159,7 @@ class Cascade:
     def _needs_beginning_only(self, names: Sequence[str]) -> bool:
         """Whether only the beginning of the next answer must be judged.
 
-        True if `names` is a single backend, and the strategy accepts any answer of it that is not weak.
+        True if `names` is a single backend, and the strategy accepts every answer of this backend that is not weak.
         """
         judged = [*self._judged, StrategyAnswer(names[0], None, confidence=1.0)]
         return (
@@ -245,8 +244,11 @@ class Cascade:
         return replace(self._call_context, deadline=self._call_context.deadline - spare_s)
 
     async def _ask(self, names: Sequence[str], tokens: float, within_s: float) -> Obstacle | None:
-        """Call the named backends, in parallel if there are several. Returns the error after which no further backend
-        may be called, or None."""
+        """Call the named backends, in parallel if there are several. If an error means that no further backend may be
+        called, returns this error; otherwise None.
+
+        `tokens`, `within_s`: how much of a stream is read, in content chunks and seconds.
+        """
         call_context = self._with_spare_time()
         if len(names) == 1:
             return await self._one(self._backends[names[0]], call_context, tokens, within_s)
@@ -268,9 +270,8 @@ class Cascade:
     async def _one(
         self, backend: Backend, call_context: CallContext, tokens: float, within_s: float
     ) -> Obstacle | None:
-        """Call one backend and store its answer. `tokens`, `within_s`: maximum content chunks and seconds of a
-        stream to read; infinite: all of it.
-        """
+        """Call one backend and store its answer. `tokens`, `within_s`: the maximum content chunks and seconds of a
+        stream to read. If they are infinite, the whole stream is read."""
         has_logprobs = self._route.escalate_below > 0 and "logprobs" in backend.capabilities
         muted = has_logprobs and logprobs.can_ask(call_context.request)
         if muted:
@@ -344,18 +345,15 @@ class Cascade:
         self._call_context.record.note("member failed", backend=backend.name, code=error.code)
 
     def _stop(self, obstacle: Obstacle) -> None:
-        """Stop the strategy, because `obstacle` prevents calls of further backends. If no answer was received
-        before, raises `obstacle`.
-
-        Otherwise the caller serves the received answer.
-        """
+        """Stop the strategy, because `obstacle` prevents calls of further backends. If an answer was received before,
+        the caller serves this answer. Otherwise raises `obstacle`."""
         if not any(self._answers):
             raise obstacle
         why = obstacle.code if isinstance(obstacle, GatewayError) else "too_slow"
         self._call_context.record.note("strategy stopped", why=why)
 
     async def _choice(self) -> Served:
-        """The answer to serve. If no answer was received that can be served, calls a remaining backend."""
+        """The answer to serve. If none of the received answers can be served, calls further backends."""
         if not any(self._answers):
             return await self._fallback()
         chosen = self._answers[self._strategy.serves(self._judged)]

@@ -10,8 +10,8 @@ from gateway.domain.routing.strategy import FAILED, StrategyAnswer
 
 @dataclass(frozen=True, slots=True)
 class Escalation:
-    """Implements `RunningStrategy` with two backends. If the first one's answer is weak, the stronger backend is
-    called. If the first one fails, the strategy ends."""
+    """A `RunningStrategy` with two backends. If the first backend's answer is weak, the stronger backend is called. If
+    the first backend fails, the strategy ends."""
 
     first: str
     stronger: str

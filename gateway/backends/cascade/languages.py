@@ -47,9 +47,8 @@ def asked_in(text: str) -> Language | None:
 
 
 def names_one(text: str) -> bool:
-    """Whether `text` mentions a language or translation. Then an answer may be correct although it is in another
-    language than the question.
-    """
+    """Whether `text` mentions a language or translation. If so, an answer in another language than the question may be
+    correct."""
     return _LANGUAGE_WORD.search(text[:_READ]) is not None or _LANGUAGE_WORD.search(text[_READ:][-_READ:]) is not None
 
 

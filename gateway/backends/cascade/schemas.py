@@ -70,8 +70,8 @@ class Expected:
 
 
 def _format(body: Mapping[str, Any]) -> tuple[str, bytes | None]:
-    """(JSON type that the request expects, its schema). The type is empty without a request for JSON. Reads all
-    dialects' fields."""
+    """The JSON that the request expects, as (JSON type, schema). The type is empty if the request does not ask for
+    JSON. `body` may be in any dialect."""
     text, config = body.get("text"), body.get("output_config")
     for value in (
         body.get("response_format"),
@@ -98,9 +98,8 @@ def _tools(body: Mapping[str, Any]) -> dict[str, bytes | None]:
 
 
 def _schema(value: object) -> bytes | None:
-    """The schema as sorted JSON bytes, which are the key in the cache of compiled schemas. None if the schema is
-    missing, invalid or too large.
-    """
+    """The schema as JSON bytes with sorted keys. The bytes are the key of the compiled schema in a cache. None if the
+    schema is missing, invalid or too large."""
     if type(value) is not dict:
         return None
     try:

@@ -27,7 +27,7 @@ _MOST_KEPT = 2**20
 
 
 class StreamGate:
-    """Implements `Answer` over a relayed stream whose beginning is held back. `muted`: log-probabilities are removed
+    """Implements `Answer` for a stream whose beginning is held back. `muted`: whether log-probabilities are removed
     from the answer, because the client did not ask for them."""
 
     stream = True
@@ -43,10 +43,10 @@ class StreamGate:
 
     async def hold(self, tokens: float, until: float, money: Hold, stop: Callable[[str], str] = lambda text: "") -> str:
         """Hold the stream back until `tokens` content chunks have arrived, but at most until `until` (loop time).
-        Returns the reason of `stop`, or an empty string.
 
-        `stop`: called with the text so far; returns a reason to end the wait. `money`: the budget's hold for the
-        answer. Raises StreamBroken, DeadlineExceeded, and BudgetExhausted.
+        `stop`: called with the text so far; a text that is not empty ends the wait and is returned. Without such a
+        text, returns an empty string. `money`: the budget's hold for the answer. Raises StreamBroken, DeadlineExceeded,
+        and BudgetExhausted.
         """
         attempt, relayed, clock = self.attempt, self._relayed, asyncio.get_running_loop().time
         look = min(_FIRST_LOOK, tokens)

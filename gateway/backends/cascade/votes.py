@@ -63,10 +63,10 @@ _MOST_JSON = 20_000
 def vote(
     message: Mapping[str, Any], *, json_wanted: bool = False, question_language: Language | None = None
 ) -> str | None:
-    """The vote of a chat message; None if it has none.
+    """The vote of a chat message; None if the message has no vote.
 
-    `json_wanted`: only a text that is JSON as a whole is a vote. `question_language`: used if the answer is too
-    short to detect its language.
+    `json_wanted`: whether a text must be JSON as a whole to be a vote. `question_language`: the language to assume if
+    the answer is too short to detect its language.
     """
     if calls := message.get("tool_calls"):
         return _of_calls(calls)
@@ -75,8 +75,7 @@ def vote(
 
 
 def _of_calls(calls: Any) -> str | None:
-    """The vote of tool calls: the names and arguments of all calls. The order of the calls has no influence. None if
-    one call is unreadable."""
+    """The vote of tool calls: the names and arguments of all calls, in any order. None if one call cannot be read."""
     signatures: list[str] = []
     for call in calls if type(calls) is list else ():
         function = call.get("function") if type(call) is dict else None
@@ -184,7 +183,7 @@ def _final(text: str, question_language: Language | None) -> str | None:
 
 
 def _bare(text: str) -> str:
-    """The text without Markdown and with LaTeX replaced by plain characters."""
+    """The text without Markdown. LaTeX commands are replaced by plain characters."""
     text = text.strip().strip("*_`\"'“”$ ")
     text = re.sub(r"\\[()\[\]]", "", text).replace("\\%", "%").replace("\\$", "$")
     text = _LATEX_TEXT.sub(r"\1", _LATEX_SPACE.sub("", text))

@@ -1,7 +1,7 @@
 """HTTP client based on aiohttp, used for proxies. Imported only if a proxy is configured.
 
-The client opens one connection per request. If it reused connections, aiohttp would take bytes that arrive on an idle
-connection for the next answer.
+The client opens one connection per request. On a reused connection, aiohttp would read bytes that arrived while the
+connection was idle, and use them as the next answer.
 """
 
 from __future__ import annotations
@@ -104,7 +104,8 @@ class AiohttpResponse:
                     raise
 
     async def pipe_to(self, take: Sink) -> bool:
-        """Like `client.Response.pipe_to`."""
+        """Pass each piece of the body to `take` as it arrives, until `take` returns False. Returns True if the body may
+        have more data, and False at its end. Raises the errors of iterating."""
         async for piece in self:
             if not take(piece):
                 return True
@@ -122,7 +123,7 @@ class AiohttpResponse:
         return b"".join(pieces)
 
     def arrived(self) -> bytes:
-        """Like `client.Response.arrived`."""
+        """The part of the body that arrived before `read` failed."""
         return b"".join(self._pieces)
 
     def half_close(self) -> bool:
@@ -173,18 +174,21 @@ class AiohttpClient:
         deadline: float,
         first_byte_timeout: float,
     ) -> AiohttpResponse:
-        """Like `HttpClient.request`."""
+        """Send a request and return the response when its head has arrived. The parameters and errors are those of
+        `HttpClient.request`."""
         opening = self._origin.opening(method, path, headers)
         return await self._exchange(method, path, opening, body, deadline, first_byte_timeout, math.inf)
 
     def opening(self, path: str, headers: Sequence[tuple[bytes, bytes]]) -> bytes:
-        """Like `HttpClient.opening`. The path is stored as the first line, from which `post` reads it."""
+        """The header lines that are equal for all POST requests to `path`, after a line with the path. Pass the result
+        to `post`, which reads the path from this line."""
         return path.encode() + b"\n" + self._origin.opening("POST", path, headers)
 
     async def post(
         self, opening: bytes, body: bytes, *, deadline: float, first_byte_timeout: float, stall_timeout: float
     ) -> AiohttpResponse:
-        """Like `HttpClient.post`."""
+        """Send a POST request and return the response when its head has arrived. The parameters and errors are those of
+        `HttpClient.post`."""
         path, _, opening = opening.partition(b"\n")
         return await self._exchange("POST", path.decode(), opening, body, deadline, first_byte_timeout, stall_timeout)
 
@@ -294,9 +298,9 @@ def _failed(error: BaseException, name: str) -> BackendError:
 
 
 def _broken(error: Exception, name: str, *, finishing: bool) -> BackendError:
-    """The error for a response that failed while its body was arriving. `finishing`: whether the whole body was
-    late; if not, its first byte was late.
-    """
+    """The error for a response that failed while its body was arriving. `finishing`: whether a part of the body has
+    arrived. If so, the text of a timeout says that the answer did not finish in time; otherwise, that it did not begin
+    in time."""
     if isinstance(error, TimeoutError):
         return BackendTimeout(f"{name} did not {'finish' if finishing else 'begin to answer'} in time", backend=name)
     return StreamBroken(f"{name} broke off in the middle of its answer", backend=name)

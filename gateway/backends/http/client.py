@@ -17,7 +17,8 @@ IDLE_TIMEOUT_S = 30.0
 
 
 class Response(Protocol):
-    """A response whose body may still be arriving. Iterate over it or `read` it, in one task; always call `aclose`."""
+    """A response whose body may still be arriving. Iterate over the response, or call `read`, in one task only. Always
+    call `aclose` at the end."""
 
     status: int
     headers: list[tuple[bytes, bytes]]

@@ -1,4 +1,5 @@
-"""Decodes a response body that a backend encoded although the request asked for the coding `identity`."""
+"""Decodes the body of a response. Needed for backends that encode bodies although the request allows only the coding
+`identity`."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ _OF_THE_CODED = (b"content-encoding", b"content-length")
 
 
 class DecodedBody:
-    """Decodes one body. Creating the object removes the fields that describe the encoded bytes from the headers."""
+    """Decodes one body. The constructor removes from the headers those fields that describe the encoded bytes."""
 
     def __init__(self, headers: list[tuple[bytes, bytes]], name: str) -> None:
         """`name`: the backend's name in errors. Raises BackendGarbage for an unknown coding, or for more than one

@@ -11,7 +11,7 @@ import httptools
 from gateway.backends.http.response import Response
 from gateway.backends.http.wire import MAX_HEAD_BYTES, check_head
 from gateway.errors import BackendError, BackendGarbage, BackendTimeout, BackendUnreachable, StreamBroken
-from gateway.runtime.write_batcher import WriteBatcher
+from gateway.runtime.write_batcher import WriteBatcher, send_at_once
 
 _ONE_WRITE_BYTES = 64 * 1024
 """Maximum body size in bytes for sending head and body in one write. For a larger body, copying the body takes longer
@@ -19,7 +19,8 @@ than a second write."""
 
 
 class Stale(Exception):
-    """An idle connection was closed before the request was written. The request can be sent on another connection."""
+    """Raised if an idle connection was closed before the request was written. The request can be sent on another
+    connection."""
 
 
 class Owner(Protocol):
@@ -37,9 +38,8 @@ class Owner(Protocol):
         ...
 
     def watch(self, when: float) -> None:
-        """Called when the limit of a connection was set to `when` (loop time). This may be the earliest limit of
-        all connections.
-        """
+        """Called when a connection gets a new time limit, `when` (loop time). The owner may have to wake up earlier
+        than planned."""
         ...
 
 
@@ -95,11 +95,11 @@ class Connection(asyncio.Protocol):
     def send(
         self, head: bytes, body: bytes, *, limit: float, deadline: float, stall_timeout: float = math.inf
     ) -> Response:
-        """Send a request and return its response at once. Its future `begun` is done when the head has arrived. Raises
-        Stale if the connection was closed before.
+        """Send a request. Returns its response at once; the response's future `begun` is done when the head has
+        arrived. Raises Stale if the connection was closed before.
 
-        `limit`, `deadline`: loop times before which the body's first and last byte must arrive. `stall_timeout`:
-        maximum seconds between two pieces of the body.
+        `limit`: loop time before which the body's first byte must arrive. `deadline`: loop time before which the last
+        byte must arrive. `stall_timeout`: maximum seconds between two pieces of the body.
         """
         transport = self._transport
         if self.gone or transport is None or transport.is_closing():
@@ -117,7 +117,8 @@ class Connection(asyncio.Protocol):
         return response
 
     def expire(self, now: float) -> None:
-        """Called when `limit` has passed. Extend the limit if the body is still arriving, else fail the response."""
+        """Called when `limit` has passed. If the body is still arriving, extend the limit. Otherwise, fail the
+        response."""
         if not self._received_at:
             what = "begin to answer"
         elif now >= self._deadline:
@@ -170,6 +171,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport  # type: ignore[assignment]  # a stream transport, as create_connection gives
+        send_at_once(transport)  # type: ignore[arg-type]
 
     def connection_lost(self, exc: Exception | None) -> None:
         response, self._response = self._response, None
@@ -286,7 +288,8 @@ class Connection(asyncio.Protocol):
         response.end()
 
     def _misread(self, error: Exception) -> BackendGarbage | None:
-        """The error for data that the parser rejected; None if the response was already complete."""
+        """The error for data that the parser rejected. None if the response was already complete, because the data then
+        do not belong to it."""
         if self._complete:
             self._surplus = True
             return None

@@ -162,7 +162,8 @@ class PooledClient:
     # slots
 
     async def _acquire(self, loop: asyncio.AbstractEventLoop, limit: float) -> Connection:
-        """Reserve a new connection, or wait for one whose request ends. Idle connections are not reused."""
+        """Open a new connection. If the maximum number of connections is in use, wait for a connection that becomes
+        free. `limit`: loop time at which the wait ends."""
         if self._closed:
             raise BackendUnreachable(f"the connections to {self.name} were closed", backend=self.name)
         if self._taken >= self._concurrent:
@@ -227,8 +228,11 @@ class PooledClient:
     # called by connections (http.connection.Owner)
 
     def release(self, connection: Connection | None) -> None:
-        """Give a free connection to the next caller in the queue. `connection`: the connection; None: the caller must
-        open one. If no caller waits, it becomes idle."""
+        """Free a slot, and give it to the next caller in the queue. If no caller waits, the connection becomes idle.
+
+        `connection`: the connection that became free; None if the connection was lost and the next caller must open
+        one.
+        """
         while self._line:
             waiter = next(iter(self._line))
             del self._line[waiter]

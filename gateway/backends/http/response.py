@@ -33,7 +33,8 @@ class Source(Protocol):
 
 
 class Response:
-    """Implements `client.Response`. Iterate over it, `pipe_to` or `read` it, in one task; always call `aclose`."""
+    """Implements `client.Response`. Iterate over the response, or call `pipe_to` or `read`, in one task only. Always
+    call `aclose` at the end."""
 
     __slots__ = (
         "_failure",
@@ -82,7 +83,7 @@ class Response:
         return self
 
     async def __anext__(self) -> bytes:
-        """The bytes that arrived since the last piece. Raises StreamBroken, BackendTimeout, BackendGarbage."""
+        """The bytes that arrived since the previous call. Raises StreamBroken, BackendTimeout, BackendGarbage."""
         if not self._ready and not self.whole:
             await self._more()
         if not self._ready:

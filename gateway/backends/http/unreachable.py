@@ -9,11 +9,11 @@ from gateway.errors import BackendUnreachable
 
 
 def unreachable(error: BaseException, reason: str, name: str) -> BackendUnreachable:
-    """The error for the backend `name`, after connecting failed with `error`. `reason` must contain no address,
-    because clients see it.
+    """The error for the backend `name`, after connecting failed with `error`. `reason` must contain no address, because
+    clients see it.
 
-    If the host name is unknown or the certificate is not trusted, the error says that only the operator can mend it. A
-    name server that does not answer is taken for a failure that passes.
+    If the host name is unknown or the certificate is not trusted, the error says that only the operator can correct
+    this. If a name server does not answer, the error counts as temporary.
     """
     found = BackendUnreachable(f"{name} cannot be reached: {reason}", backend=name)
     found.refused = isinstance(error, ConnectionRefusedError)

@@ -102,9 +102,11 @@ class Origin:
 
 
 def check_head(status: int, headers: Headers, name: str) -> tuple[bool, bool]:
-    """Check the head of a response. Returns whether it states where the body ends, and whether the body is encoded.
-    `name`: the backend's name in errors. Raises BackendGarbage for contradictory lengths or an unwanted change of
-    protocol."""
+    """Check the head of a response. `name`: the backend's name in errors. Raises BackendGarbage for contradictory
+    lengths or an unwanted change of protocol.
+
+    Returns two values: whether the head states where the body ends, and whether the body is encoded.
+    """
     if status < 100 or status == 101:
         raise BackendGarbage(f"{name} sent the status {status}, which answers nothing", backend=name)
     length = chunked = encoded = False

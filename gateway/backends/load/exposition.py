@@ -44,8 +44,8 @@ class Reading:
 
 
 def read(text: str) -> Reading | None:
-    """Parse the text of a scrape; None if it lacks the number of running requests. Never raises. Parse a long text in a
-    thread."""
+    """Parse the text of a scrape. Returns None if the text does not contain the number of running requests. Never
+    raises. A long text should be parsed in a thread."""
     found = _samples(text)
     running = _sum(found, RUNNING)
     if running is None:

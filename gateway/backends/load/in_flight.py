@@ -43,9 +43,8 @@ class InFlight:
             await scrape.aclose()
 
     def used(self, backends: Iterable[Backend]) -> None:
-        """Continue the scrapes of `backends`. Needed for backends that are called without a load request of the
-        router.
-        """
+        """Continue the scrapes of `backends`. Call this for backends to which requests are sent without asking for
+        their load."""
         for backend in backends:
             if (scrape := self._scrapes.get(backend.name)) is not None:
                 scrape.want()
@@ -99,8 +98,8 @@ def wait_s(load: Load, whole_s: float | None) -> float:
     """Estimated seconds that one more request would wait for a slot. `whole_s`: measured seconds of a whole answer,
     including this wait; None: not measured yet.
 
-    Formula (Little's law, 1961): (`load.waiting` + 1) · S / capacity, where S = whole_s · running / (running +
-    waiting).
+    Formula (Little's law, 1961): (`load.waiting` + 1) · S / capacity. S is the time of an answer without the wait:
+    whole_s · running / (running + waiting).
     """
     if not load.full:
         return 0.0

@@ -105,8 +105,9 @@ class Scrape:
         self.looks = 0
 
     def load(self, in_flight: int) -> Load | None:
-        """The current load of the server; None if unknown. `in_flight`: this worker's present calls. Calls that began
-        since the last scrape are added to its figures."""
+        """The current load of the server; None if unknown. Calls that this worker began since the last scrape are added
+        to the figures of the scrape. `in_flight`: the number of this worker's calls in progress. Each call of this
+        method keeps the scrapes going."""
         self.want()
         return self.known(in_flight)
 
@@ -117,7 +118,8 @@ class Scrape:
             self._wanted.set()
 
     def known(self, in_flight: int) -> Load | None:
-        """Like `load`, but does not keep the scrapes going."""
+        """The current load of the server; None if unknown. Does not keep the scrapes going. `in_flight`: the number of
+        this worker's calls in progress."""
         if self._last is None or self._monotonic() - self._last[0] > STALE_S:
             return None
         reading = self._last[1]
@@ -131,7 +133,7 @@ class Scrape:
         return Load(present - waiting, waiting, capacity, reading.kv_used, self._rate, self._full_rate)
 
     async def run(self, in_flight: Callable[[], int]) -> None:
-        """Scrape until cancelled. `in_flight` returns this worker's present calls to the server."""
+        """Scrape until cancelled. `in_flight` returns the number of this worker's calls in progress at the server."""
         while True:
             if self._monotonic() - self._wanted_at > QUIET_S:
                 self._wanted.clear()
@@ -148,7 +150,8 @@ class Scrape:
         await self._client.aclose()
 
     async def look(self, in_flight: int) -> None:
-        """Scrape once. Never raises, whatever the server sends."""
+        """Scrape once. Never raises, whatever the server sends. `in_flight`: the number of this worker's calls in
+        progress."""
         self.looks += 1
         if reports_load(self.backend):
             await self._look_at_load(in_flight)

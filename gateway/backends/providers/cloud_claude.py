@@ -30,8 +30,8 @@ def asked_betas(request: CompletionRequest, wire: Translator) -> list[str]:
 
 
 def claude_body(body: bytes, version: str, *, streams_by_path: bool, betas: Sequence[str] = ()) -> bytes:
-    """The body without the model, and with the API `version`, as clouds require. `streams_by_path`: remove `stream`,
-    because the path states it. `betas`: beta names to add."""
+    """The `body` in the form that clouds require: without the model, and with the API `version`. `streams_by_path`:
+    whether to remove `stream`, because the path states it. `betas`: beta names to add."""
     rest = json_splice.without(body, ("model", "stream") if streams_by_path else ("model",))[1:]
     given = b'"anthropic_beta":%b,' % orjson.dumps(betas) if betas and b'"anthropic_beta"' not in rest else b""
     return b'{"anthropic_version":%b,' % orjson.dumps(version) + given + rest

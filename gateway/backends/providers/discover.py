@@ -1,5 +1,5 @@
-"""Finds the backends: the entries of gateway.yaml, or else backends for the API keys in the environment and the model
-servers on this machine."""
+"""Finds the backends. They are the entries of gateway.yaml. If it has none, they are backends for the API keys in the
+environment and for the model servers on this machine."""
 
 from __future__ import annotations
 
@@ -50,8 +50,11 @@ _PACKAGED = ("window_tokens", "max_output_tokens", "capabilities", "price", "con
 
 
 async def backends_of(config: GatewayConfig, local_model_url: str | None, simulate: bool = False) -> list[Backend]:
-    """The backends of gateway.yaml, or those found by `discover` if it lists none. `local_model_url`: URL for local
-    entries without `base_url`; None: they are left out."""
+    """The backends of gateway.yaml. If gateway.yaml has no list of backends, the backends that `discover` finds.
+
+    `local_model_url`: URL for entries without `base_url`, which mean the local model; None: these entries are left
+    out.
+    """
     if config.backends is None:
         return await discover(config, local_model_url, simulate)
     found = []
@@ -69,10 +72,8 @@ async def backends_of(config: GatewayConfig, local_model_url: str | None, simula
 
 
 def _completed(backend: Backend, packaged: Backend) -> Backend:
-    """Return `backend` with the missing facts. The address is that of the local model.
-
-    Other facts that gateway.yaml does not set are taken from `packaged`, the local model.
-    """
+    """Complete `backend`, an entry without `base_url`, from `packaged`, the local model. The address is always that of
+    the local model. Other facts are taken from it only if gateway.yaml does not set them."""
     known = {name: getattr(packaged, name) for name in _PACKAGED if name not in backend.model_fields_set}
     if backend.strength is None and "tier" not in backend.model_fields_set:
         known["tier"] = packaged.tier

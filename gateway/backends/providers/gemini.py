@@ -28,9 +28,8 @@ def operation(request: CompletionRequest) -> str:
 
 
 async def with_delay(upstream: Upstream) -> Upstream:
-    """Return `upstream`. If it is a 429 of Google's, add a header `retry-after` with the value of `retryDelay` in
-    its body.
-    """
+    """Return `upstream`. If it is Google's error 429, add a header `retry-after` with the value of `retryDelay` in the
+    body."""
     if upstream.status != 429 or upstream.header(b"retry-after"):
         return upstream
     try:

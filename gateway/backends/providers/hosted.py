@@ -85,7 +85,7 @@ def vendor(backend: Backend) -> KindFacts:
 
 
 def chat_rules(backend: Backend) -> ChatRules:
-    """The differences between the chat API of `backend` and OpenAI's, which may depend on the model."""
+    """The rules in which the chat API of `backend` differs from OpenAI's. The rules may depend on the model."""
     facts, model = vendor(backend), backend.sent_model.lower()
     return next((rules for pattern, rules in facts.rules_of_models if re.search(pattern, model)), facts.rules)
 
@@ -97,8 +97,8 @@ def refuses_foreign_fields(backend: Backend) -> bool:
 
 
 def obfuscates(backend: Backend) -> bool:
-    """Whether `backend` is OpenAI's own API, which adds random texts to its events. Other servers may refuse the field
-    that declines them."""
+    """Whether `backend` is OpenAI's own API, which adds random texts to its events. The request field that switches
+    this off is sent only there, because other servers may refuse the field."""
     return _is_one_of(urlsplit(backend.base_url).hostname or "", _OPENAIS_OWN)
 
 

@@ -39,8 +39,8 @@ class ModelSize(NamedTuple):
 
 
 def size_of(model: Mapping[str, Any]) -> ModelSize | None:
-    """The size of a model in an answer to `GET /v1/models` or to Ollama's `GET /api/tags`. None if neither a field nor
-    the name states it."""
+    """The size of a model in an answer to `GET /v1/models` or to Ollama's `GET /api/tags`. It is read from a field or
+    from the model's name; None if both do not state it."""
     name = str(model.get("id") or model.get("name") or "")
     total = _counted(model.get("meta"), "n_params") or _written(_field(model.get("details"), "parameter_size"))
     total = total or _written(name)

@@ -55,13 +55,13 @@ def with_window(body: bytes, tokens: int) -> bytes:
 
 
 class Lines(Converted):
-    """Wraps an `Upstream` whose body consists of lines of JSON, and converts the body to server-sent events.
+    """Wraps an `Upstream` whose body consists of lines of JSON, and converts the lines to server-sent events.
 
     Logs a warning if the server has cut the prompt.
     """
 
     def __init__(self, inner: Upstream, backend: str, window: int | None) -> None:
-        """`window`: the context window in tokens; None: the server's."""
+        """`window`: the context window in tokens; None: the server's own window is used."""
         super().__init__(inner)
         self._backend, self._window = backend, window
         self._begun = False
@@ -78,8 +78,8 @@ class Lines(Converted):
         return body
 
     def _look(self, piece: bytes) -> None:
-        """Log a warning if the server reports that the prompt fills the whole window. Only servers before 0.12.6 answer
-        such a request; later versions refuse it."""
+        """Log a warning if the server reports that the prompt fills the whole window: the prompt was probably cut.
+        Servers before 0.12.6 answer such a request; later versions refuse it."""
         at = piece.rfind(b'"prompt_eval_count"')
         found = _READ.match(piece, at) if self._window and at >= 0 else None
         if found and self._window and int(found[1]) >= self._window:

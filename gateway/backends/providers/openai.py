@@ -17,8 +17,8 @@ class OpenAI(OverHttp):
     dialect: DialectName = "openai_chat"
 
     def retry_after_s(self, upstream: Upstream) -> float | None:
-        """Seconds in the header `retry-after-ms`, which is more precise, or else in the header `retry-after`. Without
-        both: the seconds in `x-ratelimit-reset`; None if there are none."""
+        """Seconds for which the backend asks not to be called; None if no header states them. The headers are, in this
+        order: `retry-after-ms`, which is more precise; `retry-after`; `x-ratelimit-reset`."""
         value = upstream.header(b"retry-after-ms")
         if value is not None and value.isdigit():  # not `int`, because `int` refuses numbers with thousands of digits
             return float(value) / 1000

@@ -81,8 +81,8 @@ class OverHttp:
         return line
 
     async def look(self, within_s: float) -> tuple[int, bytes]:
-        """Read the list of models. Returns the status and the body. If `models_path` is None, requests `/` instead,
-        without the key. Raises BackendError."""
+        """Read the list of models, in at most `within_s` seconds. Returns the status and the body. If `models_path` is
+        None, requests `/` instead, without the key. Raises BackendError."""
         headers = [(b"accept", b"application/json")]
         if self.dialect == "anthropic_messages":
             headers.append((b"anthropic-version", b"2023-06-01"))

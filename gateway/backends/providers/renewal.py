@@ -38,7 +38,7 @@ Headers = list[tuple[bytes, bytes]]
 
 
 class Expiring(Protocol):
-    """A credential with an expiry time. Two credentials are equal if the provider cannot distinguish them."""
+    """A credential with an expiry time. Two credentials are equal if they are the same for the provider."""
 
     @property
     def expires_at(self) -> float | None:
@@ -65,7 +65,8 @@ class Renewed(ABC, Generic[C]):
     """
 
     tries_expired: ClassVar[bool] = True
-    """Whether an expired credential is used if no new one can be fetched: this machine's clock may be wrong."""
+    """Whether an expired credential is used if no new one can be fetched, because this machine's clock may be
+    wrong."""
 
     def __init__(self, backend: str, what: str, page: str) -> None:
         """`what`: the name of the credential in messages. `page`: the documentation page that explains the
@@ -88,12 +89,13 @@ class Renewed(ABC, Generic[C]):
         await self._tasks.aclose()
 
     def prepare(self) -> None:
-        """Start to fetch the credential in the background, unless it is known."""
+        """Start to fetch the credential in the background. Does nothing if the credential is known."""
         if self._found is None:
             self._begin()
 
     async def within(self, until: float) -> C:
-        """Like `current`, but waits only until the loop time `until`. Raises BackendFailed."""
+        """The current credential. Waits for a fetch at most until `until` (loop time). Raises BackendFailed if there is
+        no credential by then."""
         now = time.time()
         if now < self._look_at and (found := self._found) is not None and self._valid(now):
             return found
@@ -198,9 +200,8 @@ async def ask(method: str, url: str, headers: Headers, body: bytes = b"", *, wai
 
 
 def _why(answer: bytes) -> str:
-    """OAuth's error code, and the numbers of Entra's errors. The descriptions are left out, because they may
-    contain a secret.
-    """
+    """The error codes in the answer: OAuth's code, and the numbers of Entra's errors. The descriptions are left out,
+    because they may contain a secret."""
     try:
         read = orjson.loads(answer)
         code, numbers = read.get("error"), _AADSTS.findall(str(read.get("error_description")))

@@ -91,9 +91,8 @@ class Breaker:
         return self._probing
 
     def start(self) -> bool:
-        """Register the start of a call. Returns whether the call is a probe. It is one if the breaker is open or
-        the backend has asked for a pause.
-        """
+        """Register the start of a call. Returns whether the call is a probe. A call is a probe if the breaker is open
+        or the backend has asked for a pause."""
         self._probing = self.open or self.limited_until > 0
         return self._probing
 
@@ -104,7 +103,7 @@ class Breaker:
         self._in_a_row = self._settings.failures_in_a_row - 1
 
     def succeeded(self, now: float) -> None:
-        """Count a successful call."""
+        """Count a successful call. `now`: monotonic seconds."""
         if not self.open:
             self._in_a_row = 0
             self._open_s = self._settings.rest_s
@@ -136,8 +135,8 @@ class Breaker:
         self.limited_until = max(self.limited_until, now + min(seconds, self._settings.longest_rest_s))
 
     def guess_pause(self, now: float) -> None:
-        """Block calls for a short time, because the backend has answered 429 and not said for how long. A refusal
-        during a pause changes nothing, because its call began before the pause."""
+        """Block calls for a short time, because the backend has answered 429 without a duration. If a pause is in
+        progress, nothing changes: the refused call began before the pause."""
         if now >= self.limited_until:
             self.limited(now, self.guess_s)
             self.guess_s, self.guessed_at = min(self.guess_s * 2, SHORT_PAUSE_S), now
@@ -241,14 +240,14 @@ class Health:
         return self.monotonic() - self.answered_at < _LATELY_S
 
     def guess_pause(self) -> None:
-        """Pause the backend for a short time, because it has answered 429 and not said for how long."""
+        """Pause the backend for a short time, because it has answered 429 without a duration."""
         self.breaker.guess_pause(self.monotonic())
 
     def note_failure(self, error: BackendError) -> None:
-        """Store a failure's reason if the breaker is open or only the operator can help. Only the first such
-        failure is logged.
+        """Store the reason of a failure if the breaker is open, or if only the operator can help. A backend that has
+        refused connections for a long time also needs the operator.
 
-        If a backend has refused connections for a long time, only the operator can help.
+        Only the first such failure is logged.
         """
         if isinstance(error, BackendUnreachable) and error.refused and self.breaker.dead(self.monotonic()):
             error.of_operator()
@@ -269,8 +268,10 @@ class Health:
         self._waits.append(seconds)
 
     def try_enter(self, share: str) -> Slot | None:
-        """Take a slot without waiting. `share`: the team for which the slot is counted. None: no slot is free or the
-        breaker is not closed; call `enter` then."""
+        """Take a slot without waiting. `share`: the team for which the slot is counted.
+
+        Returns None if no slot is free or the breaker is not closed. Then call `enter`.
+        """
         breaker = self.breaker
         if breaker.open or breaker.limited_until or not self.limiter.take(share):
             return None

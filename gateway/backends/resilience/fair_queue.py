@@ -77,14 +77,15 @@ class FairQueue(Generic[Waiter]):
         return waiter
 
     def to_drop_for(self, share: str, *, batch: bool) -> Waiter | None:
-        """Select the waiting request to drop, so that a new request of `share` (a team) can wait. None: drop the
-        new request itself. `batch`: whether the new request is a batch request.
+        """Select the waiting request to drop, so that a new request of `share` (a team) can wait. None: drop the new
+        request itself. `batch`: whether the new request is a batch request.
 
         - An interactive request displaces a batch request. If no batch request waits, it displaces an interactive
           one.
         - A batch request displaces only batch requests.
         - Of the requests that may be displaced, the team with the most loses its newest one.
-        - A request of the same kind is displaced only if its team has more of them than `share` would have.
+        - If both requests are batch requests, or both are interactive, the numbers of waiting requests are compared. A
+          team loses a request only if it has more than `share` has together with the new request.
         """
         if not batch and self._batch:
             shares, shorter = self._batch, 0

@@ -83,7 +83,7 @@ class Headroom:
         self._limits[name] = _Limit(most, left, now, now + (_WINDOW_S if reset_s is None else reset_s), used)
 
     def share(self, now: float, in_flight: int) -> float | None:
-        """The unused part (0 to 1) of the rate limit with the smallest unused part. Calls in progress count as
+        """The unused part (0 to 1) of the rate limit that is closest to being exceeded. Calls in progress count as
         used.
 
         0: one more call would exceed a limit. None: no limit was reported.

@@ -31,10 +31,11 @@ class Hedges:
         self._earned: dict[str, float] = {}
 
     async def answer(self, route: Route, call_context: CallContext) -> Relayed | Whole:
-        """Like `Attempts.first_of`, but start a second attempt if the first backend is slow.
+        """Call the backends of `route` in order and return the first answer that begins. If the first backend is slow,
+        start a second attempt in parallel. Raises the errors of `Attempts.first_of`.
 
-        Slow means: the wait for the first token is longer than in 95 % of the backend's recent streams. The
-        policy's `hedging.share` limits the share of streams with a second attempt.
+        Slow means: the wait for the first token is longer than in 95 % of the backend's recent streams. The policy's
+        `hedging.share` limits the share of streams with a second attempt.
         """
         tenant = call_context.record.tenant
         earned = min(self._earned.get(tenant.team, 0.0) + tenant.policy.hedging.share, _MOST_SAVED)
@@ -46,9 +47,8 @@ class Hedges:
         return await race.run(route, slow_after_s)
 
     def _spend(self, team: str) -> bool:
-        """Take 1 from the team's credit for second attempts. Returns False, without taking anything, if the credit
-        is less than 1.
-        """
+        """Take 1 from the team's credit for second attempts. If the credit is less than 1, takes nothing and returns
+        False."""
         earned = self._earned[team] >= 1
         self._earned[team] -= earned
         return earned
@@ -117,17 +117,16 @@ class _Race:
             self._begun.append((call_context, answer))
 
     async def _rest(self, backends: Sequence[Backend]) -> Relayed | Whole:
-        """Call the remaining backends. If an error shows that the remaining backends would fail too, raises this
-        error."""
+        """Call the remaining backends. If an earlier error means that they would fail too, raises this error without a
+        call."""
         final = next((error for error in self._errors if isinstance(error, _FINAL)), None)
         if final is not None or not backends:
             raise final or together(self._errors)
         return await self._attempts.first_of(backends, self._call_context)
 
     def _spare(self, route: Route) -> Backend | None:
-        """The backend for the second attempt: the next available one, or else the first one again. None if neither
-        is available.
-        """
+        """The backend for the second attempt: the next available backend of the route. If no other is available, the
+        first backend again. None if the first backend is not available either."""
         for backend in (*route.backends[1:], route.backends[0]):
             if _as_good(backend, route) and self._attempts.health(backend).state().available:
                 return backend
@@ -135,9 +134,8 @@ class _Race:
 
 
 def _as_good(backend: Backend, route: Route) -> bool:
-    """Whether `backend` may answer although the first backend has not failed. False for backends that serve only
-    after failures, such as those above the price ceiling.
-    """
+    """Whether `backend` may answer although the first backend has not failed. Some backends may serve only after
+    failures, such as those above the price ceiling."""
     if backend.name in route.above and backend is not route.backends[0]:
         return False
     if route.reference is None or backend.same_model(route.backends[0]):

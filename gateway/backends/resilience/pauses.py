@@ -30,10 +30,10 @@ def pause_after(failure: BackendError) -> float | None:
 
 
 async def pause_ended(paused: list[BackendCall], ends: float, deadline: float) -> BackendCall | None:
-    """Wait for the end of the shortest pause of a rate-limited backend, and remove this backend from `paused`.
+    """Wait for the end of the shortest pause of a rate-limited backend. Remove this backend from `paused` and return
+    it.
 
-    None if no pause ends before `ends`, or if the request must be finished earlier (`deadline`). Both are loop
-    times.
+    Returns None if no pause ends before `ends`, or if the request's `deadline` comes first. Both are loop times.
     """
     loop = asyncio.get_running_loop()
     while paused:

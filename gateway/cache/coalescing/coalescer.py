@@ -100,8 +100,9 @@ class Coalescer:
     async def join(
         self, subscriber: Subscriber, digest: bytes, request: CompletionRequest, deadline: float, *, claim: bool
     ) -> Join | None:
-        """The answer in progress to which `subscriber` has subscribed. Returns after its first bytes. If the call fails
-        before, another call in progress may be joined; None if this request must make the call."""
+        """The answer in progress that `subscriber` reads. Returns after its first bytes. If the call fails before
+        its first bytes, another call in progress may be joined. None if this request must make the call. `claim`:
+        whether calls of other workers may be joined too."""
         for joined in range(1, MOST_JOINS + 1):
             if join := await self._begin(subscriber, request):
                 self._counts["joined"] += 1
@@ -116,8 +117,11 @@ class Coalescer:
     def subscribe(
         self, digest: bytes, request: CompletionRequest, deadline: float, *, claim: bool
     ) -> Subscriber | None:
-        """A subscriber to the call in progress for an identical request; None: this request makes the call. `claim`:
-        also search other workers, which from now on join the call of this worker."""
+        """A subscriber to the call in progress for an identical request; None: this request makes the call.
+
+        `claim`: whether to search other workers too. If none has such a call, this worker's call is announced to them,
+        so that they can join it.
+        """
         shared = self._calls.find(digest, deadline, None if self._peers is None else form(request))
         if shared is not None:
             return Subscriber(shared, silent=not (shared.form == form(request) and _shares_bytes(request)))
@@ -129,8 +133,8 @@ class Coalescer:
     async def _begin(self, subscriber: Subscriber, request: CompletionRequest) -> Join | None:
         """Wait for the first bytes of the answer. Returns None if the call has failed.
 
-        If the request needs another form than the call (a stream, or no stream) or another id, waits for the whole
-        answer.
+        A subscriber can need another form of answer than the call gives (stream or plain), or an answer id of its own.
+        Then this method waits for the whole answer.
         """
         if not await subscriber.begin():
             return None
@@ -143,9 +147,9 @@ class Coalescer:
         return None if completion is None else Join(Replayed(request, completion), shared)
 
     async def wait_for_other_gateway(self, digest: bytes, deadline: float) -> bool:
-        """Take the lock that all gateways share, or wait for the gateway that has it. `deadline`: loop time.
+        """Take the lock that all gateways share, or wait for the gateway that holds it. `deadline`: loop time.
 
-        Returns True if it waited. If the other gateway stored an answer, this worker then knows it.
+        Returns True if this worker waited. If the other gateway stored an answer, this worker then knows the answer.
         """
         return not await self._redis_locks.take(digest, deadline)
 

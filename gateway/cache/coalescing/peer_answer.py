@@ -103,7 +103,7 @@ class PeerAnswer:
             raise StreamBroken("The worker that was answering closed the connection.") from error
 
     async def pipe_to(self, take: Sink) -> bool:
-        """See `Answer.pipe_to`. Raises StreamBroken."""
+        """Pass the pieces of the answer to `take` as they arrive. Raises StreamBroken."""
         if self._replayed is not None:
             return await self._replayed.pipe_to(take)
         while not self.over:

@@ -79,7 +79,7 @@ class SharedCalls:
         return first
 
     def ended(self, shared: SharedCall) -> None:
-        """Called when the call's own task ends."""
+        """Called when the task that makes the call `shared` ends."""
         self._running.discard(shared)
 
     def forget(self, shared: SharedCall) -> None:

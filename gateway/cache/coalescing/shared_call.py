@@ -18,9 +18,8 @@ if TYPE_CHECKING:
 
 
 class _Yield:
-    """Awaiting this object lets each other ready task run once. It has the same effect as `asyncio.sleep(0)`, in a
-    fifth of the time.
-    """
+    """Awaiting this object lets each other ready task run once. The effect is that of `asyncio.sleep(0)`, but it needs
+    a fifth of the time."""
 
     def __await__(self) -> Generator[None, None, None]:
         yield
@@ -30,8 +29,8 @@ _YIELD = _Yield()
 
 
 class SharedCall:
-    """One call in progress and its subscribers. One task makes the call and publishes the answer's pieces. It is
-    cancelled when the last subscriber leaves. Use it in one event loop only.
+    """One call in progress and its subscribers. One task makes the call and publishes the answer's pieces. The task is
+    cancelled when the last subscriber leaves. Use this object in one event loop only.
 
     A stream is read in a task of its own (`start`). A plain answer is read in the first caller's task (`run_call`, then
     `finish_call`).
@@ -84,7 +83,8 @@ class SharedCall:
     # -- publish -------------------------------------------------------------------------------------------------------
 
     def start(self, work: Callable[[SharedCall], Awaitable[None]]) -> None:
-        """Run `work`, which publishes the answer, in a separate task that outlives the request that began it."""
+        """Run `work` in a separate task. `work` publishes the answer. The task continues if the request that started it
+        ends."""
         self._task = asyncio.get_running_loop().create_task(self._run(work), name="shared call")
 
     def cancel(self) -> None:
@@ -148,10 +148,12 @@ class SharedCall:
         self.ending, self.over = source.ending, True
         if self.subscribers:
             self._wake()
-            await _YIELD  # subscribers can send the end of the answer before this task stores the answer
+            await _YIELD  # the subscribers write the end of the answer
+            await _YIELD  # the write batcher sends it before this task stores the answer
 
     def _put(self, piece: bytes) -> bool:
-        """Pass a piece to all subscribers that wait for one. Returns whether any of them wants the next piece."""
+        """Pass a piece to all subscribers that wait for a piece. Returns whether any subscriber wants the next
+        piece."""
         self._pieces.append(piece)
         self.count += 1
         self._bytes += len(piece)
@@ -266,7 +268,7 @@ class SharedCall:
             await asyncio.shield(self._finished)
 
     def _free_pieces(self) -> None:
-        """Drop all pieces of the answer if no subscriber can need them any more."""
+        """Drop all pieces of the answer if no present or future subscriber can need them."""
         if not self.subscribers:
             while self._pieces:
                 self._drop_first()

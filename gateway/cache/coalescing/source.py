@@ -52,7 +52,8 @@ class Source(Protocol):
         ...
 
     async def pipe_to(self, take: Sink) -> bool:
-        """See `Answer.pipe_to`."""
+        """Pass each piece of the answer to `take` as it arrives. Returns False at the end of the answer, and True if
+        `take` accepts no more pieces at present."""
         ...
 
 

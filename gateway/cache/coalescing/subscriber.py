@@ -74,10 +74,10 @@ class Subscriber:
         return pieces(self.pipe_to)
 
     async def pipe_to(self, take: Sink) -> bool:
-        """See `Answer.pipe_to`. Pieces that have already arrived come first.
+        """Pass the pieces of the answer to `take`. Pieces that have already arrived come first.
 
-        The subscriber that pays gets the call's own error. All others get StreamBroken, also if they read too
-        slowly.
+        The subscriber that pays gets the call's own error. All others get StreamBroken. A subscriber that reads too
+        slowly gets StreamBroken, too.
         """
         shared = self.shared
         while True:
@@ -123,7 +123,7 @@ class Subscriber:
         return self._answer.delivered_characters()
 
     async def cut(self, delivered: Usage) -> bool:
-        """Returns False, because other subscribers read the same answer."""
+        """Returns False: the answer cannot be ended early, because other subscribers read it too."""
         return False
 
     async def aclose(self) -> None:

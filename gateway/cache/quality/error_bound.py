@@ -37,9 +37,10 @@ _HALF_LIFE = 4000.0
 """Number of look-ups after which an earlier look-up counts only half. Older look-ups count less, because questions
 change over time."""
 _MEMORY = (120.0, 120.0, 120.0, 120.0, 120.0, 120.0, 120.0, 60.0)
-"""Number of later checks at the same level after which an earlier check counts only about a third. With fewer, a level
-at which the networks decide cannot be shown to be right if most look-ups have this level. The last level needs no such
-evidence, and a shorter memory finds sooner that it is wrong."""
+"""Number of later checks at the same level after which an earlier check counts only about a third. The number must be
+large at the levels where the networks decide. Otherwise such a level could not be shown to be right if most look-ups
+have this level. The last level needs no such evidence. With its shorter memory, it is found sooner that this level is
+wrong."""
 _LEAST_ASSUMED = 0.1
 """Minimum weight of the assumed share of wrong hits at a level. The last level keeps its weight."""
 _ASSUMED_MEMORY = 60.0
@@ -56,8 +57,8 @@ _EVERY = 64
 class Tally:
     """The counts of one scope, by score level. Old counts lose weight over time.
 
-    `seen`: look-ups with an accepted candidate. `checked`: those of them that were compared with a fresh answer.
-    `wrong`: those whose stored answer was wrong.
+    `seen`: look-ups with an accepted candidate. `checked`: look-ups in `seen` that were compared with a fresh answer.
+    `wrong`: look-ups in `checked` whose stored answer was wrong.
     """
 
     lookups: float = 0.0
@@ -97,9 +98,8 @@ class Tally:
             self.long_wrong += 1 / share
 
     def elsewhere(self, lookups: float) -> None:
-        """Count look-ups that other workers have made. Their wrong hits are not counted here, because the workers
-        report these separately.
-        """
+        """Count look-ups that other workers have made. Wrong hits of other workers are not counted here, because these
+        workers report them separately."""
         self.long_lookups += lookups
 
     def _fade(self, lookups: int) -> None:
@@ -111,8 +111,8 @@ class Tally:
         self.long_wrong *= keep_long
 
     def allowed(self, max_error: float) -> float:
-        """The share of future look-ups that may be wrong hits: `max_error`, minus the amount by which past wrong
-        hits exceeded it.
+        """The share of future look-ups that may be wrong hits. This is `max_error`, minus the amount by which the past
+        share of wrong hits was above `max_error`.
 
         Source: Gibbs and Candès, Adaptive conformal inference under distribution shift, 2021.
         """
@@ -131,8 +131,8 @@ class Tally:
 
     @property
     def _belief(self) -> float:
-        """Weight of the assumed shares, from 0 to 1. The weight decreases if the checks find more wrong hits than
-        assumed."""
+        """The weight, from 0 to 1, of the error rates that are assumed before any checks. The weight decreases if the
+        checks find more wrong hits than assumed."""
         expected = sum(rate * checks for rate, checks in zip(_PRIOR_WRONG, self.checked, strict=True))
         return min(1.0, (expected + _TOLERATED) / max(1e-9, sum(self.wrong)))
 
@@ -158,8 +158,8 @@ class Tally:
 
 @dataclass(slots=True)
 class Measured:
-    """The wrong hits that were measured since the start. There is no initial assumption, and older checks count as
-    much as newer ones.
+    """The measured numbers of look-ups, hits, checks and wrong hits. No error rate is assumed before the first check,
+    and older checks count as much as newer ones.
     """
 
     lookups: int = 0
@@ -277,5 +277,5 @@ def _fraction(x: float, a: float, b: float) -> float:
 
 
 def _away(value: float, least: float) -> float:
-    """`value`, but with a distance of at least `least` from zero."""
+    """`value`, moved away from zero if its absolute value is below `least`."""
     return value if abs(value) > least else least

@@ -84,8 +84,8 @@ class HitChecker:
         """Call `Semantic.find` with the present minimum score in the scope of `tenant`. Returns the result and, if
         there is no hit, the best candidate.
 
-        `who`: the asker, as in `keys.asker`; an answer that this asker has already had is not a hit. `kind`: the
-        traffic class of the question.
+        `who`: a hash of the API key and the end user. An answer that this asker has already had is not a hit. `kind`:
+        the traffic class of the question.
         """
         name, max_error = scope(tenant), tenant.policy.cache.semantic.max_error
         if not self._trust.pays(name, kind):
@@ -139,8 +139,8 @@ class HitChecker:
             self.measures.called_wrong(team)
 
     def missed(self, near: SemanticHit, digest: bytes, fresh: bytes, dialect: DialectName) -> None:
-        """Compare the `fresh` answer of a miss with the stored answer of `near`. If they are equal, both become hits
-        for later questions. `digest`: the key of `fresh`."""
+        """Compare the `fresh` answer of a miss with the stored answer of `near`. If the answers are equal, both become
+        hits for later questions that are as similar. `digest`: the key of `fresh`."""
         if self._place():
             self._tasks.spawn(self._compare(near, digest, fresh, dialect), "cache-near")
 

@@ -76,10 +76,10 @@ class Promotions:
         self._counts(scope).hits += 1
 
     def judged(self, scope: str, digests: tuple[bytes, ...], score: float, *, right: bool) -> None:
-        """Record the comparison of a near miss with a fresh answer. `right`: whether the answers are equal.
+        """Record the comparison of a near miss with a fresh answer. `right`: whether the fresh answer equals the stored
+        answer. `digests`: first the stored answer, then the fresh one.
 
-        If they are equal, both answers in `digests` become hits for questions with at least `score`. Otherwise
-        their promotions end. The stored answer of the near miss is the first of `digests`.
+        If the answers are equal, both become hits for questions with at least `score`. Otherwise their promotions end.
 
         If the stored answer was already promoted, and only the limit `max_error` made the look-up a miss, the
         comparison counts as a check.

@@ -12,9 +12,8 @@ _REMEMBERED = 16_384
 
 
 class Repeats:
-    """The answers that each sender (end user or session) has had. It does not know the semantic hits of other
-    workers.
-    """
+    """The answers that each sender (end user or session) has had. This object does not know the semantic hits of other
+    workers."""
 
     def __init__(self) -> None:
         self._given: OrderedDict[tuple[str, bytes], None] = OrderedDict()

@@ -296,7 +296,7 @@ class Thresholds:
         return Judged(self._author, totals, checks)
 
     def add_report(self, judged: Judged) -> None:
-        """Add a report that another worker, or an earlier worker, has sent."""
+        """Add a report of another worker. That worker may have ended already."""
         if judged.author == self._author:
             return
         for name, figures in judged.totals.items():
@@ -321,9 +321,8 @@ class Thresholds:
         self._others.clear()
 
     def _in_all(self, name: str, own: Measured) -> Measured:
-        """The totals of all workers: `own` of this worker plus those that others have reported. `name`: the scope,
-        or the scope and the kind of question.
-        """
+        """The totals of all workers: `own`, which this worker measured, plus the totals that other workers reported.
+        `name`: the scope, or the scope and the kind of question."""
         total = Measured()
         total.add(own.figures)
         for (scope, _), figures in self._others.items():

@@ -29,7 +29,7 @@ longer text exceeds the limit and is rejected before it is tokenised."""
 
 
 Owned = tuple[str, str]
-"""(Owner, text). See `ModelEmbedder.embed`."""
+"""(Owner, text). The owner is the scope within which a vector is reused."""
 
 
 class Model(Protocol):
@@ -124,7 +124,8 @@ class ModelEmbedder:
 
     async def embed(self, text: str, owner: str = "") -> Vector | None:
         """The unit vector of `text`, shape (dimensions,); None if `text` is too long. `owner`: scope within which the
-        vector is reused. Raises EmbedderUnavailable if not loaded or too many texts wait, and the model's errors."""
+        vector is reused. Raises EmbedderUnavailable if the model is not loaded or too many texts wait, and the
+        model's errors."""
         owned = owner, text  # reuse by other owners would show by its speed which questions they ask
         if owned in self._remembered:
             self._recalled += 1

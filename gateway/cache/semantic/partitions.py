@@ -41,9 +41,8 @@ class Query(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """New lists for the vector index of a partition, which has become too large for its present lists. They are
-    being trained.
-    """
+    """New lists that are being trained for the vector index of a partition. The partition has become too large for its
+    present lists."""
 
     partition: bytes
     index: VectorIndex
@@ -197,8 +196,8 @@ class SemanticIndex:
     # -- lists, trained in another thread ------------------------------------------------------------------------------
 
     def outgrown(self) -> Build | None:
-        """The largest partition that needs new lists. None if there is none, or while the lists of a partition are
-        being trained.
+        """The largest partition that needs new lists. None if no partition needs them, or while the lists of a
+        partition are being trained.
         """
         if self._drafted is not None:
             return None

@@ -157,7 +157,8 @@ class Semantic:
             (self._meanings.add if adding else self._meanings.remove)(entry)
 
     async def vector(self, question: Question, owner: str, *, urgent: bool = True) -> Vector | None:
-        """The vector of a question; None if it cannot be computed. `owner`: see `Embedder.embed`.
+        """The vector of a question; None if it cannot be computed. `owner`: scope within which a computed vector is
+        reused.
 
         `urgent`: whether a caller waits. If not, a busy embedder does not count as a failure.
         """
@@ -214,9 +215,8 @@ class Semantic:
         return vector
 
     async def tidy(self) -> None:
-        """Apply queued changes, which would otherwise accumulate while there are no look-ups. Train new lists where
-        they are needed.
-        """
+        """Apply queued changes, which would otherwise accumulate while there are no look-ups. Also train the index's
+        inverted lists anew where this is needed."""
         await self.apply()
         await self.train()
 
@@ -225,8 +225,8 @@ class Semantic:
             await self._in_thread(self._meanings.apply, _PIECE_S)
 
     async def train(self) -> None:
-        """Train new lists for the partition that needs them most. The training runs in a thread that no look-up
-        uses."""
+        """Train new inverted lists for the partition of the index that needs them most. The training runs in a thread
+        that no look-up uses."""
         semantic_index = self._meanings
         build = await self._in_thread(semantic_index.outgrown) if semantic_index is not None else None
         if semantic_index is None or build is None:
@@ -262,8 +262,9 @@ def _seek(
 
 
 def _meanings(dimensions: int, max_bytes: int, knots: Sequence[tuple[float, float]]) -> SemanticIndex:
-    """A new semantic index with the packaged words and weights. Also imports faiss here, because the import would
-    take longer than a look-up may.
+    """A new semantic index with the packaged words and weights.
+
+    This function also imports faiss, so that no look-up has to wait for the import.
     """
     from gateway.cache.semantic.partitions import SemanticIndex
     from gateway.cache.semantic.vector_index import single_threaded

@@ -48,8 +48,8 @@ def single_threaded() -> None:
 class VectorIndex:
     """Unit vectors, each with a number, that can be searched by inner product. Use it from one thread only.
 
-    Above `LISTS_FROM` vectors, a search needs trained lists. To train, call `draft`, then the draft's `build` in
-    another thread, then `adopt`.
+    Above `LISTS_FROM` vectors, a search needs trained inverted lists (faiss IVF). To train them, call `draft`, then the
+    draft's `build` in another thread, then `adopt`.
     """
 
     def __init__(self, dimensions: int) -> None:
@@ -71,7 +71,7 @@ class VectorIndex:
 
     @property
     def memory(self) -> int:
-        """Bytes of the vectors and, if there are codes, of the codes."""
+        """Bytes of the vectors, and of their eight-bit codes if the index has lists."""
         code = self._dimensions + _CODE_BYTES if self._codes is not None else 0
         return len(self) * (self._dimensions * BYTES_PER_DIMENSION + code)
 
@@ -149,7 +149,7 @@ class VectorIndex:
 
     @property
     def outgrown(self) -> bool:
-        """Whether the index needs new lists."""
+        """Whether new inverted lists must be trained, because the index has grown or shrunk."""
         if self._drafted or len(self) < LISTS_FROM:
             return False
         return not self._trained_on or not self._trained_on / _OUTGROWN < len(self) < self._trained_on * _OUTGROWN
@@ -178,7 +178,8 @@ class VectorIndex:
 
 @dataclass(slots=True)
 class IndexBuild:
-    """Lists that are being trained. `build` may run in another thread, because no other code changes the object."""
+    """Inverted lists that are being trained. `build` may run in another thread, because no other code changes the
+    object."""
 
     dimensions: int
     vectors: dict[int, bytes]
@@ -207,15 +208,14 @@ class IndexBuild:
 
 
 def lists_for(vectors: int) -> int:
-    """The number of lists: the power of two nearest to 1.6 √`vectors`. With this number, comparing the centres of
-    the lists takes as long as searching the lists.
-    """
+    """The number of inverted lists for this number of `vectors`: the power of two nearest to 1.6 √`vectors`. With this
+    number, comparing a query with the centres of the lists takes as long as searching the lists."""
     return int(2 ** round(np.log2(1.6 * np.sqrt(vectors))))
 
 
 def _lists(dimensions: int, lists: int) -> Any:
-    """An empty faiss index with `lists` lists of eight-bit codes. A vector can be removed without reading the other
-    vectors."""
+    """An empty faiss index with `lists` inverted lists of eight-bit codes. A vector can be removed without reading the
+    other vectors."""
     faiss = _faiss()
     centres = faiss.IndexFlatIP(dimensions)
     kind = faiss.ScalarQuantizer.QT_8bit_direct_signed

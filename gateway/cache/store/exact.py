@@ -169,9 +169,8 @@ class ExactIndex:
 
 
 def _least(entries: OrderedDict[bytes, Entry]) -> bytes:
-    """The digest of the entry to evict: of the least recently used entries, the one that saves the least money per
-    byte. The newest entry is evicted only if it is the only one.
-    """
+    """The digest of the entry to evict. Of the least recently used entries, it is the one that saves the least money
+    per byte. The newest entry is evicted only if it is the only one."""
     oldest = list(islice(entries.values(), min(_COMPARED, max(1, len(entries) - 1))))
     worths = [entry.worth_pico / (entry.size or 1) for entry in oldest]
     return oldest[worths.index(min(worths))].digest

@@ -38,7 +38,7 @@ class Snapshot:
 
 
 def write(path: Path, position: Position, entries: Iterable[Entry]) -> None:
-    """Replace the file at `path` atomically. Blocking. Raises OSError.
+    """Replace the file at `path` atomically. Blocks. Raises OSError.
 
     Only the owner can read the file, because it contains the texts of questions.
     """

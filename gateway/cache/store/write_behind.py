@@ -92,9 +92,8 @@ class WriteBehind:
     # -- in memory ---------------------------------------------------------------------------------------------------
 
     def place(self, ttl_s: float) -> str | None:
-        """The bundle (`Entry.place`) for the next answer with this time to live. None if too many answers are
-        waiting.
-        """
+        """The name of the bundle in which the next answer with this time to live is stored (`Entry.place`). None if too
+        many answers are waiting."""
         if self._answers >= self._bounds.answers or self._bytes >= self._bounds.bytes:
             self._counts["dropped"] += 1
             return None
@@ -128,9 +127,8 @@ class WriteBehind:
         return item[1] if item else None
 
     def withdraw(self, entry: Entry) -> None:
-        """Do not send an entry that was removed from the index. If it is already being sent, it is deleted
-        afterwards.
-        """
+        """Do not send `entry`, because it was removed from the index. If the entry is already being sent, it is deleted
+        from the state server afterwards."""
         batch = self._batches.get(entry.place)
         if batch is None or entry.digest not in batch.items:
             return
@@ -162,9 +160,8 @@ class WriteBehind:
         return True
 
     def clear(self) -> None:
-        """Drop all waiting answers, because the state server has lost its data. It may also have lost a flush that
-        covers them.
-        """
+        """Drop all waiting answers, because the state server has lost its data. A flush that covers these answers may
+        also be lost."""
         for batch in self._batches.values():
             self._drop(batch)
         self._batches = {place: batch for place, batch in self._batches.items() if batch.sending}

@@ -78,8 +78,8 @@ class Comparison:
 
     @property
     def exchanged(self) -> bool:
-        """Whether the only replacement has at most two words, or is in a later sentence, which may ask for a format
-        of the answer.
+        """Whether the texts differ by one replacement that has at most two words, or that is after the first
+        sentence. A later sentence may ask for a format of the answer.
 
         Such a replacement nearly always makes a different question. A longer replacement may be a paraphrase.
         """
@@ -90,7 +90,8 @@ class Comparison:
 
 
 class Comparer:
-    """Compares two readings in the same language by rules. The object has no state."""
+    """Compares two texts in the same language by rules. A `Reading` is the parsed form of a text. The object has no
+    state."""
 
     def __init__(self, words: Words) -> None:
         self._words = words
@@ -137,8 +138,8 @@ class Comparer:
         return result
 
     def _only_moved(self, gaps: list[Gap], stored: Reading, asked: Reading, lexicon: Lexicon) -> bool:
-        """Whether two texts with the same words in another order have the same meaning: whole phrases moved, or only
-        words such as `is` in `where the station is`."""
+        """Whether two texts with the same words in another order have the same meaning. This holds if whole phrases
+        moved. It also holds if only question words or forms of `be` moved, as in `where the station is`."""
         forms = stored.forms, asked.forms
         if carried(gaps, _moved(gaps), forms, lexicon.prepositions) or fronted(gaps, _moved(gaps), forms):
             return True
@@ -295,7 +296,7 @@ def _moved(gaps: list[Gap]) -> frozenset[str]:
 
 
 def _question_signs(only: list[list[Token]], stored: Reading, asked: Reading, lexicon: Lexicon) -> set[str]:
-    """Signs from question words.
+    """The signs, found from question words, that the answers differ.
 
     `questions`: the texts ask for different things, such as where and when. `question`: only one of them asks for
     something.
@@ -307,7 +308,7 @@ def _question_signs(only: list[list[Token]], stored: Reading, asked: Reading, le
 
 
 def _whether(stored: Reading, asked: Reading, lexicon: Lexicon) -> bool:
-    """Whether one text is a yes/no question and the other text is no question."""
+    """Whether one of the two texts is a yes/no question and the other is not a question at all."""
     if _WHETHER.isdisjoint(stored.forms[:1]) == _WHETHER.isdisjoint(asked.forms[:1]):
         return False
     return lexicon.questions.keys().isdisjoint(stored.forms + asked.forms)
@@ -318,12 +319,13 @@ def _count(tokens: list[Token], words: frozenset[str]) -> int:
 
 
 def _opposites(unmatched: tuple[list[str], list[str]], lexicon: Lexicon) -> bool:
-    """Whether the texts have opposite words, such as `on` and `off`, whatever their other words are."""
+    """Whether one text has the opposite of a word of the other, such as `on` and `off`. The rest of the texts does not
+    matter."""
     return any(opposite in unmatched[1] for form in unmatched[0] for opposite in lexicon.opposites.get(form, ()))
 
 
 def _exchanges(unmatched: tuple[list[str], list[str]], pairs: frozenset[tuple[str, str]]) -> bool:
-    """Whether `unmatched` has a single word of each text, and the two words are one of `pairs`."""
+    """Whether each side of `unmatched` is a single word, and the two words form one of `pairs`."""
     left, right = unmatched
     return len(left) == len(right) == 1 and (min(left + right), max(left + right)) in pairs
 

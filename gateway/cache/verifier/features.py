@@ -26,8 +26,8 @@ NAMES = (
 
 
 def row(stored: Reading, asked: Reading, comparison: Comparison, cosine: float, vocabulary: Vocabulary) -> list[float]:
-    """The features, shape (len(`NAMES`),), the same if the two questions are swapped. Sums below are summed rarities of
-    words.
+    """The features, shape (len(`NAMES`),), the same if the two questions are swapped. Words are weighted: every sum of
+    words is a sum of their rarities.
 
     `letters`: Jaccard index of letter triples. `overlap`: common words / all words. `contained`: common words / words
     of the text with the smaller sum. `unmatched`: words of only one text. `rarest`: the rarest of these. `least_`,

@@ -1,6 +1,5 @@
-"""Loads the verifier's word lists (`data/words.json`, some 200 words per language; `data/varying.json`) and its
-learned data.
-"""
+"""Loads the verifier's learned data and its word lists. The lists are in `data/words.json` (some 200 words for each
+language) and `data/varying.json`."""
 
 from __future__ import annotations
 

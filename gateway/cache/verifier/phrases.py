@@ -17,7 +17,8 @@ _TIMES = frozenset({"last", "next", "this"})
 _PHRASE = 2
 """Minimum words of a phrase that may move without its preposition."""
 _OF = frozenset({"of", "by"})
-"""English prepositions that allow the two nouns, or the verb and the noun, to be in the other order without them."""
+"""English prepositions of phrases that can also be said in the opposite order without the preposition, as `the gender
+of Ann` and `Ann's gender`."""
 _LONGEST_OWNER = 6
 """Maximum words of the phrase after one of `_OF`."""
 
@@ -34,10 +35,11 @@ def carried(
     forms: tuple[tuple[str, ...], tuple[str, ...]],
     prepositions: frozenset[str],
 ) -> bool:
-    """Whether whole phrases moved, each with its preposition, as in `from A to B` and `to B from A`. False for
-    `from B to A`.
+    """Whether whole phrases moved, each with its preposition, as in `from A to B` and `to B from A`. False for `from B
+    to A`.
 
-    `moved`: roots of the words that are in gaps of both texts. `forms`: words of both texts.
+    `gaps`: the positions at which the texts differ. `moved`: roots of the words that are in gaps of both texts.
+    `forms`: words of both texts.
     """
     left, right = (sorted(_runs(side, moved)) for side in zip(*((gap.stored, gap.asked) for gap in gaps), strict=True))
     if left != right:
@@ -75,7 +77,7 @@ def _rotated(
 def fronted(gaps: Sequence[Gap], moved: frozenset[str], forms: tuple[tuple[str, ...], tuple[str, ...]]) -> bool:
     """Whether only one phrase moved, from one end of the sentence to the other: `Next semester, who teaches this?`
 
-    The phrase must have at least two words. `moved`: see `carried`.
+    The phrase must have at least two words. `moved`: roots of the words that are at differing positions in both texts.
     """
     return any(
         len(run) >= _PHRASE and moved <= {root(form) for form in run} and all(_at_end(run, side) for side in forms)
@@ -102,9 +104,9 @@ def owned(forms: tuple[tuple[str, ...], tuple[str, ...]], function: frozenset[st
 
 
 def _turned(roots: list[str]) -> Iterator[list[str]]:
-    """Yield variants of `roots`: one or two words before a member of `_OF` are moved behind the phrase that follows
-    it.
-    """
+    """Yield variants of `roots` with another word order. In each variant, one or two words before a preposition in
+    `_OF` are moved behind the phrase after the preposition: `gender of Ann` → `Ann gender`. The preposition is
+    removed."""
     for place in (place for place, word in enumerate(roots) if word in _OF):
         for start in range(max(0, place - 2), place):
             for end in range(place + 2, min(place + 2 + _LONGEST_OWNER, len(roots) + 1)):

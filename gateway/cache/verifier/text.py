@@ -121,7 +121,8 @@ class Reader:
         return COLUMNS[best] if COLUMNS[best] in LANGUAGES and totals[best] > second + _CLEARLY else ""
 
     def varies(self, text: str) -> bool:
-        """Whether the answer to `text` depends on the time or on chance, or `text` asks for something new."""
+        """Whether the answer to `text` depends on the time or on chance, or `text` asks for a new text (a poem, another
+        joke)."""
         words, language = plain(text.lower()), self.language(text)
         return any(
             self._words.lexicons[name].varying.search(words) for name in ((language,) if language else LANGUAGES)
@@ -295,7 +296,7 @@ def _together(left: int, right: int) -> int:
 
 @lru_cache(maxsize=16384)
 def _spelling(word: str) -> str:
-    """The same spelling of `word` for British and American English."""
+    """Convert `word` to one spelling, so that its British and American spellings become equal."""
     if len(word) > 4 and word.isascii():
         for pattern, replacement in _SPELLING:
             word, changed = pattern.subn(replacement, word, count=1)

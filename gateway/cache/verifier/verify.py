@@ -1,4 +1,5 @@
-"""Decides whether two questions have the same answer, by rules, which can refuse a pair, and by a learned score."""
+"""Decides whether two questions have the same answer. It uses rules, which can only refuse a pair, and a learned
+score."""
 
 from __future__ import annotations
 
@@ -111,11 +112,12 @@ class Verifier:
         return reading
 
     def varies(self, text: str) -> bool:
-        """Whether the answer to `text` depends on time or chance, or must be new. Then a semantic hit is refused."""
+        """Whether the answer to `text` depends on the time or on chance, or `text` asks for a new text (a poem, another
+        joke). Then a semantic hit is refused."""
         return self.reader.varies(text)
 
     def verify(self, stored: str, asked: str, cosine: float, *, max_error: float = 0.01, among: int = 1) -> Verdict:
-        """Decide whether the answer to `stored` may be used for `asked`. `cosine`: of the vectors of both texts.
+        """Decide whether the answer to `stored` may be used for `asked`. `cosine`: cosine of the vectors of both texts.
 
         `max_error`: allowed share of wrong hits. `among`: number of stored questions that were searched.
         """
@@ -163,9 +165,9 @@ class Verifier:
     def _open(left: Reading, right: Reading, comparison: Comparison, cosine: float) -> bool:
         """Whether the networks may decide about a pair of questions.
 
-        Both questions must be short and in the same language, and must contain no text to process. The networks may
-        not decide if one or two words are replaced (`Comparison.exchanged`), or if more words are replaced and the
-        cosine is not high.
+        Both questions must be short, must be in the same language, and must not contain a text to process, such as
+        code. The networks may not decide if one or two words are replaced (`Comparison.exchanged`). If more words are
+        replaced, they may decide only if the cosine is high.
         """
         if comparison.exchanged or (comparison.replaced and cosine < _REPLACED_FLOOR):
             return False

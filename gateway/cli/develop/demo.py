@@ -141,7 +141,7 @@ class Demo:
 
     @asynccontextmanager
     async def _receiver(self) -> AsyncIterator[None]:
-        """Run a webhook receiver, to which the gateway posts its alerts."""
+        """Run a webhook receiver for the alerts of the gateway."""
 
         async def accept(request: web.Request) -> web.Response:
             self._alerts.append(orjson.loads(await request.read()))
@@ -160,7 +160,8 @@ class Demo:
             await runner.cleanup()
 
     async def _local_model(self, session: aiohttp.ClientSession) -> None:
-        """Wait until the local model is loaded. The gateway serves before that, but the tour should show both tiers."""
+        """Wait until the local model is loaded. The gateway already serves before the model is loaded, but the tour
+        should show both tiers."""
         if not self._runtime.get("local_model"):
             self._console.print(
                 "[dim]No local model is installed (`thriftgate model fetch` gets it), so there is one tier only.[/]",
@@ -247,9 +248,11 @@ class Demo:
         )
 
     def _saved(self, flight: dict[str, Any], answer: str) -> Decimal | None:
-        """The saving of a request, compared with the list price of the model that represents the strong tier. If that
-        tier is simulated, the saving is hypothetical. A cached answer counts with the tokens of the call that first
-        gave it."""
+        """The saving of a request: the list price of the model that represents the strong tier, minus the cost. If that
+        model is simulated, the saving is hypothetical.
+
+        A cached answer counts with the tokens of the call that generated it.
+        """
         found = self._prices.stand_in("", "large")
         if found is None or not flight:
             return None
@@ -273,8 +276,8 @@ class Demo:
             self._console.print("[yellow]no budget alert arrived: this tour cost too little[/]", markup=True)
 
     async def _spent(self, database: Database, team: str, rows: list[Row]) -> Line:
-        """The team's spend in the ledger, as `thriftgate usage` and the page show it. Waits until the ledger has all
-        requests and gets no more rows."""
+        """The team's spend in the ledger, as `thriftgate usage` and the page show it. Waits until the ledger has a row
+        for each of `rows` and gets no more rows."""
         asked = sum(row.flight.get("team") == team for row in rows)
         report, seen_at = await usage(database, team=team, since=self._began), time.monotonic()
         until = seen_at + LEDGER_PATIENCE_S
@@ -301,8 +304,8 @@ class Demo:
 
 
 def _requests(report: Report) -> int:
-    """The number of requests in the ledger, including those to simulated backends. A request to a real and a simulated
-    backend counts twice."""
+    """The number of requests in the ledger, including requests to simulated backends. A request that was sent to both a
+    real and a simulated backend counts twice."""
     return report.total.requests + sum(one.requests for one in report.simulated)
 
 

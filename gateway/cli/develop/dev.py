@@ -137,7 +137,8 @@ _LATE = b"\0late"
 
 
 def _exchanged(link: socket.socket, attack: Attack, until: float) -> bytes:
-    """The bytes that arrived before the other side closed the connection; `_LATE` if none arrived in time."""
+    """The bytes that arrived before the other side closed the connection. `until`: the monotonic time, in seconds, at
+    which to give up. Returns the marker `_LATE` if no bytes arrived until then."""
     came = bytearray()
     try:
         with contextlib.suppress(
@@ -160,7 +161,8 @@ def _exchanged(link: socket.socket, attack: Attack, until: float) -> bytes:
 
 
 def _dripped(link: socket.socket, body: bytes, until: float) -> bytes:
-    """The first bytes that arrive while `body` is being sent. Raises TimeoutError if none arrive."""
+    """The first bytes that arrive while `body` is being sent. `until`: the monotonic time, in seconds, at which to give
+    up. Raises TimeoutError if no bytes arrive."""
     for byte in body:
         link.settimeout(max(0.1, until - time.monotonic()))
         link.sendall(bytes((byte,)))

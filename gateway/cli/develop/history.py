@@ -54,7 +54,7 @@ class Team:
     cached: float
     """The share of requests that the cache answers."""
     easy: float
-    """The share of the other requests that go to the cheap model."""
+    """The share that goes to the cheap model, among the requests that the cache does not answer."""
 
 
 Models = tuple[tuple[Backend, Price | None], tuple[Backend, Price | None]]
@@ -183,8 +183,8 @@ def _row(team: Team, request: str, at: float, models: Models, draw: random.Rando
 
 
 def checks(invented: Sequence[Row]) -> list[dict[str, Any]]:
-    """The invented comparisons of cached answers, for each team and day: every fifth semantic hit was compared with a
-    fresh answer."""
+    """Invented comparisons of cached answers with fresh answers, for each team and day. Every fifth semantic hit of
+    `invented` was compared."""
     draw = random.Random(SEED)  # noqa: S311 - invented, not secret
     found: dict[tuple[str, int], dict[str, Any]] = {}
     for row in invented:

@@ -12,7 +12,8 @@ from gateway.settings.environment import variable
 
 
 class Pauses:
-    """Waits for Enter only if standard input and output are terminals and TOUR is not `fast`."""
+    """Waits for Enter. Does not wait if standard input or output is not a terminal, or if the environment variable TOUR
+    is `fast`."""
 
     def __init__(self, console: Console) -> None:
         self._console = console

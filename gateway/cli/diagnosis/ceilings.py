@@ -1,5 +1,5 @@
-"""Notes of `thriftgate check` about model names for which the gateway calls backends that cost more than the named
-model."""
+"""Notes of `thriftgate check` about model names. A note says that the gateway calls a backend that costs more than the
+named model."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _INPUT, _OUTPUT = 1000, 250
 
 
 def notes(backends: Sequence[Backend], policies: Mapping[str, Policy], prices: ModelPrices) -> list[str]:
-    """A sentence about each model name in a policy for which requests may cost more than the client expects. The cost
-    of the selected backends, or of the rule's reference, is compared with the cost of the named model."""
+    """A sentence about each model name in a policy whose requests may cost more than the client expects. The cost of
+    the named model is compared with the cost of the selected backends, or of the rule's reference."""
     return [
         f"team {team}: models.{name}: {note}"
         for team, policy in policies.items()
@@ -53,8 +53,8 @@ def _of(name: str, policy: Policy, backends: Sequence[Backend], prices: ModelPri
 
 
 def _own_cost(name: str, backends: Sequence[Backend], prices: ModelPrices) -> int | None:
-    """The cost of a usual request to the model `name`, in pico-dollars. None if the model has no price, or if the
-    operator invented the name."""
+    """The cost of a usual request to the model `name`, in pico-dollars. None if the price of the model is unknown, or
+    if the operator invented the name."""
     named = named_model(name, backends, prices)
     if named is None:
         return None

@@ -32,7 +32,7 @@ def drained(settings: Settings) -> Drained:
 
 
 def sentences(held: Drained, zone: tzinfo) -> list[str]:
-    """A line about each drained backend. Times are in the given zone."""
+    """A line about each backend in `held`, the drained backends. Times are in the given zone."""
     return [
         f"{name}: no new requests until {named_moment(until, zone)} ({why})"
         for name, (until, why) in sorted(held.items())

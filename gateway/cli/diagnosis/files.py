@@ -1,5 +1,5 @@
-"""Finds the mistakes in gateway.yaml and the policies: those that prevent a start, and others that the start does not
-notice."""
+"""Finds mistakes in gateway.yaml and the policies. Some of them prevent a start of the gateway. The start does not
+notice the others."""
 
 from __future__ import annotations
 
@@ -94,8 +94,8 @@ def check_files(config: Path | None, folders: Sequence[Path]) -> Checked:
 
 
 def _place_of_backend(config: Path | None) -> Callable[[int], str]:
-    """The place of each backend in the file: number of the backend → `gateway.yaml:3: `. Empty if the file cannot be
-    read."""
+    """Returns a function from the number of a backend in the file to the backend's place, such as `gateway.yaml:3: `.
+    If the file cannot be read, the function returns an empty text."""
     with suppress(ConfigError):
         if config is not None:
             file = read_document(config)
@@ -104,8 +104,8 @@ def _place_of_backend(config: Path | None) -> Callable[[int], str]:
 
 
 def _settings(config: Path | None, folders: Sequence[Path], found: Checked) -> Settings:
-    """Load the settings in gateway.yaml. If there is a mistake, it is added to `found`, and settings without backends
-    are returned, so that the policies can be checked, too."""
+    """Load the settings in gateway.yaml. If the file has a mistake, the mistake is added to `found`. Then settings
+    without backends are returned, so that the policies can be checked too."""
     try:
         return load_settings(config, None, folders, keys=True)
     except ConfigError as error:
@@ -133,7 +133,8 @@ def _check_names(settings: Settings, policies: PolicySet, place: Place, found: C
 
 
 def unknown_names(backends: Sequence[Backend], policies: PolicySet, place: Place) -> list[str]:
-    """Mistakes about names in policies that no backend has."""
+    """Mistakes in policies: names that are not the name of any backend. `place`: (team, path of a key) → beginning of
+    an error message."""
     groups = {backend.model_group for backend in backends if backend.model_group}
     names = {backend.name for backend in backends} | groups | set(RANK)
     models = {backend.model for backend in backends}

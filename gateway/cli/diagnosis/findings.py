@@ -32,7 +32,7 @@ def of_files(checked: Checked) -> list[Finding]:
 
 
 def show(findings: Sequence[Finding]) -> None:
-    """Print the findings, each with its mark."""
+    """Print the findings, each with the mark of its kind, such as ✗ for a mistake."""
     console = tables.console(highlight=False)
     for one in findings:
         mark = "[yellow]![/]" if one.note else "[green]✓[/]" if one.well else "[red]✗[/]"

@@ -1,5 +1,5 @@
-"""Notes of `thriftgate check` about the locations of backends, which follow from `location` in gateway.yaml and from
-addresses."""
+"""Notes of `thriftgate check` about the locations of backends. A location follows from the key `location` in
+gateway.yaml or from the backend's address."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from gateway.domain.routing.whereabouts import private, providers_own
 
 
 def notes(backends: Sequence[Backend], policies: Sequence[Policy], place: Callable[[int], str]) -> list[str]:
-    """A sentence about each backend whose location is not the one that its keys suggest. `place`: number of a backend →
-    file and line of its entry, as the beginning of a sentence."""
+    """A sentence about each backend whose location is surprising: its address or other keys suggest the other location.
+    `place`: number of a backend → file and line of its entry, as the beginning of a sentence."""
     closed = sorted(policy.team for policy in policies if policy.data.hosted == "forbidden")
     return [place(number) + note for number, backend in enumerate(backends) for note in _of(backend, closed)]
 

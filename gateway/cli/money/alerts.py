@@ -48,7 +48,8 @@ def list_alerts(context: Context, team: str | None) -> None:
 
 
 def _listed(one: DeliveryResult, zone: tzinfo) -> list[str]:
-    """The lines about an alert: two about the alert, whose id is never broken, and one about each of its deliveries."""
+    """The lines about one alert: two lines about the alert itself, and one line about each of its deliveries. The
+    alert's id is never broken."""
     if not one.target:
         return [f"{_moment(one.created_at, zone)}  {one.severity}  {one.id}", f"    {_outcome(one, zone)}"]
     tries = f", {one.tries} tries" if one.tries > 1 else ""

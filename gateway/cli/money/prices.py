@@ -191,7 +191,7 @@ def _show(found: litellm_map.Comparison, path: Path) -> None:
 
 
 def _some(names: Sequence[str]) -> str:
-    """The first of the names, and the number of the others."""
+    """The first `NAMED` names, followed by the number of the other names."""
     more = len(names) - NAMED
     return ", ".join(names[:NAMED]) + (f" and {more} more (--json)" if more > 0 else "")
 
@@ -247,7 +247,8 @@ def _tiers(price: Price) -> str:
 
 
 def _named(tier: str) -> bool:
-    """Return whether to list the tier among the service tiers. Batch prices have a column of their own."""
+    """Whether the tier is listed among the service tiers. Batch prices have a column of their own, so the tier `batch`
+    is not listed."""
     return "batch" not in tier.split("+")
 
 

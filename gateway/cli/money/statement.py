@@ -17,7 +17,8 @@ from gateway.domain.units import cents
 
 
 def show(found: Spent, console: Console, zone_of: ZoneOf) -> None:
-    """Print those sections that are not empty. Times are in the time zones of the teams."""
+    """Print the sections that are not empty: budgets, credits, wrong cache hits and savings. Times are in the time
+    zones of the teams."""
     lines = (
         *(_budget(one, zone_of(one["team"] or "")) for one in found.budgets),
         *map(_credit, found.credits),

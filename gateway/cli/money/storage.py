@@ -14,9 +14,11 @@ from gateway.state.sql.database import Database
 
 @contextmanager
 def open_database(settings: Settings, *, existing: bool = False) -> Iterator[Database]:
-    """Open the database of `settings`, and migrate it to the newest version; it is closed at the end of the context.
-    `existing`: whether a missing data directory is a mistake; otherwise it is created. Raises ClickException if the
-    database cannot be used."""
+    """Open the database of `settings`, and migrate it to the newest version. The database is closed at the end of the
+    context. Raises ClickException if the database cannot be used.
+
+    `existing`: whether a missing data directory is a mistake. If not, a missing data directory is created.
+    """
     data = settings.paths.data
     if existing and settings.config.ledger.database_url is None and not data.exists():
         raise click.ClickException(

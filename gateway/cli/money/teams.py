@@ -13,7 +13,7 @@ from gateway.state.sql.database import Database
 
 
 def known_team(database: Database, settings: Settings, team: str) -> None:
-    """Raises UsageError unless the team has a policy, a key or spend."""
+    """Raises UsageError if the team has neither a policy nor a key nor spend."""
     known = set(load_policies(settings.policies, settings.config.ceilings).policies)
     with database.read() as connection:
         known |= {*teams(connection), *(row["team"] for row in listing(database))}

@@ -112,8 +112,8 @@ def _print(written: bytes, form: str) -> None:
 
 
 def spend_of(settings: Settings, database: Database) -> UsageFigures:
-    """The figures that a running gateway would show. Backends that the gateway would find by itself on this machine are
-    left out."""
+    """The figures that a running gateway would show. Backends that are not in gateway.yaml, and that a gateway would
+    find on this machine, are left out."""
     policies = load_policies(settings.policies, settings.config.ceilings)
     return UsageFigures(
         database,

@@ -89,8 +89,8 @@ def add(
 
 
 def _values(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys of the backend's entry, in the order in which they are written. Asks the user for missing keys, or
-    raises UsageError."""
+    """The keys of the backend's entry, in the order in which they are written. `given`: the values from the command
+    line. Asks the user for missing keys, or raises UsageError."""
     recipe = RECIPES[name]
     values = {"kind": recipe.kind or name, **recipe.values, **given}
     missing = {each: example for each, example in {"model": recipe.model, **recipe.needs}.items() if each not in values}
@@ -174,7 +174,7 @@ def _try(values: Mapping[str, Any]) -> Reached:
 
 def _write(path: Path, before: tuple[str, GatewayConfig] | None, new: Entry) -> list[str]:
     """Write the backend to the file. If the file had no list of backends, the backends that the gateway found by itself
-    are written, too. Returns their names."""
+    are written, too. Returns the names of these found backends."""
     found: list[Entry] = []
     if before is None or before[1].backends is None:
         config = before[1] if before else GatewayConfig()
@@ -225,7 +225,8 @@ def _show(path: Path, values: Mapping[str, Any], others: list[str], reached: Rea
 
 
 def _next(gateway: RunningGateway, path: Path) -> str:
-    """A sentence about the next step: what to do with a running gateway, or a warning that it reads another file."""
+    """A sentence about the next step: what to do with a running gateway, or a warning that this
+    gateway reads another file."""
     if gateway.config is not None and gateway.config.resolve() == path.resolve():
         return f"The gateway on {gateway.url} uses it after a rolling restart: kill -USR2 {gateway.pid}"
     if gateway.config is None:

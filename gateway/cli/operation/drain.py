@@ -72,7 +72,7 @@ def _seconds(lasts: str) -> float:
 
 
 def _drain(context: Context, settings: Settings, name: str, seconds: float | None, reason: str) -> None:
-    """Stop new requests to the backend for `seconds`. None: allow them again."""
+    """Stop new requests to the backend `name` for `seconds`. If `seconds` is None, allow new requests again."""
     names = sorted(each.name for each in asyncio.run(known(settings)))
     if name not in names and seconds is not None:
         near = did_you_mean(name, names, f"there are {', '.join(names) or 'none'}")

@@ -31,7 +31,8 @@ MOST_BYTES = 2**20
 MOST_NOTES = 500
 """Maximum notes on one section."""
 MOST_STEPS = 12
-"""Maximum steps of a path in a note. YAML's aliases can make a file that contains itself."""
+"""Maximum steps of a path in a note. The limit is needed because, with YAML's
+aliases, a value can contain itself."""
 
 
 def read(path: Path) -> Found:
@@ -109,8 +110,8 @@ class _Reader:
                 self._note(place, f"{key} of its credential is not taken over")
 
     def _merged(self, params: dict[str, Any]) -> dict[str, Any]:
-        """Add to a model's parameters those of the credential that the model names. Raises LeftOut if the config does
-        not have this credential."""
+        """The parameters of a model, together with the parameters of the credential that the model names. Raises
+        LeftOut if the config does not have this credential."""
         name, listed = params.get("litellm_credential_name"), self._text.get("credential_list")
         if name is None:
             return {**self._shared, **params}
@@ -131,7 +132,8 @@ class _Reader:
         )
 
     def _note_dropped(self, place: tuple[str | int, ...], model: Mapping[str, Any], used: set[tuple[str, str]]) -> None:
-        """Add a note for each key of a model that was not taken over into the model's backend."""
+        """Add a note for each key of a model that was not taken over into the model's backend. `place`: path of the
+        model in the file. `used`: (section, key) of each key that was taken over."""
         for section, values in model.items():
             if section == "model_name":
                 continue
@@ -161,7 +163,8 @@ def _at(value: Any, path: tuple[str | int, ...]) -> Any:
 
 
 def _leaves(value: Any, path: tuple[str | int, ...]) -> Iterator[tuple[str | int, ...]]:
-    """Yield the path of each value in `value` that is neither a mapping nor a list of mappings."""
+    """Yield the path of each value inside `value`. Mappings and lists of mappings are not yielded themselves, only
+    their values."""
     if isinstance(value, dict) and value and len(path) < MOST_STEPS:
         for key, each in value.items():
             yield from _leaves(each, (*path, key))
@@ -180,8 +183,8 @@ def _free(name: str, taken: set[str]) -> str:
 
 
 def _line(node: Any, *path: str | int) -> int:
-    """The line of the key or list item at `path`. If the file does not contain it, the line of the deepest part of the
-    path that it contains."""
+    """The line of the key or list item at `path`. If the file does not contain the whole path, the line of its last
+    part that exists."""
     line = 1
     for step in path:
         if isinstance(node, yaml.MappingNode):

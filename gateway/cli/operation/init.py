@@ -93,7 +93,7 @@ def init(context: Context, team: str, budget: str | None, source: Path | None, *
 
 
 def _nothing_given(*names: str) -> bool:
-    """Return whether the command line has none of these options."""
+    """Whether none of these options is on the command line."""
     sources = (click.get_current_context().get_parameter_source(name) for name in names)
     return all(source is ParameterSource.DEFAULT for source in sources)
 
@@ -152,7 +152,7 @@ def add(context: Context, name: str, budget: str | None, extends: str | None, **
 
 
 def _not_read(context: Context, folder: Path) -> str:
-    """A warning if a gateway runs that does not read `folder`; otherwise empty."""
+    """A warning if the running gateway does not read `folder`. Empty if the gateway reads it, or if no gateway runs."""
     gateway = context.gateway()
     if gateway is None or folder.resolve() in [each.resolve() for each in gateway.policies]:
         return ""

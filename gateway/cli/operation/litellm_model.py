@@ -49,7 +49,7 @@ _PLACEHOLDERS = frozenset(
     {"none", "null", "empty", "fake", "fake-key", "fake-api-key", "dummy", "na", "n/a", "not-needed", "no-key",
      "anything", "unused", "sk-no-key-required"}
 )  # fmt: skip
-"""What people write as the key of a server that needs none."""
+"""Values that people write as the key of a server that needs no key."""
 _PRICES = {
     "input_cost_per_token": "input",
     "output_cost_per_token": "output",
@@ -75,8 +75,8 @@ class LeftOut(Exception):
 
 
 class Model:
-    """One model of the config, which is converted to a backend. `used`: the keys that the backend contains. `remarks`:
-    sentences about what the user has to do."""
+    """One model of the config, which is converted to a backend. `used`: the keys of the model that were taken over into
+    the backend. `remarks`: sentences about what the user has to do."""
 
     def __init__(
         self, alias: str, params: Mapping[str, Any], info: Mapping[str, Any], variables: Mapping[str, str]
@@ -160,8 +160,8 @@ class Model:
         return ""
 
     def _key(self, kind: str, provider: str, base: str, variable: str) -> str:
-        """The place of the key, as gateway.yaml writes it. A key that the config does not name is used only for its own
-        vendor."""
+        """The place of the API key, in the form of gateway.yaml, such as `env:NAME`; empty if nothing must be written.
+        If the config has no key for the model, a vendor's usual key is used only at this vendor's own address."""
         given = self._params.get("api_key")
         at_vendor = not base or _host(base) == _host(_VENDORS.get(provider, (KINDS[kind].base_url, ""))[0])
         if given in (None, ""):
@@ -200,8 +200,8 @@ class Model:
         return found
 
     def _secret(self, key: str, variable: str) -> str:
-        """The place of the secret at `key`, as gateway.yaml writes it. `variable`: the environment variable for a
-        secret that the config contains."""
+        """The place of the secret at `key`, in the form of gateway.yaml, such as `env:NAME`. `variable`: the name of
+        the environment variable for a secret that the config itself contains."""
         self.used.add(("litellm_params", key))
         if _is_reference(given := self._params[key]):
             return f"env:{str(given).removeprefix(_VARIABLE)}"
@@ -279,8 +279,8 @@ class Model:
         return {"price": {ours: price for ours, (price, _) in found.items()}}
 
     def _text(self, section: str, key: str) -> str:
-        """The text at `key`, in which a variable is replaced by its value; empty if there is none. The key then counts
-        as used."""
+        """The text at `key` of the `section`; empty if there is none. If the text is the name of a variable, returns
+        the variable's value. Marks the key as used."""
         if found := self._peek(section, key):
             self.used.add((section, key))
         return found

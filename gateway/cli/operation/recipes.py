@@ -71,7 +71,7 @@ RECIPES: Mapping[str, Recipe] = {
 
 
 def credential(name: str) -> str:
-    """A text for people that says where the backend gets its credential from; empty if it needs none."""
+    """A text for people that says from where the backend gets its credential. Empty if the backend needs none."""
     recipe = RECIPES[name]
     return (
         {

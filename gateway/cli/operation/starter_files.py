@@ -100,8 +100,11 @@ def gateway_yaml(entries: Sequence[Entry]) -> str:
 
 
 def item(backend: Entry, explained: set[str] | None = None) -> str:
-    """Format a backend as an item of the list `backends`, without indentation. A key that is not yet in `explained`
-    gets a comment, and is added to it; None: no key gets a comment."""
+    """Format a backend as an item of the list `backends`, without indentation.
+
+    `explained`: the keys that already have a comment in the file. Only other keys get a comment, and are then added to
+    `explained`. None: no key gets a comment.
+    """
     (name, value), *rest = backend.values.items()
     first = f"- {name}: {_scalar(value)}{'   # ' + backend.comment if backend.comment else ''}"
     return "\n".join([first, *(_explained(f"  {key}: {_scalar(value)}", key, explained) for key, value in rest)])
@@ -128,7 +131,7 @@ def policy_yaml(
     extends: str | None = None,
 ) -> str:
     """Make the text of policies/TEAM.yaml. `notify`: receivers such as `{"slack": "env:NAME"}`. `extends`: the base
-    from which the team has its models and its cache."""
+    policy, which sets the models and the cache."""
     lines = [
         f"# The rules of team {team}. A change takes effect within a second.",
         "# docs/reference/policy-yaml.md lists all keys.",

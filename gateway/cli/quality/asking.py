@@ -80,7 +80,7 @@ class Caller:
 @asynccontextmanager
 async def asking(settings: Settings, team: str, limit: int) -> AsyncIterator[Caller]:
     """A caller whose calls together cost at most `limit` pico-dollars. At the end of the context, the rows of the calls
-    are written to the ledger, unless a running gateway does that. Raises BudgetExhausted."""
+    are written to the ledger. If a gateway runs, the gateway writes the rows. Raises BudgetExhausted."""
     policy, epoch = load_policies(settings.policies, settings.config.ceilings).find(team)
     await asyncio.to_thread(_check_team, settings, team)
     await asyncio.to_thread(_check_budgets, settings, team, policy, limit)
@@ -102,8 +102,8 @@ def _check_team(settings: Settings, team: str) -> None:
 async def each_of(
     prompts: Sequence[Prompt], work: Callable[[Prompt], Awaitable[None]], concurrent: int, title: str
 ) -> str:
-    """Call `work` for each prompt, `concurrent` at a time, with a progress bar. Returns the reason if it ended early
-    because the money was spent; otherwise empty."""
+    """Call `work` for each prompt, `concurrent` prompts at a time, with a progress bar. If the calls ended early
+    because the money was spent, returns this reason; otherwise, an empty text."""
     turns, stopped = asyncio.Semaphore(concurrent), ""
 
     async def one(prompt: Prompt, done: Callable[[], None]) -> None:
@@ -156,7 +156,7 @@ async def _opened(
     settings: Settings, backends: list[Backend], catalogue: PriceBook
 ) -> AsyncIterator[tuple[Fleet, Journal]]:
     """Open a fleet of `backends` and a journal for its calls. At the end of the context, the journal's rows are written
-    to the ledger, unless a running gateway does that."""
+    to the ledger. If a gateway runs, the gateway writes the rows."""
     fleet = Fleet(backends)
     journal = Journal(settings.paths.journal, prices=catalogue, worker="compare")
     await journal.start()

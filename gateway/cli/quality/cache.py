@@ -106,8 +106,8 @@ cache.add_command(show)
 
 
 def _plot(points: list[Point], path: Path) -> None:
-    """Plot for each score threshold the share of hits among pairs of equal questions, and among pairs of different
-    questions."""
+    """Plot three curves over the score threshold: the share of hits among pairs of equal questions, the share of hits
+    among pairs of different questions, and the share of wrong hits among all pairs."""
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError:

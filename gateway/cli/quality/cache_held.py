@@ -34,7 +34,7 @@ _SHOWN_CHARACTERS = 60
 
 @dataclass(frozen=True, slots=True)
 class Which:
-    """Selects the cached answers to which a command applies. A criterion that is None selects all."""
+    """The criteria by which a command selects cached answers. A criterion that is None selects all answers."""
 
     team: str | None
     tag: str | None

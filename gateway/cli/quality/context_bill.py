@@ -51,8 +51,8 @@ def bill(options: Context, sent: Path, sessions: Path, prices: Path | None) -> N
 
 
 def prices_by_model(path: Path | None) -> Callable[[str], Price | None]:
-    """Make a function that returns the price of a model: from the file, or from the packaged list, with the prices of
-    Anthropic and OpenAI themselves."""
+    """Make a function that returns the price of a model. The prices come from the file at `path`. Without a file, they
+    come from the packaged list, with Anthropic and OpenAI as providers."""
     if path is not None:
         prices = load_prices(path)
         return lambda model: price_of(prices, model)
@@ -68,8 +68,8 @@ def provider_backend(model: str) -> Backend:
 
 
 def summary(billed: list[Billed], sessions: dict[str, Session]) -> dict[str, Any]:
-    """The totals of all requests and of each session. If the recording contains usage that the provider reported, the
-    totals of its cache reads and writes are included, too."""
+    """The totals of all requests and of each session. If the recording contains the provider's own usage, the totals
+    also contain the provider's numbers of cache reads and writes."""
     by_session: dict[str, list[Billed]] = {}
     for each in billed:
         by_session.setdefault(each.id, []).append(each)
@@ -99,8 +99,8 @@ def _totals(billed: list[Billed]) -> dict[str, Any]:
 
 
 def _input_tokens(said: dict[str, int]) -> int:
-    """The number of all input tokens that the provider reported. `cache_write` already includes the writes for an
-    hour."""
+    """The number of all input tokens that the provider reported. `cache_write` already includes the writes with a
+    lifetime of one hour."""
     return said.get("input_tokens", 0) + said.get("cache_read", 0) + said.get("cache_write", 0)
 
 

@@ -82,7 +82,7 @@ def explain(options: Context, file: Path, model: str | None) -> None:
 
 
 def _old_turns(request: CompletionRequest, tenant: Tenant, backend: Backend, plan: ContextPlan) -> dict[str, Any]:
-    """The old texts in whose place notes could be sent after a pause (`context.old_turns`)."""
+    """The old texts that the gateway could replace by notes after a pause in the session (`context.old_turns`)."""
     if not old_turns.may_replace(request, tenant, backend):
         return {"messages": [], "tokens": 0, "why": "No notes: the history may not change, because of its thinking."}
     drafted = old_turns.draft(request, plan.replace, (), answers=True)
@@ -111,7 +111,8 @@ def _values(request: CompletionRequest, plan: ContextPlan, weighed: Weighed | No
 
 
 def _quoting(request: CompletionRequest, plan: ContextPlan) -> set[int]:
-    """The indexes of the messages with a user's question to which parts of left-out outputs are added as quotes."""
+    """The indexes of the messages to which the gateway adds quotes. Each of these messages contains a user's question,
+    and the quotes come from outputs that are left out."""
     return {turn.index for turn in request.turns if plan.replace.get(turn.index, "").startswith(f"{turn.text}\n")}
 
 

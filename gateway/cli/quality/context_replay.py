@@ -54,7 +54,7 @@ entries."""
 
 @dataclass(slots=True)
 class _Paused:
-    """The last request of a session. It may be sent again in the pause that follows, to keep the prompt in the
+    """The last request of a session. During the pause after it, the request may be sent again to keep the prompt in the
     cache."""
 
     request: CompletionRequest
@@ -83,8 +83,8 @@ class _Pauses:
         self._last = None
 
     def idle(self, price: Price) -> tuple[CompletionRequest, ContextPlan] | None:
-        """The request to send in the pause after the session's last request, and its plan. None if this does not
-        pay."""
+        """Decide about a call in the pause after the session's last request. Returns the request to send and its plan;
+        None if the call does not pay."""
         last = self._last
         if last is None or last.cached is None or not last.cached.tokens:
             return None
@@ -107,8 +107,8 @@ class _Pauses:
 
 
 class Replay:
-    """Simulates one team's gateway with a simulated clock. The biller computes the cost of each request, and simulates
-    the content of the provider's cache."""
+    """Simulates one team's gateway with a simulated clock. Computes the cost of each request from a simulation of the
+    provider's cache."""
 
     def __init__(self, policy: ContextPolicy, price_of: Callable[[str], Price | None]) -> None:
         self._now, self._begins = 0.0, 0.0

@@ -114,8 +114,8 @@ async def _decide(
 
 
 def _by_strategy(decide: Callable[[Policy], Route], policy: Policy, model: str, route: Route) -> list[str]:
-    """Sentences about the nearest lower and the nearest higher quality with which another strategy would be chosen.
-    Empty if no fitted strategy was chosen."""
+    """Sentences about a change of the rule's quality. They name the nearest lower and the nearest higher quality that
+    lead to another strategy. Empty if the route does not come from a fitted strategy."""
     rule = policy.rule(model)
     if not route.strategy or not isinstance(rule, ModelRule):
         return []
@@ -129,7 +129,8 @@ def _by_strategy(decide: Callable[[Policy], Route], policy: Policy, model: str, 
 
 
 def _trials(settings: Settings, policy: Policy) -> StoredTrials:
-    """The share of each traffic class that cheaper backends may serve; empty if the policy compares no classes."""
+    """The measured trials: for each traffic class, the share of requests that cheaper backends may serve. Empty if the
+    policy compares no classes."""
     if not policy.trials.classes:
         return StoredTrials({})
     with open_database(settings) as database, database.read() as connection:
@@ -137,8 +138,11 @@ def _trials(settings: Settings, policy: Policy) -> StoredTrials:
 
 
 def _pressures(settings: Settings, tenant: Tenant) -> dict[str, float]:
-    """The highest pressure among each team's budgets: team → how far the spend is ahead of an even spend, 0..1. Only
-    ledger rows count. Empty if the policy does not pace spend."""
+    """The pressure on the team's budgets, as `{team: pressure}`. The pressure says how far the spend is ahead of an
+    even spend, from 0 to 1; the highest value of all budgets counts.
+
+    Computed from ledger rows only. Empty if the policy does not pace spend.
+    """
     team, policy = tenant.team, tenant.policy
     if not policy.pacing.enabled:
         return {}

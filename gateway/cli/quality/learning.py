@@ -103,7 +103,7 @@ def rollback(context: Context) -> None:
 
 
 def plans_on_trial(settings: Settings) -> list[dict[str, Any]]:
-    """The states of plans on trial, newest first. Empty if there is no database yet."""
+    """The states of plans on trial, newest first. Empty if the database does not exist yet."""
     if not settings.config.ledger.database_url and not settings.paths.sqlite.exists():
         return []
     with open_database(settings, existing=True) as database, database.read() as connection:

@@ -181,8 +181,8 @@ def _sampled(prompts: list[Prompt], count: int | None, seed: int) -> list[Prompt
 
 
 async def measure(settings: Settings, prompts: Sequence[Prompt], ask: Ask, limit: int, team: str) -> Built:
-    """Send to the backends of the pool those prompts that have no row in `ask.out` yet. Raises OSError, GatewayError,
-    ClickException."""
+    """Send prompts to the backends of the pool. Prompts that already have a row in `ask.out` are not sent again. Raises
+    OSError, GatewayError, ClickException."""
     there = begun(ask.out)
     built = Built(sum(prompt.id in there for prompt in prompts))
     async with asking(settings, team, limit) as caller:
@@ -211,8 +211,8 @@ async def measure(settings: Settings, prompts: Sequence[Prompt], ask: Ask, limit
 
 
 def append(file: FileIO, line: bytes) -> None:
-    """Append a line to the file. If the disk is full, no part of the line stays, because a partial line would make the
-    next line unreadable, too. Raises OSError."""
+    """Append a line to the file. If the disk is full, the part of the line that was written is removed again: it would
+    make the next line unreadable. Raises OSError."""
     size = file.seek(0, SEEK_END)
     if file.write(line) != len(line):
         file.truncate(size)
@@ -236,7 +236,7 @@ def begun(out: Path) -> set[str]:
 
 
 def _outside(prompt: Prompt) -> str:
-    """The reason why a plan cannot decide about the prompt; empty if it can."""
+    """The reason why a plan cannot be used for the prompt; empty if it can be used."""
     request = prompt.request("any")
     return _TEXT_ONLY if request.needs & {"tools", "vision"} or any(turn.files for turn in request.turns) else ""
 

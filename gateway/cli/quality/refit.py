@@ -142,7 +142,8 @@ def _pools(settings: Settings, teams: Sequence[str], notes: list[str]) -> list[t
 def _measure(
     settings: Settings, policy: Policy, pool: Pool, out: Path, limit: int | None, done: Refit
 ) -> Mapping[str, tuple[float, float]]:
-    """Measure those samples of the team that were not measured before. Returns the prices of the pool."""
+    """Measure the samples of the team that have no outcome in `out` yet. Returns the prices of the pool: backend →
+    (input, output)."""
     prompts = kept_prompts(settings, policy.team, _MOST_OUTPUT, 0.0)
     _forget(out, {prompt.id for prompt in prompts})
     ask = Ask(pool, policy.trials.judge, _MOST_OUTPUT, _CONCURRENT, out)
@@ -155,8 +156,8 @@ def _measure(
 
 
 def _forget(out: Path, kept: set[str]) -> None:
-    """Remove the outcomes whose samples have expired or were deleted. Raises OSError; ClickException if the file has no
-    outcomes."""
+    """Remove from the file `out` the outcomes whose samples have expired or were deleted. `kept`: the ids of the
+    samples that still exist. Raises OSError; raises ClickException if the file has no outcomes."""
     if not begun(out) - kept:
         return
     rows = [line for line in out.read_bytes().splitlines(keepends=True) if str(orjson.loads(line)["id"]) in kept]

@@ -34,7 +34,7 @@ def _figure(value: float) -> str:
 
 
 def of_promises(found: Sequence[Kept]) -> tables.Table:
-    """A table that compares the cost and quality that a plan promises with those that were measured."""
+    """A table that compares a plan's promises with measured values: quality and cost."""
     figures = ("wanted", "reached", "interval", "calls", "plan", "hull", "saving", "interval")
     table = tables.Table(*tables.numbers(*figures), title=_THOUSAND)
     for each in found:
@@ -46,7 +46,7 @@ def of_promises(found: Sequence[Kept]) -> tables.Table:
 
 
 def kept_promises(found: Sequence[Kept]) -> str:
-    """The sentence that explains the table of `of_promises`."""
+    """A sentence that says at how many qualities a plan kept its promise."""
     short = [each for each in found if each.reached_high < each.wanted]
     return f"reached or within its interval at {len(found) - len(short)} of {len(found)} qualities"
 

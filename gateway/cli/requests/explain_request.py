@@ -21,8 +21,11 @@ _LOOKS, _LOOK_S = 20, 0.05
 
 
 def flight_of(settings: Settings, request_id: str) -> dict[str, Any] | None:
-    """The decisions about a request and their results, from its flight record or from the ledger's rows. The unit
-    prices of each call, and the reasons that the ledger knows, are added. None if neither place has the request."""
+    """The decisions about a request and their results. They come from the request's flight record or, if there is none,
+    from the ledger's rows. None if the ledger has no row of the request.
+
+    The unit prices of each call are added, and the reasons that the ledger has.
+    """
     with open_database(settings, existing=True) as database, database.read() as connection:
         rows = of_request(connection, request_id)
     if not rows:

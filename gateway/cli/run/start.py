@@ -54,15 +54,15 @@ def run(settings: Settings, context: Context, host: str | None, port: int | None
 
 
 def protect_files() -> None:
-    """Make sure that all files of this process and its children are created for their user only, because they contain
-    prompts, answers and spend."""
+    """Allow only this user to read the files that this process and its children create. The files contain prompts,
+    answers and spend."""
     os.umask(0o077)
 
 
 @dataclass(frozen=True, slots=True)
 class Terminal:
-    """The terminal of this process before its output was redirected, as file descriptors of standard output and
-    standard error."""
+    """The terminal to which this process wrote before its output was redirected: file descriptors of standard output
+    and standard error."""
 
     out: int
     err: int
@@ -74,8 +74,8 @@ class Terminal:
 
 @contextmanager
 def logs_in(folder: Path) -> Iterator[Terminal]:
-    """Redirect standard output and standard error of this process and its children to files in `folder`. Yields the
-    terminal."""
+    """Redirect the standard output and standard error of this process and its children to files in `folder`. Yields the
+    terminal, so that lines can still be printed there."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     kept = Terminal(os.dup(1), os.dup(2))
     try:

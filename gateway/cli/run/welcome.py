@@ -30,7 +30,7 @@ TOUR_URL = "TOUR_ALERT_URL"
 
 
 def prepared(settings: Settings, team: str) -> Settings:
-    """Write the policy of a new team to a folder of its own, and set a local address for the team's alerts.
+    """Write the policy of a new team to a folder of the team. Set a local address for the team's alerts.
 
     Each start uses a new team with an empty cache and an unspent budget, so that the tour always shows the same
     results.
@@ -86,7 +86,8 @@ class Welcome:
 
 
 def _ready(runtime: Path, patience_s: float = 60.0) -> dict[str, Any] | None:
-    """The facts in runtime.json, after /health/ready has succeeded; None if that takes too long."""
+    """Wait until /health/ready succeeds, at most `patience_s` seconds. Returns the contents of runtime.json; None if
+    the gateway is not ready in time."""
     from urllib.error import URLError
     from urllib.request import urlopen
 

@@ -19,7 +19,7 @@ from gateway.domain.units import usd_to_pico
 
 Object = Mapping[str, Any]
 _ABSURD_USD = 10**9
-"""A cost of one call from this number of US dollars on is rejected as impossible."""
+"""If the cost of one call is this number of US dollars or more, the cost is rejected as impossible."""
 
 
 class LogError(ValueError):
@@ -75,8 +75,8 @@ def pico(usd: object) -> int | None:
 
 
 def decoded(value: object) -> Any:
-    """Decode a JSON value that may be stored as text, because databases export it like this. Text that is not JSON is
-    returned unchanged."""
+    """Decode a JSON value. Databases export such a value as text, so a text that contains JSON is decoded too. Other
+    text is returned unchanged."""
     if isinstance(value, str) and value[:1] in "[{":
         try:
             return orjson.loads(value)
@@ -86,7 +86,7 @@ def decoded(value: object) -> Any:
 
 
 def tokens(value: object) -> int:
-    """A number of tokens; 0 if the value is anything else, or an impossible number."""
+    """Read a number of tokens. An impossible number, or a value that is no number, counts as 0."""
     try:
         found = int(str(value))
     except ValueError:

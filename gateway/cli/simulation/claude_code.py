@@ -1,9 +1,10 @@
 """Reads the transcripts of Claude Code: one file per session in `~/.claude/projects/`, with one JSON object per line.
 
 A transcript has the conversation, but neither the system prompt nor the definitions of tools. Each block of an answer
-is a line of its own with the usage of the whole answer. So all lines of one answer are one call. A call sends the
-messages on the path from the first line to the call's own line. Lines of sub-agents, and of branches that the user
-left, are on other paths.
+has its own line with the usage of the whole answer. So all lines of one answer are read as one call.
+
+Each line names the line before it. The messages of a call are those on the path from the first line to the call's own
+line. Lines of sub-agents, and of branches that the user left, are on other paths.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ def is_row(row: Object) -> bool:
 
 
 def _is_own(row: Object) -> bool:
-    """Return whether a row with a session id belongs to a transcript, and not to an export of Langfuse."""
+    """Whether `row`, which has a session id, belongs to a transcript of Claude Code. Exports of Langfuse have session
+    ids too."""
     return "startTime" not in row and "start_time" not in row
 
 

@@ -43,7 +43,7 @@ def _rows(connection: Connection, team: str, ids: Sequence[str]) -> Iterator[tup
 
 
 def _call(sample: KeptSample, rows: Sequence[RowMapping]) -> LoggedCall:
-    """The call that the client got. Its cost is the sum of the costs of all its attempts."""
+    """Convert a sample to a logged call. Its cost is the sum of the costs of all attempts of the request."""
     served = next((row for row in reversed(rows) if row["outcome"] == "ok"), rows[-1])
     costs = [row["cost_pico"] for row in rows if row["cost_pico"] is not None]
     messages = sample.request["messages"]

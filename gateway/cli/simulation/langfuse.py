@@ -19,7 +19,8 @@ def is_row(row: Object) -> bool:
 
 
 def _camel(row: Object) -> Object:
-    """Rename the fields of a row as the API names them. Blob storage has `start_time`, but the API has `startTime`."""
+    """Rename the fields of a row to the names of Langfuse's API. For example, an export to blob storage has
+    `start_time` where the API has `startTime`."""
     return {re.sub("_([a-z])", lambda found: found[1].upper(), name): value for name, value in row.items()}
 
 

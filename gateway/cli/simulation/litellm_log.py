@@ -37,7 +37,8 @@ def read(row: Object) -> LoggedCall | None:
 
 
 def _usage(row: Object) -> Usage:
-    """The usage that the provider reported. If the row does not have it, the two token sums of the row."""
+    """The usage that the provider reported. If the row does not contain it, the usage is made from the row's sums of
+    input and output tokens."""
     metadata = decoded(row.get("metadata"))
     if isinstance(metadata, dict) and (found := reported(metadata.get("usage_object"))) is not None:
         return found

@@ -1,4 +1,4 @@
-"""The settings with which each client uses the gateway, as lines to paste or as a file to write."""
+"""The settings that each client needs to use the gateway. They are lines to paste or a file to write."""
 
 from __future__ import annotations
 

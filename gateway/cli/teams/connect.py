@@ -145,7 +145,8 @@ def _write(client: Client, at: Connection) -> Path:
 
 
 def _check(client: Client, at: Connection) -> dict[str, Any]:
-    """Send one request with these settings. Returns the status, and the backend and cost, or the gateway's error."""
+    """Send one request with these settings. Returns the status. If the request succeeded, also returns the backend and
+    the cost; otherwise, the gateway's error."""
     until = time.monotonic() + KEY_S
     while True:
         found = _ask(client, at)

@@ -11,7 +11,7 @@ from gateway.settings.remedies import did_you_mean
 
 
 def note_default_policy(context: Context, settings: Settings, team: str) -> None:
-    """Print a note on standard error if no policy names the team. Prints nothing while the files have a mistake."""
+    """Print a note on standard error if no policy names the team. If the files have a mistake, prints nothing."""
     try:
         known = load_policies(context.policy_folders(settings), settings.config.ceilings).policies
     except ConfigError:

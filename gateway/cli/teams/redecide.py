@@ -1,9 +1,9 @@
 """Decides recorded requests again, under other policies, with the router itself.
 
 The ledger has no prompts. It has a request's tokens, traffic class and difficulty, but it does not say whether the
-grader abstained. Therefore the present policy decides each request first, with each grade that the request may have
-had. A grade with which it does not choose the recorded backend is wrong, and is not used with the new policy. If no
-grade leads to the recorded backend, the request is not decided again.
+grader abstained. So several grades of the prompt are possible. The present policy decides the request with each of
+these grades. Only grades that lead to the recorded backend are used with the new policy. If no grade leads to the
+recorded backend, the request is not decided again.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class RecordedGrader(Grader):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A recorded request: the rows of its attempts, in order, without background checks."""
+    """A recorded request: the rows of its attempts, in order. Rows of background checks are left out."""
 
     rows: tuple[Row, ...]
 
@@ -58,8 +58,8 @@ class Request:
 
     @property
     def cost_pico(self) -> int | None:
-        """The cost of all attempts in pico-dollars; None if an attempt has no price. A failed attempt without a price
-        counts as 0."""
+        """The cost of all attempts in pico-dollars. None if the price of an attempt is unknown. The exception is a
+        failed attempt without a price: it counts as 0."""
         costs = [row.cost_pico for row in self.rows if row.outcome != "failed" or row.cost_pico is not None]
         return None if None in costs else sum(cost or 0 for cost in costs)
 
@@ -122,8 +122,8 @@ class Redecider:
         return Verdict(min(known), max(known), names)
 
     def _grades(self, request: Request, old: Policy) -> list[Grade]:
-        """The grades with which the present policy chooses the recorded backend. Usually there is one; empty if there
-        is none."""
+        """The grades with which the present policy chooses the recorded backend. Usually this is one grade; it may be
+        none."""
         first = request.rows[0]
         recorded = first.decided.split(",")[0] or first.backend
         return [grade for grade in possible(first.difficulty) if self._chosen(first, old, grade) == recorded]
@@ -148,8 +148,8 @@ class Redecider:
         return self._tenants[name]
 
     def _priced(self, request: Request, route: Route) -> tuple[str, int | None, int | None]:
-        """The name of the first backend, and the lowest and highest cost in pico-dollars. If the request stays at its
-        backend, both are the recorded cost."""
+        """The name of the first backend of `route`, and the lowest and highest cost in pico-dollars. If this is the
+        recorded backend, both costs are the recorded cost."""
         first = route.backends[0]
         if first.name == request.rows[0].backend:
             return first.name, request.cost_pico, request.cost_pico
@@ -180,8 +180,10 @@ def expected(route: Route, usage: Usage, prices: ModelPrices) -> tuple[int | Non
 
 def elsewhere(price: Price | None, usage: Usage) -> tuple[int | None, int | None]:
     """The lowest and highest cost of the same tokens at another backend, in pico-dollars. It is unknown how much of the
-    prompt this backend had cached: between nothing and the recorded amount. Fees in addition to tokens are not
-    included."""
+    prompt this backend would have had in its cache. One cost assumes no cached tokens, the other the recorded number.
+
+    Fees in addition to tokens are not included.
+    """
     if price is None:
         return None, None
     written = usage.cache_write_5m_tokens + usage.cache_write_1h_tokens
@@ -218,7 +220,7 @@ def _plus(first: int | None, then: int | None, share: float) -> int | None:
 
 
 def _request(row: Row) -> CompletionRequest:
-    """Make a request without text that routing treats like the recorded one."""
+    """Make a request without text. Routing treats the made request like the recorded one."""
     need = _NEEDS.get(row.traffic_class.partition("/")[2].partition("/")[0])
     return CompletionRequest(
         id=row.request_id,

@@ -32,7 +32,7 @@ METHOD = (
 
 @dataclass(slots=True)
 class Meter:
-    """Simulates the spend in the windows of one budget, to find the requests that come after the budget is spent."""
+    """Simulates the spend in the windows of one budget. Finds the requests that come after the budget is spent."""
 
     budget: Budget
     spent: dict[tuple[str, float], int] = field(default_factory=dict)
@@ -85,7 +85,7 @@ class Replay:
     low_pico: int = 0
     high_pico: int = 0
     kept_pico: int = 0
-    """Cost of the requests that were not decided again; part of all three sums."""
+    """Recorded cost of the requests that were not decided again. Each of the three sums above contains this cost."""
     routes: Counter[tuple[str, str]] = field(default_factory=Counter)
     unknown: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
@@ -118,8 +118,8 @@ class Replay:
 
     @property
     def increase(self) -> float | None:
-        """The percentage by which the new policy may cost more, at the higher end of the range. None if nothing was
-        spent before but something would be."""
+        """By how many percent the new policy may increase the cost. Computed from the highest possible cost. None if
+        nothing was spent before and something would be spent now."""
         if not self.now_pico:
             return None if self.high_pico else 0.0
         return 100 * (self.high_pico - self.now_pico) / self.now_pico
@@ -174,8 +174,8 @@ def as_object(found: Iterable[Replay]) -> dict[str, Any]:
 
 
 def increase(found: Iterable[Replay]) -> float | None:
-    """The percentage by which all teams together may spend more, at the higher end of the range; None if nothing was
-    spent before."""
+    """By how many percent the new policies may increase the cost of all teams together. Computed from the highest
+    possible cost. None if nothing was spent before and something would be spent now."""
     found = list(found)
     whole = Replay(
         "", [], [], now_pico=sum(one.now_pico for one in found), high_pico=sum(one.high_pico for one in found)

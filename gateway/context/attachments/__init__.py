@@ -1,1 +1,1 @@
-"""Input tokens of a request's documents, images and recordings."""
+"""Computes the input tokens of a request's documents, images and recordings."""

@@ -1,7 +1,7 @@
-"""Counts the tokens of asides: strings in a conversation that are not counted elsewhere, such as names, refusals,
-reasoning and items of hosted tools. Texts, calls and files are counted elsewhere.
+"""Counts the tokens of strings in a conversation that are not counted elsewhere: names, refusals, reasoning, items of
+hosted tools. These strings are called asides. Texts, calls and files are counted elsewhere.
 
-Each provider decides which asides its model reads. Therefore a budget reserves tokens for all asides, but no space in
+The provider decides which asides its model reads. Therefore a budget reserves tokens for all asides, but no space in
 the context window is reserved for them.
 """
 
@@ -48,8 +48,10 @@ def asides(request: CompletionRequest) -> dict[int, int]:
 
 
 def _of_turn(request: CompletionRequest, given: Any, turn: Turn, begins: int, ends: int) -> dict[int, int]:
-    """The asides of `turn` and of the items around it, as the function `asides` returns them. `_messages` explains
-    the other arguments.
+    """The bytes of the asides (strings that are not counted elsewhere) of `turn` and of the items around it: index of a
+    turn → bytes. The key `_STAYS` has the asides that are never dropped.
+
+    `given`: all items of the conversation. Only the items with indexes in `[begins, ends)` are read.
     """
     found: dict[int, int] = {}
     shown = FACTS[request.dialect].image_part
@@ -63,10 +65,10 @@ def _of_turn(request: CompletionRequest, given: Any, turn: Turn, begins: int, en
 def _messages(
     request: CompletionRequest, given: Any, turn: Turn, begins: int, ends: int
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield (index, message) for the message of `turn` and for the items between the previous turn and `turn`.
+    """Yield (index, message) for the message of `turn`, and for the items between the previous turn and `turn`.
 
-    If `turn` is the last turn, also yield the items after it. `given`: all items of the conversation. `begins`,
-    `ends`: the range of indexes to read.
+    If `turn` is the last turn, also yield the items after it. `given`: all items of the conversation. Only the
+    items with indexes in `[begins, ends)` are read.
     """
     if turn.index < 0 and (field := FACTS[request.dialect].system_field):
         yield turn.index, {"content": request.body.get(field)}
@@ -76,13 +78,13 @@ def _messages(
 
 
 def _goes_along(item: Mapping[str, Any], before: bool) -> bool:
-    """Whether `item` is dropped together with the turn after it. `before`: whether a turn comes after `item`."""
+    """Whether `item` is dropped together with the turn after it. `before`: whether there is such a turn."""
     return before and item.get("type") == "reasoning"
 
 
 def _beside(message: dict[str, Any], turn: Turn | None, shown: str) -> int:
-    """Number of bytes of all strings in `message`, except the strings that are already counted for `turn`. `shown`: the
-    type of image parts."""
+    """Number of bytes of all strings in `message`, without the strings that are already counted for `turn`. `shown`:
+    the value of `type` in image parts."""
     found = _bytes(message, _elsewhere(message), shown)
     if turn is not None:
         found -= _size(turn.text) + _bytes(made(message))
@@ -90,7 +92,7 @@ def _beside(message: dict[str, Any], turn: Turn | None, shown: str) -> int:
 
 
 def _elsewhere(message: dict[str, Any]) -> str:
-    """Name of the field of `message` that is counted as an attachment and so is no aside. Empty if there is none."""
+    """Name of the field of `message` that is already counted as an attachment. Empty if there is none."""
     if message.get("type") == "image_generation_call":
         return "result"
     return "audio" if type(message.get("audio")) is dict else ""
@@ -100,8 +102,8 @@ def _bytes(value: Any, without: str = "", shown: str | None = None) -> int:
     """Number of bytes of all strings in `value`. Short labels are not counted. Keys of objects are counted if they are
     too long for a name.
 
-    `without`: a field of `value` to skip. `shown`: set if `value` is a message; it is the type of image parts. Images
-    and files of a message are not counted.
+    `without`: a field of `value` to skip. `shown`: must be set if `value` is a message; it is the value of `type` in
+    image parts. Images and files of a message are not counted.
     """
     total = 0
     waiting: list[tuple[Any, bool]] = [(value, False)]
@@ -132,7 +134,7 @@ def _bytes(value: Any, without: str = "", shown: str | None = None) -> int:
 
 
 def _text_of(part: dict[str, Any]) -> str:
-    """The text of an image part or file part. It is counted with the text of the turn and not as an aside."""
+    """The text inside an image part or file part. It is counted with the text of the turn."""
     source = part.get("source")
     text = source.get("data") if type(source) is dict and source.get("type") == "text" else part.get("text")
     return text if type(text) is str else ""
@@ -149,8 +151,8 @@ def _size(text: str) -> int:
 
 
 def made(message: dict[str, Any]) -> Any:
-    """The tool calls in a message and the thinking before these calls, in the form in which they are counted. Empty if
-    the message has neither.
+    """The tool calls in a message, and the thinking before these calls, in the form in which tokens are counted. Empty
+    if the message has neither.
 
     Anthropic's models read earlier thinking again, so it is billed as input. They do not read the signature of the
     thinking, so the signature is left out.

@@ -1,5 +1,5 @@
-"""Tokens of the images and attachments of a request. There are three numbers: the maximum, for the budget; the usual
-number, for forecasts; and the tokens to reserve in the window."""
+"""Computes the tokens of the images and attachments of a request. There are three numbers: the maximum, for the budget;
+the usual number, for forecasts; and the number to reserve in the context window."""
 
 from __future__ import annotations
 

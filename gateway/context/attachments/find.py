@@ -144,9 +144,8 @@ def _inline(given: Any, turn: int, kind: AttachmentKind, media: str = "", name: 
 
 
 def _format(media: str, name: str, begins: str) -> str:
-    """The format of the content. The first characters of the content decide; if they are unknown, the media type or
-    the file name.
-    """
+    """The format of the content. It is recognised by `begins`, the first characters of the content. If these are
+    unknown, the media type or the file name decides."""
     for begin, form in _SNIFFED.items():
         if begins.startswith(begin):
             return form

@@ -39,10 +39,9 @@ _WORDS = re.compile(r"(?:word|ppt|xl)/.*\.xml$|content\.xml$")
 def pdf(data: bytes) -> tuple[int, int, float]:
     """Count the pages of a PDF and the bytes of text on them. Returns (pages, bytes of text, 0 seconds of sound).
 
-    The number of pages is the larger of the declared number and the number found. If the page tree cannot be read
-    to its end, the file is searched for text that looks like a page object or like a declared number of pages. The
-    declared number is then the largest of three: the number in the page tree, the number of such page objects, and
-    the largest such declared number.
+    The number of pages is the number that the page tree declares, or the number of pages that were found, if this is
+    larger. A damaged page tree cannot be read to its end. Then the whole file is searched for page objects and for
+    declared numbers of pages. The largest of these numbers also counts as declared.
     """
     from pypdf import PdfReader
     from pypdf.errors import PyPdfError
@@ -111,9 +110,8 @@ def _text_bytes(content: bytes) -> int:
 
 
 def office(data: bytes) -> tuple[int, int, float]:
-    """Return (0 pages, bytes of XML, 0 seconds) for an Office file. Only XML with text counts, by the directory of
-    the archive.
-    """
+    """Return (0 pages, bytes of XML, 0 seconds of sound) for an Office file. Only files of the archive that contain
+    text are counted, by their names in the archive's directory."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         return 0, sum(each.file_size for each in archive.infolist() if _WORDS.search(each.filename)), 0.0
 
@@ -131,7 +129,7 @@ JOBS = {"pdf": pdf, "office": office, "audio": audio}
 
 
 def answer(form: str, given: bytes) -> bytes:
-    """The answer line for one job. `form`: the format, `given`: the content in base64."""
+    """The answer line for one job. `form`: the format. `given`: the document or recording in base64."""
     try:
         pages, text, seconds = JOBS[form](b64decode(given))
     except Exception:

@@ -1,8 +1,9 @@
 """Computes two numbers of tokens for an attachment: the maximum that a vendor may bill, and the usual number.
 
-The maximum is the largest of three numbers: declared by the sender, counted, and implied by the size. If an attachment
-cannot be opened, the maximum is what the vendor accepts. If the backend's window is smaller, the maximum is the window.
-If the window is unknown, the usual window of the model family is used (`Vendor.window`).
+The maximum is the largest of three numbers: the number that the sender declares, the number that was counted, and the
+number that follows from the size in bytes. If an attachment cannot be opened, the maximum is that of the largest
+attachment that the vendor accepts. If the backend's window is smaller, the maximum is the window. If the window is
+unknown, the usual window of the model family is used (`Vendor.window`).
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Computes what providers charge for a prompt, by the rules of their prompt caches. No I/O."""
+"""Computes what providers charge for a prompt, by the rules of their prompt caches. Does no I/O."""

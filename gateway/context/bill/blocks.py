@@ -36,8 +36,8 @@ class BlockReader:
     block are counted only once, and kept for later blocks that are equal."""
 
     def __init__(self, count: Callable[[str], int], factor: float = 1.0) -> None:
-        """`count`: counts the tokens of a text. `factor`: tokens by the model's own tokenizer for each token that
-        `count` returns."""
+        """`count`: counts the tokens of a text. `factor`: the tokens by the model's own tokenizer, divided by the
+        tokens that `count` returns."""
         self._count, self._factor = count, factor
         self._known: dict[bytes, int] = {}
 

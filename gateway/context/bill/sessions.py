@@ -41,7 +41,8 @@ class Session:
     row: dict[str, Any]
 
     def requests(self) -> Iterator[SentRequest]:
-        """Yield each request of the session, with all messages that were appended since the history began anew."""
+        """Yield each request of the session. A request contains all messages since the start of the session, or since
+        the client last began a new history."""
         messages: list[dict[str, Any]] = []
         head: dict[str, Any] = {"model": self.model, "max_tokens": MOST_OUTPUT_TOKENS}
         if tools := self.row.get("tools"):

@@ -1,1 +1,2 @@
-"""Cuts: leave old tool outputs out of a request, if the session probably no longer needs them and this saves money."""
+"""Leaves old tool outputs out of a request (a cut), if the session probably no longer needs them and this saves
+money."""

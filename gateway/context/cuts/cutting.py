@@ -46,8 +46,8 @@ class Cutting:
         switched_off: Callable[[str], bool] = lambda team: False,
         weighs_all: bool = False,
     ) -> None:
-        """`switched_off`: whether cuts are switched off for a team, because they did not save money. `weighs_all`: see
-        `SessionCuts`."""
+        """`switched_off`: whether cuts are switched off for a team, because they did not save money. `weighs_all`:
+        whether `weighed` is exact even for a cut that is too expensive, which takes longer."""
         self._weighs_all = weighs_all
         self._off_loop, self._most, self._switched_off = off_loop, most, switched_off
         self._known: OrderedDict[_Key, SessionCuts] = OrderedDict()
@@ -57,9 +57,8 @@ class Cutting:
         return {"cut_sessions": len(self._known), **self._counts}
 
     def weighed(self) -> Weighed | None:
-        """The last cut decision about the session that was planned last. None if that session was too short for a
-        decision.
-        """
+        """The last decision about a cut, for the session that was planned last. None if that session was too short for
+        a decision."""
         session = next(reversed(self._known.values()), None)
         return session.weighed if session is not None else None
 
@@ -90,9 +89,10 @@ class Cutting:
 
 
 def _may_search(text: str) -> bool:
-    """Whether a user's text may start a search in the outputs that were left out.
+    """Whether a user's text may contain a question about outputs that were left out. Such a question starts a search in
+    these outputs.
 
-    A long text is not examined here, because that would delay the event loop; it counts as a text that may.
+    A long text is not examined, because that would delay the event loop. The result is then True.
     """
     return len(text) > _ON_LOOP_CHARACTERS or bool(recall.questions_in(text))
 

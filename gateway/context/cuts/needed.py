@@ -1,11 +1,12 @@
 """Finds which tool outputs of one session are probably still needed.
 
-An output is still needed if a later call repeated one of its lines, as an edit of a file does. It is not needed any
-more if later outputs with one of its names repeated nearly all of its lines.
+An output is still needed if a later call repeated one of its lines, as an edit of a file does. The names of an output
+are the paths, addresses and file names in the call that produced it. An output is not needed any more if later outputs
+with one of these names repeated nearly all of its lines.
 
-The lines of an output are read only when a decision depends on them, because reading all lines takes most of the time
-for a session that this worker does not know. So each fact is kept with the turn from which on it is true. It is then
-the same whether it was found at once or many requests later.
+The lines of an output are read only when a decision depends on them. Reading all lines takes most of the time for a
+session that this worker does not know. Each fact is stored with the index of the first turn after which it is true. So
+decisions do not depend on when a fact was found.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _REPEATED = 0.9
 
 
 class Needed:
-    """The outputs of one session, in their order, and the lines of its calls."""
+    """The tool outputs of one session, in their order, and the lines of the session's tool calls."""
 
     def __init__(self) -> None:
         self._all: list[Output] = []
@@ -30,12 +31,13 @@ class Needed:
         """(Index of a turn, lines of its calls)."""
 
     def call(self, place: int, calls: str) -> None:
-        """Add the arguments of the calls in the turn with this index."""
+        """Add the tool calls of one turn. `place`: index of the turn. `calls`: the arguments of its calls."""
         if self._all and (lines := lines_in(calls)):
             self._calls.append((place, lines))
 
     def add(self, output: Output) -> None:
-        """Add an output, and connect it with the earlier outputs that have one of its names."""
+        """Add an output. Connect it with the earlier outputs that have a name (path, address or file name) in common
+        with it."""
         number, earlier = len(self._all), set[int]()
         for name in output.names:
             numbers = self._named.setdefault(name, [])
@@ -58,8 +60,11 @@ class Needed:
         return self._repeated_at(output, NEVER, turns) < NEVER
 
     def _is_quoted(self, output: Output, turns: list[Turn]) -> bool:
-        """Whether a later call repeated a line of the output. Also true if the output repeats a line of an earlier
-        output with one of its names that was quoted before."""
+        """Whether a later call repeated a line of the output.
+
+        Also true if the output repeats a line of an earlier output that has a name (path, address or file name) in
+        common with it, and a call repeated a line of that earlier output.
+        """
         if self._quoted_at(output, turns) == NEVER:
             self._inherit(output, turns)
             output.quoted = bool(output.inherits)
@@ -79,7 +84,8 @@ class Needed:
         return output.quoted_at
 
     def _inherit(self, output: Output, turns: list[Turn]) -> None:
-        """Set `output.inherits`. This uses no recursion, because a client may write a chain of a thousand outputs."""
+        """Set `output.inherits`: whether the output repeats a line of an earlier output that is still needed. There is
+        no recursion, because a client may send a chain of a thousand outputs."""
         waiting = [output]
         while waiting:
             found = self._inherited(waiting[-1], turns)
@@ -89,8 +95,8 @@ class Needed:
                 waiting.pop().inherits = found
 
     def _inherited(self, output: Output, turns: list[Turn]) -> bool | Output:
-        """Whether the output repeats a line of an earlier output that was quoted before. If this depends on the same
-        fact about an earlier output, returns that output."""
+        """Whether the output repeats a line of an earlier output, and a call repeated a line of that earlier output. If
+        the same fact must first be found for an earlier output, returns that earlier output."""
         if output.inherits is not None:
             return output.inherits
         while output.earlier:
@@ -107,8 +113,8 @@ class Needed:
         return False
 
     def _repeated_at(self, output: Output, end: int, turns: list[Turn]) -> int:
-        """Index of the turn with which the later outputs repeated nearly all lines of an output, or `NEVER`. Only the
-        turns before `end` are considered."""
+        """Index of the turn after which later outputs have repeated nearly all lines of the output. `NEVER` if there is
+        none before the turn with index `end`."""
         lines = _lines(output, turns)
         while output.repeated_at == NEVER and output.compared < len(output.later):
             after = self._all[output.later[output.compared]]

@@ -1,7 +1,8 @@
-"""Reads facts about a turn by which the gateway decides whether its tool output is still needed.
+"""Reads facts about the turns of a session. From these facts, the gateway decides whether a tool output is still
+needed.
 
-The facts are the size of the output, its lines, and the names in the calls that produced it. Names of tools are not
-used.
+The facts are the size of the output, its lines, and the names of files, paths and addresses in the calls that produced
+it. Names of tools are not used.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from gateway.domain.request import CompletionRequest, Turn
 _WORDS = re.compile(r"[\w.@~/-]+")
 """Matches words, paths, addresses and names of files."""
 _PARTED = bytes([byte if chr(byte) in f"{ascii_letters}{digits}_.@~/-" else 32 for byte in range(256)])
-"""A table that replaces each ASCII character that does not match by a space. It is faster than `_WORDS`."""
+"""A table that replaces each ASCII character that cannot be in a word (see `_WORDS`) by a space. This is faster than
+the regular expression."""
 _MOST_NAMED = 600
 """Maximum characters of a call in which names are searched. Names come before long contents."""
 _LONGEST_EXTENSION = 5
@@ -47,31 +49,33 @@ class Output:
     request: int
     """Number of the request in which the turn was sent for the first time."""
     end: int
-    """Number of turns in the request before that request. The provider's cache can keep the prompt up to this position.
-    """
+    """Number of turns in the last request that did not contain this turn yet. The provider's cache can keep the prompt
+    up to this position."""
     tokens: int
     names: frozenset[str]
     lines: frozenset[int] | None = None
-    """Hashes of its lines; None if they were not read yet."""
+    """Hashes of the output's lines; None if they were not read yet."""
     left: frozenset[int] | None = None
-    """Hashes of the lines that were not repeated by any later output with one of the names; None: all."""
+    """Hashes of the lines that no later output with a name in common has repeated; None: all lines."""
     quoted: bool = False
     """Whether it is known that a later call repeated a line of this output. An edit of a file does this."""
     quoted_at: int = 1 << 60
-    """Index of the first turn with such a call, among the calls that were searched."""
+    """Index of the first turn with a call that repeated a line of this output, among the calls that were searched."""
     searched: int = 0
     """Number of calls of the session that were searched for lines of this output."""
     inherits: bool | None = None
-    """Whether this output counts as quoted because an earlier one was; None if this was not decided yet."""
+    """Whether this output counts as quoted, because it repeats a line of an earlier output that was quoted; None if
+    this was not decided yet."""
     repeated_at: int = 1 << 60
-    """Index of the turn with which later outputs repeated nearly all lines of this output. The output is then left out
-    although it was quoted."""
+    """Index of the turn after which later outputs have repeated nearly all lines of this output. The output is then
+    left out although it was quoted."""
     earlier: list[int] = field(default_factory=list)
-    """Numbers of the earlier outputs with one of the names. Emptied when `inherits` is decided."""
+    """Numbers of the earlier outputs that have a name in common with this output. Emptied when `inherits` is
+    decided."""
     later: list[int] = field(default_factory=list)
-    """Numbers of the later outputs with one of the names."""
+    """Numbers of the later outputs that have a name in common with this output."""
     compared: int = 0
-    """Number of these later outputs whose lines were compared with the lines of this output."""
+    """Number of outputs in `later` whose lines were compared with the lines of this output."""
     gone: bool = False
     """Whether the output was left out."""
 
@@ -115,7 +119,7 @@ def answer_of(request: CompletionRequest, turn: Turn) -> tuple[str, int | None]:
 
 
 def thinking_between(request: CompletionRequest, first: int, end: int) -> dict[int, int]:
-    """Index of a turn → estimated tokens of its thinking blocks, for the turns from `first` to before `end`.
+    """Index of a turn → estimated tokens of its thinking blocks, for the turns in `[first, end)`.
 
     In Anthropic's dialect, thinking is in blocks of the turn. In chat, it is in a separate field of the message. In
     Responses, reasoning items precede the item of the turn.

@@ -47,13 +47,17 @@ quadratic time."""
 _K1, _B = 1.2, 0.5
 """The usual constants of BM25, as for long documents."""
 _STEM, _STEM_WEIGHT = 5, 0.6
-"""Number of letters of a word's beginning that counts as a second word, so that inflected forms match; its weight."""
+"""`_STEM`: number of letters at the beginning of a word. This beginning also counts as a word, so that inflected forms
+match. `_STEM_WEIGHT`: weight of the beginning."""
 _NOVELTY = 0.8
-"""Weight of the novelty that is added to the common words. Chosen with planted facts on one half of the documents."""
+"""Weight of a sentence's novelty (its share of words that occur nowhere else) relative to its score for common words.
+Chosen with planted facts on one half of the documents."""
 _LEAST_WORDS, _FULL_WORDS = 3, 4
-"""Minimum words of a sentence whose novelty counts; a sentence with fewer than `_FULL_WORDS` counts less."""
+"""`_LEAST_WORDS`: minimum words of a sentence whose novelty counts. If a sentence has fewer than `_FULL_WORDS` words,
+its novelty counts less."""
 _LEAST_ASKED = 3
-"""Minimum number of words of questions that have no word in common with the outputs."""
+"""Minimum number of words in the questions, if none of these words occurs in the outputs. With fewer words, nothing is
+quoted."""
 _LEAST_COMMON = 0.6
 """Minimum share of the weight of the question's words that a sentence of code, data or logs has in common with the
 question. Agents read code and logs again, so only a clear answer is quoted from them."""
@@ -71,7 +75,8 @@ _HEAD = (
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A tool output that was left out. `name`: a name in its call, or empty. `prose`: whether it is mostly prose."""
+    """A tool output that was left out of the prompt. `name`: a name from the call of the tool, or empty. `prose`:
+    whether the output is mostly prose."""
 
     name: str
     text: str
@@ -103,7 +108,7 @@ def _is_question(part: str) -> bool:
 
 
 def _own(text: str) -> str:
-    """The part of a user's `text` that the user wrote, without the texts that coding agents add."""
+    """The part of a user's message `text` that the user wrote, without the texts that coding agents add."""
     tags = list(_TAG.finditer(text)) if "</" in text else []
     last = {tag[2]: tag.start() for tag in tags if tag[1]}
     parts, at, inside = [], 0, ""
@@ -118,8 +123,8 @@ def _own(text: str) -> str:
 
 
 def quotation(questions: Iterable[str], outputs: Sequence[LeftOut], most: int) -> str:
-    """A quotation of the sentences that may answer the questions, with at most `most` tokens of sentences. Empty if
-    there are none."""
+    """Quote the sentences of `outputs` that may answer the questions. The sentences have at most `most` tokens
+    together. Empty if there are none."""
     if not outputs:
         return ""
     split = [_sentences(_own(output.text)) for output in outputs]
@@ -160,7 +165,7 @@ def _plain(text: str) -> str:
 
 
 def _words(plain: str) -> list[str]:
-    """The words of a text except function words, and the ends of lines."""
+    """The words and the line ends of a text. Function words are left out."""
     return [word for word in _TOKEN.findall(plain) if word not in _FUNCTION_WORDS]
 
 
@@ -168,10 +173,10 @@ _FUNCTION_WORDS = frozenset(_plain(word) for words in FUNCTION_WORDS.values() fo
 
 
 def _may_answer(text: str, asked: set[str]) -> bool:
-    """Whether a sentence of code, data or logs in `text` has enough words of the question to be quoted. `text` has
-    one sentence per line.
+    """Whether `text` (code, data or logs) has a sentence with enough words of the question to be quoted. `text` has one
+    sentence per line. `asked`: the words of the question.
 
-    The words in `asked` are searched in `text`, which is faster than splitting `text` into words.
+    Searching `text` for the words of `asked` is faster than splitting `text` into words.
     """
     found = sorted(_occurrences(text, asked))
     known = Counter([word for _, word in found])
@@ -203,11 +208,11 @@ def _in_word(character: str) -> bool:
 
 
 def _wanted(asked: set[str], known: Counter[str]) -> tuple[dict[str, float], float]:
-    """Return (word → weight, sum of weights). The dictionary has the words of the outputs that are also in the
-    questions.
+    """Return (word → weight, sum of weights). The dictionary has each word of the outputs that is also in the
+    questions, or begins like a word of the questions.
 
-    A word with the same beginning as a word of the questions is included too. The sum is over all words of the
-    questions.
+    The sum is over all words of the questions, also those that no output has. `asked`: the words of the questions.
+    `known`: number of occurrences of each word in the outputs.
     """
     sentences = known["\n"] + 1
     stems = {word[:_STEM]: 0 for word in asked if len(word) > _STEM}
@@ -229,9 +234,12 @@ def _rarity(known: int, sentences: int) -> float:
 def _scores(
     tokens: Iterable[str], wanted: Mapping[str, float], alone: set[str], prose: Sequence[bool], whole: float
 ) -> tuple[list[float], list[float]]:
-    """For each sentence, its BM25 score for the questions, and the share of its words that occur nowhere else.
+    """Two lists with one value per sentence: the sentence's BM25 score for the questions, and the share of its words
+    that occur in no other sentence.
 
-    A fact that answers a question usually has such rare words: names, numbers, terms.
+    A fact that answers a question usually has such rare words: names, numbers, terms. `tokens`: words, with a line
+    break between sentences. `wanted`: weights of words. `alone`: words that occur only once. `prose`: for each
+    sentence, whether its output is prose. `whole`: sum of the weights of all words of the questions.
     """
     fits, novelties, sizes = list[float](), list[float](), list[int]()
     hits, words, new = dict[str, float](), 0, 0
@@ -264,10 +272,12 @@ def _chosen(
     novelties: Sequence[float],
     most: int,
 ) -> set[tuple[int, int]]:
-    """The sentences to quote, as (output, sentence). Half of the allowed tokens are for sentences with words of the
-    questions.
+    """The sentences to quote, as (index of the output, index of the sentence).
 
-    The other half is for sentences with words that occur nowhere else.
+    Half of the allowed tokens are for sentences with words of the questions. The other half is for sentences with words
+    that occur nowhere else. `split`: the sentences of each output. `places`: for each sentence, its text and its two
+    indexes. `fits`: for each sentence, its score for the questions. `novelties`: for each sentence, its share of words
+    that occur nowhere else. `most`: the allowed tokens.
     """
     top = max(fits, default=0.0) or 1.0
     ranked = [fit / top + _NOVELTY * new if fit else 0.0 for fit, new in zip(fits, novelties, strict=True)]
@@ -287,7 +297,8 @@ def _take(
 ) -> int:
     """Add sentences and their neighbours to `chosen`, until the next sentence does not fit into `room` tokens.
 
-    Returns the number of tokens that were added.
+    `split`: the sentences of each output. `places`: (index of the output, index of the sentence), best first. Returns
+    the number of tokens that were added.
     """
     taken = 0
     for number, at in places:
@@ -314,7 +325,7 @@ def _around(sentences: Sequence[str], at: int) -> range:
 
 
 def _quoted(sentences: Sequence[str], lines: Sequence[int]) -> list[str]:
-    """The sentences as quoted lines. A mark stands for each gap between them."""
+    """The sentences as quoted lines. `[…]` stands for each gap between them."""
     found: list[str] = []
     for before, line in zip((lines[0] - 1, *lines), lines, strict=False):
         if line > before + 1:

@@ -125,8 +125,8 @@ class SessionCuts:
     same time."""
 
     def __init__(self, rules: CacheRules, factor: float, weighs_all: bool = False) -> None:
-        """`weighs_all`: whether `weighed` counts exactly the outputs that may go, also if the cut cannot pay. This
-        takes longer; the cuts are the same."""
+        """`weighs_all`: whether `weighed` is exact also for a cut that is too expensive. Deciding then takes longer,
+        but the cuts are the same."""
         self._weighs_all = weighs_all
         self._rules, self._factor = rules, factor
         self._weighed = 0, 0, 0.0, 0.0, False
@@ -144,7 +144,8 @@ class SessionCuts:
         """Names in `_calls`; None if `_calls` was not searched yet."""
         self._texts: dict[int, str] = {}
         self._left: dict[int, str] = {}
-        """Index of a turn whose output was left out → a name in its call. Without outputs that were repeated later."""
+        """Index of a turn whose output was left out → a name in its call. Outputs that later outputs repeated are not
+        included."""
         self._prose: dict[int, bool] = {}
         """Index of a turn → whether its output, which was left out, is mostly prose."""
         self._no_thinking: set[int] = set()
@@ -240,10 +241,10 @@ class SessionCuts:
             self._shrink(place, -round(estimate(quoted) * self._factor))
 
     def _move_anchor(self, turns: list[Turn]) -> None:
-        """Move the anchor to the first output that may be left out later. The anchor is the position up to which
-        the gateway marks the prompt for the provider's cache.
+        """Move the anchor to the first output that may be left out later. The anchor is the position up to which the
+        gateway marks the prompt for the provider's cache.
 
-        It only moves forwards, because a provider forgets a part of the prompt that a request did not mark.
+        The anchor only moves forwards, because a provider forgets a part of the prompt that a request did not mark.
         """
         end = self._end
         for output in self._outputs:
@@ -275,10 +276,11 @@ class SessionCuts:
             self._leave_out(request, best[1], best[2])
 
     def _worth_of(self, outputs: list[Output], turns: list[Turn]) -> tuple[float, float] | None:
-        """`_worth` of those `outputs` that may go. The others are removed from the list.
+        """The expected savings and the cost of leaving out `outputs`; None if it would not save enough. Outputs that
+        may not be left out are removed from the list.
 
-        Every further output makes a cut with the same first output better. So if leaving out all outputs from the first
-        one on would not save enough, it is not examined which of the others may go. The largest are examined first.
+        With more outputs, a cut at the same position saves more. Therefore the examination ends when even all remaining
+        outputs together do not save enough. The largest outputs are examined first.
         """
         while outputs and not self._needed.may_go(outputs[0], turns):
             del outputs[0]
@@ -297,7 +299,7 @@ class SessionCuts:
         return found
 
     def _thinking_from(self, first: Output) -> int:
-        """Number of tokens of thinking that a cut leaves out, if it begins at `first`."""
+        """Number of thinking tokens that are left out by a cut that begins at `first`."""
         sizes = self._thinking.items()
         return sum([size for place, size in sizes if first.place < place and place not in self._no_thinking])
 
@@ -314,9 +316,10 @@ class SessionCuts:
 
     def _worth(self, outputs: int, saved: int, kept: int, alive: float) -> tuple[float, float] | None:
         """Return two values for a cut: the expected savings less the cost, and the cost. The unit is one token of
-        uncached input. `saved`: number of tokens that are left out. For `kept` and `alive`, see `_kept`.
+        uncached input. None if the cut would not save enough.
 
-        None if this would not save enough.
+        `outputs`: number of outputs that are left out. `saved`: number of tokens that are left out. `kept`: tokens of
+        the conversation that the provider's cache then keeps. `alive`: probability that it keeps them.
         """
         rules = self._rules
         whole = self._total + (0 if rules.kind == "marks" else self._fixed)

@@ -26,9 +26,9 @@ _SEALED = "reasoning.encrypted_content"
 def assigned(request: CompletionRequest, tenant: Tenant) -> dict[str, str]:
     """Experiment → variant for the session of a request. Empty if the request takes no part.
 
-    A request takes no part if it has no session name, is held out or untouched, or asks for thinking. A model may
-    think without being asked. This does no harm: the session has had the same text from its first request on, so
-    the text before signed thinking does not change.
+    A request takes no part if it has no session name, is held out, must be sent unchanged, or asks for thinking. A
+    model may think without being asked. This does no harm: the session has had the same text from its first request on,
+    so the text before signed thinking does not change.
     """
     session = request.controls.session or request.agent_session
     if not session or request.dialect not in _FIELDS or asks_for_thinking(request) or is_exempt(request, tenant):
@@ -78,9 +78,8 @@ def asks_for_thinking(request: CompletionRequest) -> bool:
 
 
 def _echoed(request: CompletionRequest) -> dict[str, Any]:
-    """The client's own values of changed fields that the answer repeats, because the client must see its own
-    instructions.
-    """
+    """The changed fields that the answer repeats, with the client's own values. The client must see its own
+    instructions in the answer."""
     if request.dialect != "openai_responses":
         return request.echoed
     return {"instructions": request.body.get("instructions"), **request.echoed}

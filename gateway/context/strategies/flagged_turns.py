@@ -22,7 +22,7 @@ from gateway.domain.tenant import Tenant
 MARK = "[This answer was reported as wrong and left out.]"
 _DIALECTS = frozenset({"anthropic_messages", "openai_chat", "openai_responses"})
 _READ, _WRITE = 0.1, 1.25
-"""Prices per token relative to plain input. No provider takes more for the difference of both."""
+"""Prices per token relative to plain input. At no provider is the difference between the two prices larger."""
 _MOST_SPENT = 0.04
 """Maximum cost of the change, as a share of the cost of the session's input so far, while the prompt may be cached.
 Cuts have this limit too."""
@@ -94,9 +94,9 @@ def is_cheap(turns: Sequence[Turn], place: int) -> bool:
 
 
 def _thinks(request: CompletionRequest) -> bool:
-    """Whether the request contains thinking, or asks for it. Then no further answer is left out, because a
-    signature covers everything before the thinking.
+    """Whether the request contains thinking, or asks for it. Then no further answer is left out, because a signature
+    covers everything before the thinking.
 
-    Marks that were sent before the thinking began are covered by its signature and stay.
+    Notes that were sent before the thinking began stay in place, because the signature covers these notes.
     """
     return contains_thinking(request) or asks_for_thinking(request) or b'"effort"' in request.raw

@@ -1,5 +1,6 @@
-"""Knows which answers of a conversation were reported as wrong, and which of these are left out already. Every worker
-follows a log of these facts. A worker that lacks the newest entries sends an answer whole, which only costs money.
+"""Knows which answers of a conversation were reported as wrong, and which of them are already left out. Every worker
+reads a log of these facts. A worker that has not read the newest entries may send a wrong answer whole; this only
+costs money.
 
 The state server keeps the digest of each answer for some hours, because a report names only the id of the request. No
 text is stored.
@@ -74,7 +75,7 @@ class Flags:
         return self._log.current
 
     def of(self, conversation: bytes) -> Mapping[bytes, Flag]:
-        """The flags of a conversation: digest of an answer → its flag."""
+        """The answers of a conversation that were reported as wrong: digest of an answer → its flag."""
         return self._known.get(conversation, {})
 
     def __len__(self) -> int:
@@ -178,10 +179,11 @@ class Flags:
 
 
 def conversation_of(request: CompletionRequest, lineage: str) -> bytes:
-    """A digest that identifies a conversation: of the API key, the end user and the session's name.
+    """A digest that identifies a conversation. It is made from the API key, the end user and the session's name.
+    `lineage`: the API key and all keys that it replaced.
 
-    Without a name, the first words of the user are used. The end user is included because sessions of several end
-    users may have the same name or words.
+    Without a session name, the first words of the user are used instead. The end user is included because sessions of
+    several end users may have the same name or words.
     """
     name = request.controls.session or request.agent_session
     if not name:

@@ -1,9 +1,9 @@
 """Decides whether a session's prompt is kept in Anthropic's cache during a pause.
 
-To keep the prompt, the gateway sends the last request again, with an answer of at most one token, shortly before
-the cache forgets the prompt. This call costs a read of the whole prompt. If the client continues within the next
-five minutes, the prompt need not be written again. The call pays if the probability of this event, times the
-saving, exceeds the cost.
+To keep the prompt, the gateway sends the last request again shortly before the cache expires. The answer to this call
+has at most one token. The call costs a read of the whole prompt. If the client continues within the next five minutes,
+the prompt need not be written again. So the call pays if the probability of such a continuation, times the saving,
+exceeds the cost.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class KeepAlive(Protocol):
 
 
 class NoKeepAlive:
-    """Implements `KeepAlive` where nothing is kept."""
+    """Implements `KeepAlive` for a gateway that keeps no prompts in caches."""
 
     def asked(self, request: CompletionRequest, tenant: Tenant, prefix: Prefix, plan: ContextPlan) -> None:
         pass
@@ -77,8 +77,12 @@ NO_KEEP_ALIVE = NoKeepAlive()
 
 
 def may_keep(request: CompletionRequest, tenant: Tenant, plan: ContextPlan) -> bool:
-    """Whether the prompt of `request` may be kept. Requests that set a thinking budget are excluded: the budget must be
-    below the output limit, and a request with another budget does not find the conversation in the cache."""
+    """Whether the prompt of `request` may be kept in the cache.
+
+    Requests that set a thinking budget are excluded. The call that keeps the prompt has a very low output limit, so it
+    would need a lower thinking budget. A request with another thinking budget does not find the conversation in the
+    cache.
+    """
     if plan.marks is None or plan.marks.newest != "5m" or request.controls.untouched or not request.one_context:
         return False
     if request.dialect not in _DIALECTS or "reasoning" in request.needs or _THINKS in request.raw:
@@ -103,17 +107,16 @@ def share_of_returns(prior: float, seen: int, yes: int) -> float:
 
 
 def without_parsed(request: CompletionRequest) -> CompletionRequest:
-    """The request with its bytes only. The parsed parts are removed, because they take several times their memory
-    and `smallest` does not need them.
-    """
+    """The request with its bytes only. The parsed parts are removed, because they need several times as much memory as
+    the bytes, and `smallest` does not need them."""
     return replace(
         request, body={}, turns=[], as_chat=None, attachments=None, vector=None, scan=None, continued=None, notes=None
     )
 
 
 def smallest(request: CompletionRequest) -> CompletionRequest:
-    """The request with the same prompt and an answer of at most one token. The prompt must be equal in all parts that
-    the provider compares with its cache, so all other values keep their bytes."""
+    """A request with the same prompt, whose answer has at most one token. All parts that the provider compares with its
+    cache must be equal. So all other values of the request keep their bytes."""
     raw = b'{"max_tokens":1,' + json_splice.without(request.raw, _OF_ANSWER)[1:]
     controls = replace(request.controls, cache="bypass")
     found = DIALECTS[request.dialect].parse(raw, request.id, controls, request.headers)

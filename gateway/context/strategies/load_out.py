@@ -1,10 +1,11 @@
 """Leaves out the definitions of tools that a long session has never used (`context.unused_tools`).
 
-A definition is at the beginning of the prompt, so without it the provider must write the whole prompt into its cache
-again. Definitions are therefore left out only when the cache has expired anyway. They stay out, byte for byte, until
-one of them seems to be needed. Then all of them are sent again, for the rest of the session.
+Definitions are at the beginning of the prompt. If one is left out, the provider must write the whole prompt into its
+cache again. Definitions are therefore left out only when the cache has expired anyway. They stay out, byte for byte,
+until one of them seems to be needed. Then all of them are sent again, for the rest of the session.
 
-Workers share what was decided for a session on the state server. If that is lost, the whole request is sent.
+The decision for a session is stored on the state server, so that all workers know it. If the stored decision is lost,
+the whole request is sent.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class Memory(Protocol):
 
 
 class OwnMemory:
-    """Implements `Memory` for one process."""
+    """Implements `Memory` for a single process, without the state server."""
 
     def __init__(self, monotonic: Callable[[], float], most: int = _MOST_SESSIONS) -> None:
         self._monotonic, self._most = monotonic, most
@@ -187,7 +188,8 @@ class LoadOut:
 
 
 def unused(request: CompletionRequest) -> dict[str, int]:
-    """Name → tokens, for the definitions whose tool no call and no text of the conversation names.
+    """Tool definitions that nothing in the conversation has used: name → tokens. A tool counts as used if a call or a
+    text contains its name.
 
     Empty if no tool was called, because at least one definition must stay.
     """
@@ -235,17 +237,16 @@ def _decided(
 
 
 def _thinks(request: CompletionRequest) -> bool:
-    """Whether the request contains signed thinking, or its answer may. A signature covers everything before it, so
-    the beginning of the prompt must not change.
-    """
+    """Whether the request contains signed thinking, or the model's answer may contain it. A signature covers everything
+    before it, so the beginning of the prompt must not change."""
     return contains_thinking(request) or asks_for_thinking(request)
 
 
 def _pays(request: CompletionRequest, saved: int, backend: Backend) -> bool:
-    """Whether leaving out `saved` tokens costs less than it saves.
+    """Whether leaving out `saved` tokens of tool definitions costs less than it saves.
 
-    The saved tokens are neither written now nor read later. If the definitions come back, the whole prompt is
-    written once more.
+    The tokens need not be written to the provider's cache now, nor read from it later. But if the definitions must be
+    sent again, the whole prompt is written to the cache once more.
     """
     requests = sum(turn.role == "assistant" for turn in request.turns)
     if requests < LEAST_REQUESTS or saved < _LEAST_TOKENS:
@@ -268,7 +269,7 @@ def cached_s(request: CompletionRequest, tenant: Tenant, backend: Backend, plan:
 
 
 def _named(request: CompletionRequest, turns: Iterable[Turn], names: Iterable[str]) -> set[str]:
-    """Those of `names` that a text or a call in `turns` contains as a whole word."""
+    """Return each of `names` that occurs as a whole word in a text or a call of `turns`."""
     texts = [text for turn in turns for text in (turn.text, measure.calls(request, turn)) if text]
     return {name for name in names if any(name in text and _word(name).search(text) for text in texts)}
 

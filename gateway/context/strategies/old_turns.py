@@ -1,8 +1,8 @@
-"""Puts notes, which a model wrote, in place of old outputs of tools and old answers (`context.old_turns`).
+"""Puts notes in place of old tool outputs and old answers (`context.old_turns`). The notes are written by a model.
 
-The notes stand in the first of the texts that they replace, and a placeholder stands in each of the others. Messages,
-tool calls and words of the user stay where they are, so every call keeps its result. Notes come into the prompt only
-when the provider's cache has expired, and stay the same, byte for byte, until the client rewrites its history.
+The notes are sent in place of the first of these texts. A placeholder is sent in place of each further text. Messages,
+tool calls and words of the user stay where they are, so every call keeps its result. New notes are put into a prompt
+only when the provider's cache has expired. They stay the same, byte for byte, until the client rewrites its history.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ _MOST_RECORD, _MOST_MATERIAL = 6000, 240_000
 """Maximum characters of one text that the writer reads, and of all texts."""
 _MOST_CALL, _MOST_USER = 200, 1000
 _MOST_NEEDED, _LEAST_NEEDED, _NAMED = 30, 3, 0.5
-"""Of the old names that recent turns use, notes must have at least the share `_NAMED`. This is checked if there are at
-least `_LEAST_NEEDED` such names; at most `_MOST_NEEDED` are compared."""
+"""Notes must contain at least the share `_NAMED` of the old names that recent turns use. This is checked if there are
+at least `_LEAST_NEEDED` such names. At most `_MOST_NEEDED` of them are compared."""
 _DIALECTS = frozenset({"anthropic_messages", "openai_chat", "openai_responses"})
 """The dialects of clients in which old outputs are cut, too."""
 _EFFORT = b'"effort"'
@@ -80,13 +80,13 @@ class Notes:
     end: int
     """Number of turns at the beginning of the conversation to which the notes belong."""
     history: str
-    """Digest of these turns."""
+    """Digest of the turns to which the notes belong."""
     places: tuple[int, ...]
     """Indexes of the turns whose texts are replaced."""
     carrier: int
-    """The one of `places` in which the notes stand."""
+    """Index of the turn whose text is replaced by the notes. It is one of `places`."""
     text: str
-    """The text of this turn that is sent."""
+    """The text that is sent in the turn `carrier`. It contains the notes."""
 
     def texts(self) -> dict[int, str]:
         """Index of a turn → the text that is sent in its place."""
@@ -120,12 +120,12 @@ class Draft:
 
     @property
     def removed(self) -> int:
-        """Number of tokens that each later request has less."""
+        """Number of tokens by which the notes shorten each later request."""
         return max(0, self.tokens - self.most_output - _MARK_TOKENS * len(self.places))
 
     def notes(self, answer: str) -> Notes | None:
-        """The notes with the text of the writer's `answer`. None if it is unusable: empty, too long, or without the
-        names that recent turns use."""
+        """Make notes from the text `answer` of the model that writes them. None if the text is unusable: empty, too
+        long, or without the names that recent turns use."""
         lines = _quoted(answer)
         if not lines:
             return None
@@ -147,17 +147,17 @@ class OldTurns(Protocol):
     summarize`. None of them raises."""
 
     async def replaced(self, request: CompletionRequest, tenant: Tenant, backend: Backend, found: Cut) -> Cut:
-        """`found`, and beside it the texts that notes replace."""
+        """Add to the cut `found` the texts that notes replace."""
         ...
 
     def asked(
         self, request: CompletionRequest, tenant: Tenant, backend: Backend, plan: ContextPlan, cached_s: float
     ) -> None:
-        """A request is about to be sent. `cached_s`: seconds for which its prompt is cached from now on."""
+        """Called when a request is about to be sent. `cached_s`: seconds for which its prompt is cached from now on."""
         ...
 
     def ended(self, record: Record, attempt: Attempt | None) -> None:
-        """The request has ended. If it was answered, notes are planned for the case that the session pauses.
+        """Called when a request has ended. If it was answered, notes are planned for the case that the session pauses.
         `attempt`: None if no backend was called."""
         ...
 
@@ -165,7 +165,7 @@ class OldTurns(Protocol):
 
 
 class KeptTurns:
-    """Implements `OldTurns` where all turns are kept."""
+    """Implements `OldTurns` for teams without notes: all turns are kept."""
 
     async def replaced(self, request: CompletionRequest, tenant: Tenant, backend: Backend, found: Cut) -> Cut:
         return found
@@ -186,9 +186,12 @@ KEPT_TURNS = KeptTurns()
 
 
 def may_replace(request: CompletionRequest, tenant: Tenant, backend: Backend) -> bool:
-    """Whether old turns of `request` may be replaced. Requests that contain signed thinking or ask for thinking are
-    excluded, also if notes were sent before: their state may be lost, and thinking is signed together with everything
-    before it. Gemini's models sign without being asked."""
+    """Whether notes may replace old turns of `request`.
+
+    Requests that contain signed thinking, or ask for thinking, are excluded. A signature covers everything before it,
+    so a changed turn would make the signature invalid. Such requests are excluded even if notes were sent before,
+    because stored notes may be lost. Gemini's models are excluded, because they sign thinking without being asked.
+    """
     if request.dialect not in _DIALECTS or not backend.hosted or "gemini_generate" in backend.spoken:
         return False
     if "reasoning" in request.needs or contains_thinking(request) or asks_for_thinking(request):
@@ -203,8 +206,9 @@ def requests_so_far(turns: Sequence[Turn]) -> int:
 def draft(
     request: CompletionRequest, sent: Mapping[int, str], before: Sequence[Notes], *, answers: bool
 ) -> Draft | None:
-    """What notes can be written about. None if that is too little. `sent`: index of a message → the text that was sent
-    in its place. `before`: the notes of the conversation. `answers`: whether answers are replaced too."""
+    """The old turns about which notes can be written; None if they are too few. `sent`: index of a message → the text
+    that was sent in its place. `before`: the notes of the conversation. `answers`: whether old answers are replaced
+    too."""
     turns, answered = request.turns, _answered(request.turns)
     if len(answered) < LEAST_REQUESTS:
         return None
@@ -246,8 +250,8 @@ def cost_and_gain(drafted: Draft, writer: Price, served: Price, share: float) ->
 
 
 def valid(turns: Sequence[Turn], stored: Iterable[Notes]) -> list[Notes]:
-    """Those of the stored notes that belong to this history, oldest first. A client that rewrote the history loses its
-    notes. Of notes about the same turn, the older ones count."""
+    """The stored notes that belong to this history, oldest first. If the client rewrote its history, its notes are
+    lost. If two notes are about the same turn, only the older one is used."""
     known = digests(turns, [notes.end for notes in stored])
     found, done = list[Notes](), set[int]()
     for notes in sorted(stored, key=lambda notes: notes.end):
@@ -258,7 +262,7 @@ def valid(turns: Sequence[Turn], stored: Iterable[Notes]) -> list[Notes]:
 
 
 def with_notes(request: CompletionRequest, found: Cut, used: Iterable[Notes]) -> Cut:
-    """`found`, and beside it the texts that the notes `used` replace."""
+    """Add to the cut `found` the texts that the notes `used` replace."""
     texts = {place: text for notes in used for place, text in notes.texts().items()}
     if not texts:
         return found
@@ -268,8 +272,8 @@ def with_notes(request: CompletionRequest, found: Cut, used: Iterable[Notes]) ->
 
 
 def digests(turns: Sequence[Turn], ends: Collection[int]) -> dict[int, str]:
-    """Number of turns → digest of this many turns from the beginning. The text of system turns does not count, because
-    clients write the time into it."""
+    """For each number in `ends`: the digest of this many turns from the beginning. The text of system turns is left out
+    of the digest, because clients write the time into it."""
     found, digest = dict[int, str](), blake2b(digest_size=16)
     for place, turn in enumerate(turns[: max(ends, default=0)], 1):
         text = "" if turn.role == "system" else turn.text
@@ -293,7 +297,7 @@ def loaded(stored: bytes) -> Notes | None:
 
 
 def _answered(turns: Sequence[Turn]) -> list[int]:
-    """Index of the first turn of each answer. The client sent a request with the turns before it."""
+    """Index of the first turn of each model answer. The client's request consisted of the turns before this index."""
     return [
         place
         for place, turn in enumerate(turns)
@@ -332,7 +336,8 @@ def _clipped(text: str, most: int) -> str:
 
 
 def _quoted(answer: str) -> str:
-    """The notes with `> ` before each line, so that they cannot be taken for anything else in the turn."""
+    """The notes with `> ` before each line. So a model cannot mistake them for instructions or other text of the
+    turn."""
     lines, size = list[str](), 0
     for line in _CONTROL.sub("", answer).strip().splitlines():
         quoted = f"> {line.rstrip()}"

@@ -28,9 +28,8 @@ class Passage:
 
 
 def passages(text: str) -> list[Passage]:
-    """Split `text` into passages, in order. Joined, they are the whole text. A heading is in the passage of the
-    paragraph after it.
-    """
+    """Split `text` into passages, in order. Together they contain the whole text. A heading is in the same passage as
+    the paragraph after it."""
     found: list[Passage] = []
     begin = 0
     for piece in _pieces(text):

@@ -21,7 +21,7 @@ _OF_ALL = re.compile(
 
 
 def questions_in(text: str) -> tuple[str, ...]:
-    """The last question at the end of a user's `text`, and the first one at its beginning.
+    """At most two questions from a user's `text`: the last one in its last lines, and the first one in its first lines.
 
     Empty if there is no question, or if one of them seems to be about the whole document.
     """

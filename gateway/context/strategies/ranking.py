@@ -15,10 +15,11 @@ _WORD = re.compile(r"\w+")
 _K1, _B = 1.2, 0.5
 """The usual constants of BM25: how fast the repetition of a word saturates, and how far long sentences count less."""
 _STEM = 5
-"""Number of letters of a word's beginning that counts as a second word, so that inflected forms match."""
+"""Number of letters at the beginning of a word. This beginning also counts as a word, so that inflected forms match."""
 _STEM_WEIGHT = 0.6
 _LEAST_WORDS, _FULL_WORDS = 3, 4
-"""Minimum words of a sentence whose novelty counts; a sentence with fewer than `_FULL_WORDS` counts less."""
+"""`_LEAST_WORDS`: minimum words of a sentence whose novelty counts. If a sentence has fewer than `_FULL_WORDS` words,
+its novelty counts less."""
 _PLAIN = frozenset(word for words in FUNCTION_WORDS.values() for word in words)
 
 
@@ -70,8 +71,8 @@ class Words:
         return best
 
     def novelties(self) -> list[float]:
-        """For each passage, the highest share, over its sentences, of words that occur nowhere else in the
-        document.
+        """For each passage, the share of words that occur nowhere else in the document, in the sentence with the
+        highest share.
 
         A fact that answers a question usually has such words: names, numbers, terms.
         """

@@ -55,7 +55,8 @@ class Relevance:
     ) -> None:
         self._embedder, self._off_loop, self._switched_off = embedder, off_loop, switched_off
         self._known: OrderedDict[bytes, str | None] = OrderedDict()
-        """Digest of the API key, the questions and the document → the text that is sent. None: the document."""
+        """Digest of the API key, the questions and the document → the text that is sent. None: the document is sent
+        whole."""
         self._counts = {"documents_cut": 0, "documents_whole": 0, "documents_failed": 0}
 
     def stats(self) -> dict[str, int]:

@@ -1,9 +1,11 @@
 """Sends an error of a tool whole only once (`context.repeated_errors`).
 
-An agent that repeats a failing call gets the same error again and again. A note replaces each later copy. The copy is
-already replaced in the first request that contains it. So text that was sent before does not change, and stays in the
-provider's cache. The replacement depends only on the history, so every worker makes the same one. If trimming would
-remove the only whole copy, all copies are sent whole, and the request is trimmed instead.
+An agent that repeats a failing call gets the same error again and again. A note replaces each later copy of the error.
+It replaces the copy already in the first request that contains the copy. So text that was sent before does not change,
+and stays in the provider's cache.
+
+The replacement depends only on the history, so every worker makes the same one. If trimming would remove the only whole
+copy, all copies are sent whole, and the request is trimmed instead.
 """
 
 from __future__ import annotations
@@ -56,9 +58,8 @@ class RepeatedErrors:
 
 
 def names_missing(request: CompletionRequest, found: Cut, plan: ContextPlan) -> bool:
-    """Whether `plan` would send a note about an error (from `found`) whose whole text is not sent, because the plan
-    trims its turn.
-    """
+    """Whether `plan` would send a note of `found` about an error whose whole text is no longer in the request. This
+    happens if the plan trims the turn with the whole text."""
     trimmed = plan.drop | plan.replace.keys()
     turns = request.turns
     return any(

@@ -9,11 +9,13 @@ from gateway.context.strategies.passages import Passage
 from gateway.context.strategies.ranking import scaled
 
 _SHARES, _MOST = (0.42, 0.37, 0.32, 0.26), 0.475
-"""Shares of the document's tokens that the passages may have. The first share is used with which passages and marks
-together have at most the share `_MOST`. With it, they have at most half also by exact counts."""
+"""`_SHARES`: shares of the document's tokens that the passages may have, in the order in which they are tried. The
+first share is used with which passages and notes together have at most the share `_MOST`. With this limit, they have at
+most half of the tokens also by exact counts."""
 _VECTORS, _NOVELTY = 0.35, 0.4
-"""Weight of the vectors, of which the common words have the rest, and the weight of the novelty that is added. Chosen
-on one half of the documents with planted facts, as the middle of a range with the same result."""
+"""`_VECTORS`: weight of the cosines; the common words have the rest of the weight. `_NOVELTY`: weight of the novelty,
+which is added. Both were chosen on one half of the documents with planted facts, as the middle of a range with the same
+result."""
 _EDGE = 400
 """The first and the last passage are kept if they have at most this number of characters."""
 _MARK_TOKENS = 10
@@ -27,10 +29,10 @@ _MARK = "[… about {tokens} tokens left out …]"
 def merged(
     words: Sequence[Sequence[float]], cosines: Sequence[Sequence[float | None]], novelties: Sequence[float]
 ) -> list[float]:
-    """One score for each passage: the score for the question that it fits best.
+    """One score for each passage: its score for the question that it fits best.
 
     `words`: for each question, the BM25 score of each passage. `cosines`: for each question, the cosine of each
-    passage; None for a passage without a vector.
+    passage; None for a passage without a vector. `novelties`: for each passage, a score of its rare words.
     """
     found: list[list[float]] = []
     for by_word, by_vector in zip(words, cosines, strict=True):
@@ -45,8 +47,8 @@ def merged(
 
 
 def select(text: str, parts: Sequence[Passage], scores: Sequence[float], fixed: frozenset[int]) -> str | None:
-    """The `text` with only its best passages, and with marks in place of the others. At most half of the tokens
-    remain.
+    """The `text` with only its best passages. Each gap has a short note that says how many tokens are left out. At most
+    half of the tokens remain.
 
     None if that is impossible. `fixed`: numbers of the passages that must remain.
     """
@@ -60,7 +62,8 @@ def select(text: str, parts: Sequence[Passage], scores: Sequence[float], fixed: 
 
 
 def _kept(sizes: Sequence[int], scores: Sequence[float], fixed: frozenset[int], room: int) -> set[int] | None:
-    """Numbers of the best passages with at most `room` tokens. None if those in `fixed` have more."""
+    """Numbers of the best passages with at most `room` tokens together, including the passages in `fixed`. None if the
+    passages in `fixed` have more tokens than `room`."""
     kept = set(fixed)
     room -= sum(sizes[number] for number in fixed)
     if room < 0:

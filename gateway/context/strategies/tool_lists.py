@@ -77,9 +77,11 @@ def _note(names: Collection[str]) -> str:
 
 
 def _room(functions: Sequence[Mapping[str, Any] | None], names: Collection[str], note: str) -> int | None:
-    """Index of the last function that stays and whose description has room for `note`; None if there is none.
+    """Index of the last function that stays in the request and has room for `note` in its description; None if there is
+    none.
 
-    A client may have a description longer than `_MOST_DESCRIBED`. Then its provider has no such limit.
+    If the client has sent a description longer than `_MOST_DESCRIBED`, its provider has no limit for descriptions. Then
+    every function has room.
     """
     sizes = {at: len(str(each.get("description") or "")) for at, each in enumerate(functions) if each}
     limited = max(sizes.values()) <= _MOST_DESCRIBED
@@ -148,6 +150,6 @@ def _noted(tool: dict[str, Any], function: Mapping[str, Any], note: str) -> dict
 
 
 def _less_own(tools: list[Any], names: Collection[str], note: str) -> list[Any]:
-    """Like `_less`, for the tools as Gemini's clients write them."""
+    """The definitions without `names`, with the note, for tools in the form that Gemini's clients send."""
     pairs = [(each, each) for tool in tools for each in tool["functionDeclarations"]]
     return [{"functionDeclarations": _less(pairs, names, note)}]

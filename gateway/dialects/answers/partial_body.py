@@ -33,9 +33,8 @@ _ERROR = re.compile(rb'\{\s*"(?:error|detail|errors|message)"|\{[^{]{0,200}"(?:o
 
 
 def reported_in(body: bytes, dialect: DialectName) -> Usage | None:
-    """The usage that `body` reports, in the form of a backend's dialect. None if it reports none. `body` may be cut
-    off.
-    """
+    """The usage that `body` reports, in the form of a backend's dialect. None if `body` reports no usage. `body` may be
+    cut off."""
     try:
         parsed = orjson.loads(body)
     except orjson.JSONDecodeError:

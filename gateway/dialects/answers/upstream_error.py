@@ -88,7 +88,8 @@ def _dump(value: object) -> str:
 
 
 def error_in(body: bytes) -> UpstreamError | None:
-    """The error in the body of a refusal, which may also be `{"message": "…"}`. None for HTML and other formats."""
+    """The error in the body of a refusal. Reads also bodies of the form `{"message": "…"}`. None for HTML and other
+    formats."""
     try:
         read = orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -100,9 +101,8 @@ def error_in(body: bytes) -> UpstreamError | None:
 
 
 def broken(error: UpstreamError | None, otherwise: bytes | str = "no reason given") -> StreamBroken:
-    """The exception for an error event in a stream. If `error` is None, the exception has the text of the event,
-    `otherwise`.
-    """
+    """The exception for an error event in a stream. `otherwise`: the text of the event, which is used if `error` is
+    None."""
     if type(otherwise) is bytes:
         otherwise = otherwise[:MAX_MESSAGE].decode(errors="replace")
     failure = StreamBroken(f"The backend's stream ended with an error: {error.message if error else otherwise!s}")
@@ -125,9 +125,9 @@ def in_success(error: UpstreamError) -> BackendError:
 
 
 def about_request(error: UpstreamError | None) -> bool:
-    """Whether a status 403 is about the request: its content, model or region.
+    """Whether a backend answered 403 because of the request: its content, model or region.
 
-    False if it is about the gateway's account, or if there is no `error`.
+    False if the reason is the gateway's account, or if there is no `error`.
     """
     if error is None:
         return False

@@ -10,9 +10,9 @@ from gateway.domain.money.usage import Usage
 from gateway.domain.units import PICO_PER_USD
 
 ABSURD_TOKENS = 100_000_000
-"""A token count from this number on is rejected as impossible, because no model has such a large context window."""
+"""A token count of this size or more is rejected as impossible, because no model has such a large context window."""
 _ABSURD_USD = 100_000
-"""A cost of one call from this number of US dollars on is rejected as impossible."""
+"""If the cost of one call is this number of US dollars or more, the cost is rejected as impossible."""
 
 Fees = tuple[tuple[str, int], ...]
 _Object = dict[str, Any]
@@ -39,7 +39,7 @@ class Counts:
         self.doubts: set[str] = set()
 
     def count(self, value: object, name: str) -> int:
-        """`value` as the count of the token class `name`; 0 if `value` is None. Numbers in strings are accepted,
+        """Read `value`, the count of the token class `name`; 0 if `value` is None. Numbers in strings are accepted,
         because some servers write them."""
         if type(value) is int and 0 <= value < ABSURD_TOKENS:
             return value
@@ -53,7 +53,8 @@ class Counts:
         return 0
 
     def first(self, report: _Object, keys: Iterable[str], name: str) -> int:
-        """The first count in `report` under one of `keys` that is not 0; 0 if all are 0 or missing."""
+        """The first count in `report` that is not 0, among the fields `keys`; 0 if there is none. `name`: the token
+        class of the count."""
         return next((number for key in keys if (number := self.count(report.get(key), name))), 0)
 
     @property
@@ -91,8 +92,10 @@ def openai_usage(value: object, *, tier: str = "", fees: Fees = ()) -> Usage | N
 
 
 def any_usage(value: object, *, tier: str = "", fees: Fees = ()) -> Usage | None:
-    """Like `openai_usage`, but also reads the usage of Responses, Cohere's billed units, and a single total. A
-    total counts as input tokens.
+    """Read a usage object in OpenAI's format, or in the format of Responses or of Cohere (`billed_units`). A total
+    without further counts counts as input tokens. None if the object contains no counts.
+
+    `tier`, `fees`: values that the backend reported outside of this object.
     """
     if type(value) is not dict:
         return None
@@ -104,16 +107,18 @@ def any_usage(value: object, *, tier: str = "", fees: Fees = ()) -> Usage | None
 
 
 def usage_with(usage: Usage | None, tier: str, fees: Fees = ()) -> Usage | None:
-    """`usage`, or a usage without tokens with this `tier` and these `fees`. None if all are unknown."""
+    """Return `usage`. If `usage` is None, return a usage without tokens, with this `tier` and these `fees`. None if
+    `tier` and `fees` are unknown too."""
     if usage is not None or not (tier or fees):
         return usage
     return Usage(service_tier=tier, fees=fees)
 
 
 def later(reported: Usage | None, before: Usage | None) -> Usage | None:
-    """The better of two reports of one answer's usage.
+    """Choose between two reports of one answer's usage: `before` and the later one, `reported`.
 
-    The later one, `reported`, is used unless it is None, or doubtful and smaller than the earlier one, `before`.
+    If there is a later report, it is used. Exception: if it is doubtful and smaller than the earlier report, the
+    earlier report is used.
     """
     if reported is None or before is None:
         return reported or before
@@ -122,7 +127,7 @@ def later(reported: Usage | None, before: Usage | None) -> Usage | None:
 
 
 def counted(usage: Usage | None, estimated_input: int) -> Usage:
-    """Return `usage` if it has input tokens, else an estimate with `estimated_input` input tokens."""
+    """Return `usage` if it has input tokens. Otherwise, return an estimate with `estimated_input` input tokens."""
     if usage is not None and usage.all_input:
         return usage
     doubt = usage.doubted("input_tokens") if usage is not None else ""
@@ -135,9 +140,11 @@ def shown(usage: Usage | None) -> Usage | None:
 
 
 def _billed(report: _Object) -> int | None:
-    """The cost that a usage object states, in pico-dollars. None if it states no cost, 0, or an impossible one.
+    """The cost that a usage object states, in pico-dollars. None if it states no cost, or the cost 0, or an impossible
+    cost.
 
-    If the account's own key at the vendor pays for the call, the vendor's cost is a separate field and is added.
+    A reseller may call the vendor with the account's own key. Then the vendor's cost is in a separate field, and is
+    added.
     """
     if "cost" not in report:
         return None

@@ -17,8 +17,8 @@ _REPLACES = {"signature_delta": ("signature",), "compaction_delta": ("content", 
 
 
 class MessageAssembly:
-    """Assembles a message from events, added in order. The message so far can be read at any time. An event of unknown
-    type makes it unreadable."""
+    """Assembles a message from events, added in order. The message so far can be read at any time. After an event of
+    unknown type, there is no message any more."""
 
     def __init__(self) -> None:
         self.usage: dict[str, Any] = {}
@@ -94,7 +94,8 @@ class MessageAssembly:
         return self._discarded + len(self._text())
 
     def text(self) -> str:
-        """The thinking, text, tool names and arguments. If the answer is long, only its beginning."""
+        """The generated text so far: thinking, text, tool names and arguments. For a long answer, only its
+        beginning."""
         return self._text() if self._beginning is None else self._beginning
 
     def _text(self) -> str:

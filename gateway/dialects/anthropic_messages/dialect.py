@@ -39,8 +39,8 @@ def status(error: GatewayError) -> int:
 
 
 def error_body(error: GatewayError, request_id: str) -> bytes:
-    """`{"type": "error", "error": {"type", "message"}, "request_id"}`. The message names the field that caused the
-    error."""
+    """The error as `{"type": "error", "error": {"type", "message"}, "request_id"}`. The message names the field that
+    caused the error."""
     code = status(error)
     kind = _KINDS.get(code, "invalid_request_error" if code < 500 else "api_error")
     body: dict[str, Any] = {"type": kind, "message": _message(error)}
@@ -59,7 +59,7 @@ def _message(error: GatewayError) -> str:
 
 
 def error_event(error: GatewayError, request_id: str, sent: bytes = b"") -> bytes:
-    """The last event of a stream that failed. No `message_stop` follows this event."""
+    """The last event of a stream that failed. No `message_stop` follows this event. `sent` is not used."""
     return b"event: error\ndata: " + error_body(error, request_id) + b"\n\n"
 
 

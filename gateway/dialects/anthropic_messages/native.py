@@ -34,7 +34,7 @@ _LEAST_BUDGET = 1024
 
 
 class MessagesToMessages:
-    """Implements `Translator` from Anthropic messages to itself."""
+    """Implements `Translator` for an Anthropic client with an Anthropic backend."""
 
     client: DialectName = "anthropic_messages"
     backend: DialectName = "anthropic_messages"
@@ -81,13 +81,13 @@ class MessagesToMessages:
         return Plain(body, usage, choices[0]["finish_reason"] or "", None, choices)
 
     def refusal(self, status: int, body: bytes, backend: str) -> BackendRefused:
-        """The error for a refused request. It is the same error as in other client dialects."""
+        """The error for a refused request. It is the same error as for clients of other dialects."""
         return self._refusals.refusal(status, body, backend)
 
 
 def _less_thinking(thinking: Any, most: int) -> dict[str, bytes]:
-    """The change that makes the request's thinking budget smaller than `most` (output tokens). Empty if it is
-    smaller already.
+    """The change that makes the request's thinking budget smaller than `most` output tokens. Empty if the budget is
+    already smaller.
 
     If `most` is very small, the change switches thinking off.
     """
@@ -100,8 +100,8 @@ def _less_thinking(thinking: Any, most: int) -> dict[str, bytes]:
 
 
 def _conversation(request: CompletionRequest, plan: ContextPlan, changes: dict[str, bytes]) -> bytes:
-    """The body after trimming and with cache marks. `changes`: new values of other top-level keys. Values that do not
-    change keep their bytes."""
+    """The request body after trimming, with cache marks. Values that do not change keep their bytes. `changes`:
+    top-level key → new JSON, for keys other than the conversation."""
     sent = request.body["messages"]
     kept = [(index, message) for index, message in enumerate(sent) if index not in plan.drop]
     unsigned = request.contains(_MARK)
@@ -128,9 +128,8 @@ def _conversation(request: CompletionRequest, plan: ContextPlan, changes: dict[s
 
 
 def _without_empty(kept: list[tuple[int, Any]], sent: list[Any]) -> list[tuple[int, Any]]:
-    """Return `kept` without messages that have no content left. If such a message stood between two messages of the
-    user, these become one, because roles must alternate.
-    """
+    """Return `kept`, the messages with their indexes in `sent`, without messages that have no content left. If such a
+    message stood between two messages of the user, these two become one, because roles must alternate."""
     found: list[tuple[int, Any]] = []
     emptied = False
     for at, message in kept:
@@ -174,8 +173,8 @@ def _as_python_writes(value: Any) -> bytes:
 
 
 def _searched(raw: bytes, wanted: list[tuple[bytes, bytes, Any]]) -> list[tuple[tuple[int, int], bytes]] | None:
-    """Search the spans in `raw` of the values that change; return each with its new JSON. `wanted`: (bytes before
-    the value, bytes of the value, new value).
+    """Find the values that change in `raw`. Returns their spans, each with the new JSON. `wanted`: (bytes before the
+    value, bytes of the value, new value).
 
     None if the bytes of a value do not occur exactly as often as expected.
     """
@@ -205,7 +204,7 @@ def _written(raw: bytes, sent: list[Any], places: list[int], messages: list[Any]
 
 
 def _signed(message: dict[str, Any]) -> dict[str, Any]:
-    """`message` without those thinking blocks that no Anthropic model has signed."""
+    """`message` without the thinking blocks that have the gateway's marker in place of a signature by Anthropic."""
     content = message["content"]
     if type(content) is not list or not any(map(is_unsigned, content)):
         return message

@@ -39,7 +39,8 @@ _FOLD_BYTES = 64 * 1024
 
 
 class MessagesRelay(EventReader):
-    """Implements `StreamReader` for Anthropic messages on both sides. `usage` is None until the final counts arrive."""
+    """Implements `StreamReader` for an Anthropic client with an Anthropic backend. `usage` is None until the final
+    counts arrive."""
 
     confidence: float | None = None
 
@@ -162,8 +163,11 @@ _ends_in_backslash = methodcaller("endswith", b"\\")
 
 
 def _alike(block: bytes, found: re.Match[bytes]) -> tuple[list[bytes], int]:
-    """The texts of the deltas after `found` that differ from it only in their text, and the position after them. No
-    texts if another event is among them, or if a text must be read by itself."""
+    """Read the deltas after `found` that differ from it only in their text. Returns their texts, and the position after
+    them.
+
+    Returns no texts if there is another event among them, or if a text must be parsed alone.
+    """
     start, end, at = *found.span(3), found.end()
     before, after = block[found.start() : start], block[end:at]
     if not block.startswith(before, at):

@@ -49,8 +49,10 @@ def parse(
     headers: Mapping[bytes, bytes],
     continued: Continued | None = None,
 ) -> CompletionRequest:
-    """Parse a request. `continued`: the parsed body, if its beginning is known. Raises BadRequest with the wrong field
-    if the gateway cannot process it."""
+    """Parse a request. Raises BadRequest, with the name of the wrong field, if the gateway cannot process the request.
+
+    `continued`: the body, already parsed as the continuation of an earlier request; None: the body must be parsed.
+    """
     request = parse_prompt(body, request_id, controls, headers, continued)
     if request.body.get("max_tokens") is None:
         raise BadRequest("max_tokens is required: the most tokens that the answer may have.", param="max_tokens")
@@ -64,8 +66,11 @@ def parse_prompt(
     headers: Mapping[bytes, bytes],
     continued: Continued | None = None,
 ) -> CompletionRequest:
-    """Parse a request for a token count. Unlike other requests, it may omit `max_tokens`. Raises BadRequest as `parse`
-    does."""
+    """Parse a request for a token count. Such a request may omit `max_tokens`. Raises BadRequest with the name of the
+    wrong field.
+
+    `continued`: the body, already parsed as the continuation of an earlier request; None: the body must be parsed.
+    """
     fields = load_object(body) if continued is None else continued.body
     check(fields, _WANTED)
     if fields.get(THREAD):

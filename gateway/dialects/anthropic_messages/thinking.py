@@ -17,20 +17,19 @@ _EFFORTS = {"low": "low", "medium": "medium", "high": "high", "xhigh": "high", "
 
 
 def carrier(signature: str) -> dict[str, Any]:
-    """An empty thinking block that contains Google's `signature` of the call after it. The client sends the block
-    back with its next request.
-    """
+    """A thinking block without text that contains a signature. The `signature` is Google's, and belongs to the call
+    after the block. The client sends the block back with its next request."""
     return {"type": "thinking", "thinking": "", "signature": _CARRIED + signature}
 
 
 def carried(block: Mapping[str, Any]) -> str:
-    """Google's signature in a block that `carrier` has made; empty for other blocks."""
+    """Google's signature in a block that `carrier` made; empty for other blocks."""
     signature = block.get("signature")
     return signature.removeprefix(_CARRIED) if type(signature) is str and signature.startswith(_CARRIED) else ""
 
 
 def is_unsigned(block: Mapping[str, Any]) -> bool:
-    """Whether no model of Anthropic has signed the block."""
+    """Whether the block has the gateway's marker in place of a signature by Anthropic."""
     signature = block.get("signature")
     return type(signature) is str and signature.startswith(UNSIGNED)
 
@@ -57,7 +56,6 @@ def effort(body: Mapping[str, Any]) -> str | None:
 
 
 def shown(body: Mapping[str, Any]) -> bool:
-    """Whether thinking is sent to the client. False if the client did not ask for it, because the client would take
-    the thinking for the answer.
-    """
+    """Whether thinking is sent to the client. Only a client that asked for thinking gets it; other clients would take
+    the thinking for the answer."""
     return returns(body) and body["thinking"].get("display") != "omitted"

@@ -35,8 +35,8 @@ _REMINDER = re.compile(r"<system-reminder>.*?</system-reminder>", re.DOTALL)
 
 
 def read_turns(system: Any, messages: Any, known: Sequence[Turn] = ()) -> list[Turn]:
-    """Read the turns: the system prompt, if any, and each message. `known`: the turns of the first messages. Raises
-    BadRequest with the location of the error."""
+    """Read the turns: the system prompt, if any, and each message. `known`: the turns of the first messages, already
+    read for an earlier request. Raises BadRequest with the location of the error."""
     turns: list[Turn] = []
     if system:
         text = _joined({"content": system}, "system")
@@ -53,8 +53,8 @@ def has_images(messages: list[Block]) -> bool:
 
 
 def shortened(message: Block, text: str) -> Block:
-    """A copy of `message` with shortened text. `text`: the turn's text, without a part in its middle. Each tool result
-    keeps the rest of its own text."""
+    """A copy of `message` with shortened text. `text`: the text of the whole message after a part in its middle was
+    left out. Each tool result keeps those parts of its own text that are still in `text`."""
     copy: Block = orjson.loads(orjson.dumps(message))
     whole = _joined(copy, "")
     head = _common_prefix(whole, text)
@@ -121,9 +121,9 @@ def _instructs(content: list[Block]) -> bool:
 
 
 def _without_reminders(text: str) -> str:
-    """Return `text` without reminders.
+    """Return `text` without the reminders that a coding agent has added.
 
-    The search ends at the last end mark of a reminder. Otherwise each start mark after it would cause a search to
+    Text after the last end mark of a reminder is not searched. Otherwise, each start mark there would cause a search to
     the end of the text.
     """
     before, end, after = text.rpartition("</system-reminder>")

@@ -67,7 +67,8 @@ def _tier(usage: dict[str, Any]) -> str:
 
 
 def _fees(used: object) -> Fees:
-    """The units of server tools that are charged. Web fetches are not charged, because they cost only their tokens."""
+    """The charged uses of server tools, as (unit, number). Web fetches are not charged, because they cost only their
+    tokens."""
     if type(used) is not dict:
         return ()
     counted = ((unit, Counts().count(used.get(field), unit)) for field, unit in _UNITS)

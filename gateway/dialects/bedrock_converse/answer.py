@@ -72,9 +72,8 @@ def writer(request: CompletionRequest) -> MessagesWriter:
 
 
 class _Frames:
-    """Implements `Form`: writes each of Anthropic's events as an event of Converse. Some of Anthropic's events have
-    none.
-    """
+    """Implements `Form`: writes each of Anthropic's events as an event of Converse. Some of Anthropic's events have no
+    equivalent."""
 
     STOP = b""
 

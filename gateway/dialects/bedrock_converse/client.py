@@ -1,4 +1,4 @@
-"""Registers the client dialect."""
+"""Registers this package as a client dialect."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gateway.domain.routing.route import ContextPlan
 
 
 class _AsChat(ParsedAsChat):
-    """Translates to chat, and leaves out the fields that only a Converse backend passes on to its model."""
+    """Translates to chat. Leaves out the fields that only a Converse backend can pass on to its model."""
 
     def chat(self, request: CompletionRequest, plan: ContextPlan | None) -> dict[str, Any]:
         found = super().chat(request, plan)

@@ -21,8 +21,7 @@ _PATH = re.compile(r"/model/(?P<model>.+)/(?:converse(?P<stream>-stream)?|invoke
 
 
 def at(path: str) -> ClientDialect | None:
-    """The endpoint at `path`, which contains the model. None if `path` has the form of neither Converse's nor
-    InvokeModel's paths."""
+    """The endpoint at `path`, which contains the model. None if `path` is not a path of Converse or InvokeModel."""
     found = _PATH.fullmatch(path)
     if found is None:
         return None
@@ -43,7 +42,8 @@ class Endpoint(PathEndpoint):
     error_body = staticmethod(error_body)
 
     def error_event(self, error: GatewayError, request_id: str, sent: bytes = b"", /) -> bytes:
-        """The last event of a stream that failed: an exception. Clients read nothing after it."""
+        """The last event of a stream that failed: an exception. Clients read nothing after the exception. `sent` is not
+        used."""
         return exception_of(error.status, message_of(error))
 
     def choices(self, body: dict[str, Any], /) -> list[dict[str, Any]]:
@@ -51,6 +51,6 @@ class Endpoint(PathEndpoint):
         return found
 
     def replayed(self, request: CompletionRequest, body: dict[str, Any], /) -> tuple[bytes, bytes]:
-        """Convert a plain body to a stream. Returns (all earlier frames, last two frames). The last two contain stop
-        reason and usage."""
+        """Convert a plain body to a stream. Returns two values: all frames except the last two, and the last two
+        frames. These contain the stop reason and the usage."""
         return frames(body)

@@ -21,7 +21,7 @@ _FRAMING = 16
 
 
 def event(kind: str, value: Mapping[str, Any]) -> bytes:
-    """The bytes of an event in a stream. `kind`: the type of the event, `value`: its contents."""
+    """The bytes of an event in a stream. `kind`: the type of the event. `value`: its contents."""
     return events(kind, (orjson.dumps(value),))
 
 
@@ -53,7 +53,7 @@ def _opening(head: bytes, size: int) -> tuple[bytes, int]:
 
 @lru_cache(maxsize=64)
 def _head(headers: tuple[tuple[str, str], ...]) -> bytes:
-    """The headers of a message. There are few kinds of messages, and a stream has many of each."""
+    """The headers of a message. Cached, because the messages of a stream have only few different headers."""
     return b"".join(_header(*pair) for pair in (*headers, (":content-type", "application/json")))
 
 

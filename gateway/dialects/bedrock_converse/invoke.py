@@ -43,7 +43,8 @@ def parse_invoke(
 
 
 def _betas(given: Any) -> list[str]:
-    """The names in `anthropic_beta`. Raises BadRequest for names that cannot be in a header."""
+    """The beta names in `given`, the value of `anthropic_beta`. Raises BadRequest for names that cannot be in a
+    header."""
     if given is None:
         return []
     valid = isinstance(given, list) and all(isinstance(name, str) and _BETA.fullmatch(name) for name in given)
@@ -68,7 +69,8 @@ class InvokeFraming:
 
 
 def _frame(given: bytes) -> bytes:
-    """An event as a frame of Bedrock's event stream; empty for a `ping`. An error becomes an exception frame."""
+    """Convert `given`, an event in Anthropic's format, to a frame of Bedrock's event stream. A `ping` becomes nothing,
+    and an error becomes an exception frame."""
     data = sse.payload(given)
     parsed = orjson.loads(data) if data else {}
     match parsed.get("type"):

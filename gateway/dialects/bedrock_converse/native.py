@@ -30,7 +30,7 @@ _FIELD = "additionalModelRequestFields"
 
 
 class ConverseToConverse(ViaChat):
-    """Implements `Translator` from Converse to itself."""
+    """Implements `Translator` for a Converse client with a Converse backend."""
 
     def __init__(self, translation: Translation) -> None:
         super().__init__(translation, ChatToConverse())
@@ -67,7 +67,8 @@ def _renames(request: CompletionRequest) -> bool:
 
 
 class ConverseRelay(ConverseStream):
-    """Implements `StreamReader` from Converse to itself. Passes the events on, and reads them as chat chunks."""
+    """Implements `StreamReader` for a Converse client with a Converse backend. Passes the events on. Also reads the
+    events as chat chunks, for the gateway's own use."""
 
     def __init__(self, request: CompletionRequest) -> None:
         super().__init__(wants_usage=True, created=0, name=name_of(request), model=request.model)

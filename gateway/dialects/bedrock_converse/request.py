@@ -98,7 +98,8 @@ def _turn(index: int, turn: dict[str, Any]) -> dict[str, Any]:
 
 
 def _marked(blocks: list[Block], convert: Callable[[Block, str], Block], where: str) -> list[Block]:
-    """The converted blocks. A cache point becomes `cache_control` of the block before it."""
+    """Convert the blocks. A cache point becomes `cache_control` of the block before it. `convert`: converts one block
+    at the given location. `where`: the location of `blocks` in the request."""
     found: list[Block] = []
     for index, block in enumerate(blocks):
         if "cachePoint" not in block:

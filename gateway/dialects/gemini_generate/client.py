@@ -1,4 +1,4 @@
-"""Registers the client dialect."""
+"""Registers this package as a client dialect."""
 
 from __future__ import annotations
 
@@ -20,9 +20,8 @@ _FORMS = ("text/plain", "application/json")
 
 
 class _AsChat(ParsedAsChat):
-    """Translates to chat. Leaves out fields that only Gemini knows, and refuses those without which the answer
-    would have another form.
-    """
+    """Translates to chat. Leaves out the fields that only Gemini knows. Raises BadRequest for a form of the answer that
+    chat does not have (`responseMimeType`)."""
 
     def chat(self, request: CompletionRequest, plan: ContextPlan | None) -> dict[str, Any]:
         found = super().chat(request, plan)

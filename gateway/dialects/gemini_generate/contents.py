@@ -37,9 +37,8 @@ def messages(contents: Any, system: Any) -> list[dict[str, Any]]:
 
 
 class _Calls:
-    """Assigns ids to function calls that have none. A result without an id is assigned to the first call of its
-    name without a result.
-    """
+    """Assigns ids to function calls that have none. A result may lack an id too. Then the result belongs to the first
+    call with the same name that has no result yet."""
 
     def __init__(self) -> None:
         self._waiting: list[tuple[str, str]] = []
@@ -128,9 +127,8 @@ def _result(result: Any, calls: _Calls, where: str) -> dict[str, Any]:
 
 
 def _beside(result: Part, where: str) -> list[tuple[Part, str]]:
-    """Files in a function's result, each with its location. Chat allows only texts in a result, so the files are
-    put after it.
-    """
+    """The files in a function's result, each with its location. Chat allows only texts in a result, so the files are
+    sent after the result."""
     given = result.get("parts") or ()
     return [(part, f"{where}.parts[{place}]") for place, part in enumerate(given)]
 

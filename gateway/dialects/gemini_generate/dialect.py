@@ -40,8 +40,8 @@ def at(path: str) -> ClientDialect | None:
 
 
 def named_in(path: str) -> Endpoint | None:
-    """The endpoint that writes the errors for `path`; None if it is no Gemini path. Any method of a model is
-    accepted."""
+    """The endpoint that writes the errors for `path`. None if `path` is not a path of Gemini's API. Any method of a
+    model is accepted."""
     return Endpoint("", stream=False) if _ANY.fullmatch(path) else None
 
 

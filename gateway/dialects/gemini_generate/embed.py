@@ -51,7 +51,7 @@ def _own(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _text(fields: Mapping[str, Any], place: str) -> str:
-    """The text to embed. The parts of a content are joined by line breaks."""
+    """The text to embed. If a content has several parts, they are joined by line breaks."""
     content = fields.get("content")
     parts = content.get("parts") if isinstance(content, dict) else None
     given = parts if isinstance(parts, list) else []

@@ -29,5 +29,5 @@ def error_body(error: GatewayError, request_id: str, /) -> bytes:
 
 
 def error_event(error: GatewayError, request_id: str, sent: bytes = b"", /) -> bytes:
-    """The last event of a stream that failed."""
+    """The last event of a stream that failed. `sent` is not used."""
     return b"data: " + error_body(error, request_id) + b"\n\n"

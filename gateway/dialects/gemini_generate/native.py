@@ -27,7 +27,7 @@ _PASSED = ("tools", "toolConfig", "generationConfig", "safetySettings", "labels"
 
 
 class GeminiToGemini(ChatToGemini):
-    """Implements `Translator` from Gemini's `generateContent` to itself."""
+    """Implements `Translator` for a Gemini client with a Gemini backend."""
 
     client: DialectName = "gemini_generate"
 
@@ -58,9 +58,9 @@ class GeminiToGemini(ChatToGemini):
 
 
 def _prompt(own: dict[str, Any], plan: ContextPlan) -> dict[str, Any]:
-    """The contents and the system instruction that remain after trimming.
+    """The contents and the system instruction that remain after trimming. `own`: the client's request.
 
-    `plan` counts chat messages. The parser makes them from the contents in the same order, so they correspond.
+    `plan` has the indexes of chat messages. The parser makes the chat messages from the contents, in the same order.
     """
     found: dict[str, Any] = {}
     number = 0
@@ -87,7 +87,8 @@ def _parts(content: Any) -> list[Part]:
 
 
 def _messages(given: list[Part], role: Any) -> Iterator[list[Part]]:
-    """Divide the parts of one content in the way in which the parser divides them into chat messages."""
+    """Divide the parts of one content into groups. The parser makes one chat message from each group. `role`: the role
+    of the content."""
     if role == "model":
         yield given
         return
@@ -130,7 +131,8 @@ def _mark_foreign(contents: list[dict[str, Any]], *, signs: bool) -> None:
 
 
 class GeminiRelay(GeminiStream):
-    """Implements `StreamReader` from Gemini to itself. Passes the events on, and reads them as chat chunks."""
+    """Implements `StreamReader` for a Gemini client with a Gemini backend. Passes the events on. Also reads the events
+    as chat chunks, for the gateway's own use."""
 
     def __init__(self, request: CompletionRequest, created: int) -> None:
         super().__init__(wants_usage=True, created=created, name=name_of(request), model=request.model)
@@ -142,7 +144,8 @@ class GeminiRelay(GeminiStream):
         self._beside: dict[str, Any] = {}
         self._candidate: dict[str, Any] = {}
         self._answer: list[Part] = []
-        """The whole answer so far: fields of the answer, fields of its candidate, and parts."""
+        """The whole answer so far. `_beside`: fields of the answer. `_candidate`: fields of its candidate. `_answer`:
+        the parts."""
         self._several = False
 
     def _relay(self, block: bytes) -> bytes:
@@ -186,7 +189,8 @@ class GeminiRelay(GeminiStream):
                 self._candidate |= each
 
     def _keep(self, part: Part) -> None:
-        """Add a part to the answer. A text continues the last part if both have the same fields and no signature."""
+        """Add a part to the answer. If the part is a text, and the last part has the same fields and no signature, the
+        text is appended to the last part."""
         last = self._answer[-1] if self._answer else {}
         same = last.keys() == part.keys() <= {"text", "thought"} and last.get("thought") == part.get("thought")
         if same and "text" in part:

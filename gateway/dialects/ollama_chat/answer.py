@@ -22,7 +22,7 @@ def line(value: dict[str, Any]) -> bytes:
 
 
 def on_one_line(data: bytes) -> bytes:
-    """`data`, an object in JSON, as one line of a stream for all clients."""
+    """`data`, a JSON object, as one line. Characters that some clients take for a line break are escaped."""
     return _escaped(data) + b"\n"
 
 

@@ -25,7 +25,7 @@ def error_body(error: GatewayError, request_id: str) -> bytes:
 
 
 def error_event(error: GatewayError, request_id: str, sent: bytes = b"") -> bytes:
-    """The last line of a stream that failed. No line with `done` follows."""
+    """The last line of a stream that failed. No line with `done` follows. `sent` is not used."""
     return error_body(error, request_id) + b"\n"
 
 

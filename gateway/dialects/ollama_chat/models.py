@@ -38,8 +38,8 @@ def _listed(name: str) -> dict[str, Any]:
 
 
 def show(models: Sequence[VisibleModel], asked: dict[str, Any]) -> dict[str, Any]:
-    """The answer to `POST /api/show`: the facts about one model. A name for several models has all capabilities. Raises
-    UnknownModel, BadRequest."""
+    """The answer to `POST /api/show`: the facts about one model. If a name stands for several models, all capabilities
+    are listed. Raises UnknownModel, BadRequest."""
     name = plain_name(read_model({"model": asked.get("model") or asked.get("name")}))
     model = next((each for each in models if each.name == name), None)
     if model is None:

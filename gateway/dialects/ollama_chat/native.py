@@ -26,7 +26,7 @@ _FROM_CHAT = frozenset({"model", "messages", "stream", "options"})
 
 
 class OllamaToOllama(ChatToOllama):
-    """Implements `Translator` from Ollama's chat to itself."""
+    """Implements `Translator` for an Ollama client with an Ollama backend."""
 
     client: DialectName = "ollama_chat"
 
@@ -52,7 +52,8 @@ class OllamaToOllama(ChatToOllama):
 
 
 class OllamaRelay(OllamaStream):
-    """Implements `StreamReader` from Ollama to itself. Passes the lines on, and reads them as chat chunks."""
+    """Implements `StreamReader` for an Ollama client with an Ollama backend. Passes the lines on. Also reads the lines
+    as chat chunks, for the gateway's own use."""
 
     def __init__(self, request: CompletionRequest, created: int) -> None:
         super().__init__(

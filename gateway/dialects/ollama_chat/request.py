@@ -40,7 +40,7 @@ _WANTED_OPTIONS = {
     "num_predict": Wanted((int,), "a whole number"),
 }
 _IN_CHAT = frozenset({*_WANTED, "model", "keep_alive"})
-"""Fields that chat has too, and those that do not change an answer."""
+"""Names of the fields that chat has too, and of the fields that do not change an answer."""
 _ROLES = frozenset({"system", "user", "assistant", "tool"})
 _EFFORT = "medium"
 """The reasoning effort for `think: true`."""
@@ -138,9 +138,8 @@ def _image(image: Any, where: str) -> dict[str, Any]:
 
 
 class _Calls:
-    """Assigns ids to tool calls that have none. A result without an id is assigned to the first call of its name
-    without a result.
-    """
+    """Assigns ids to tool calls that have none. A result may lack an id too. Then the result belongs to the first call
+    with the same name that has no result yet."""
 
     def __init__(self) -> None:
         self._waiting: list[tuple[str, str]] = []
@@ -155,8 +154,8 @@ class _Calls:
         return {"id": name, "type": "function", "function": {"name": function["name"], "arguments": given}}
 
     def answered(self, message: dict[str, Any], where: str) -> str:
-        """The id of the call to which `message` is the result. A result without id and name belongs to the oldest call
-        without a result."""
+        """The id of the call to which `message` is the result. If the message has neither id nor name, it belongs to
+        the oldest call that has no result yet."""
         call_id, name = message.get("tool_call_id"), message.get("tool_name") or message.get("name")
         for place, (called, known) in enumerate(self._waiting):
             if known == call_id or (not call_id and name in (None, "", called)):

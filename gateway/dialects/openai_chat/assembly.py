@@ -23,8 +23,8 @@ _APART = frozenset({"index", "delta"})
 
 
 class Assembly:
-    """Assembles an answer from whole events. The answer so far can be read at any time. After an unreadable event,
-    there is no plain body."""
+    """Assembles an answer from whole events. The answer so far can be read at any time. If an event could not be read,
+    the whole answer is not available."""
 
     def __init__(self) -> None:
         self.usage: dict[str, Any] | None = None
@@ -102,7 +102,7 @@ class Assembly:
             self._discard()
 
     def cut(self) -> dict[str, Any]:
-        """A chunk with which the answer ends early. It gives every unfinished choice the finish reason `length`."""
+        """A chunk that ends the answer early. It gives every unfinished choice the finish reason `length`."""
         under_way = [index for index, choice in sorted(self._choices.items()) if not choice.finish]
         last = [self._last(index) for index in under_way or [0]]
         return {**self._top, "object": "chat.completion.chunk", "choices": last}
@@ -190,8 +190,8 @@ class _Choice:
         self._function: _Call | None = None
 
     def add(self, choice: dict[str, Any], size: int) -> int:
-        """Add a chunk of `size` bytes. Returns the bytes by which the stored size grows. For a chunk of only text, this
-        is the text's size."""
+        """Add a chunk of `size` bytes. Returns how many bytes the stored answer grows. For a chunk of only text, these
+        are the bytes of the text."""
         kept = self._delta(choice.get("delta") or {}, size)
         for key, value in choice.items():
             if key == "finish_reason":
@@ -213,7 +213,7 @@ class _Choice:
             texts.append(text)
 
     def _delta(self, delta: dict[str, Any], size: int) -> int:
-        """Add a delta. Returns the number of bytes that the delta adds to the stored size, as `add` does."""
+        """Add a delta from a chunk of `size` bytes. Returns how many bytes the stored answer grows."""
         characters, more = 0, False
         if type(delta.get("content")) is list:
             delta, more = flattened(delta), True
@@ -297,8 +297,9 @@ class _Call:
 
 
 def _merged(known: Any, value: Any, name: str = "") -> Any:
-    """Merge a new `value` of an unknown field of a delta with the `known` value. Texts and lists are concatenated,
-    objects merged, other values replaced."""
+    """Merge two values of a delta's field: `known`, the value so far, and the new `value`. Texts and lists are
+    concatenated, objects are merged, and other values are replaced. `name`: the field's name; some fields are always
+    replaced."""
     if type(known) is not type(value) or name in _NEVER_JOINED:
         return value if value is not None else known
     if type(known) is dict:

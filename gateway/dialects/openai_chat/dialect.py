@@ -29,7 +29,7 @@ def error_body(error: GatewayError, request_id: str) -> bytes:
 
 
 def error_event(error: GatewayError, request_id: str, sent: bytes = b"") -> bytes:
-    """The last event of a stream that failed. No `[DONE]` follows this event."""
+    """The last event of a stream that failed. No `[DONE]` follows this event. `sent` is not used."""
     return b"data: " + error_body(error, request_id) + b"\n\n"
 
 

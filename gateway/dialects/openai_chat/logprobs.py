@@ -1,4 +1,4 @@
-"""Adds log-probabilities to a request if only the gateway needs them, and removes them from the answer."""
+"""Adds log-probabilities to a request in which the client did not ask for them. Removes them from the answer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def with_logprobs(request: CompletionRequest) -> CompletionRequest:
 
 
 def without(events: bytes) -> bytes:
-    """The `events`, which must be whole events, without log-probabilities."""
+    """Remove the log-probabilities from `events`, which must be whole events."""
     if b'"logprobs"' not in events:
         return events
     return b"".join([_without(event) for event in sse.events(events)])

@@ -39,8 +39,8 @@ def signature_of(call: dict[str, Any]) -> str:
 
 
 def overall_finish(reasons: Iterable[object]) -> str:
-    """One finish reason for all choices; empty if none is known. It is the first known reason that is not `stop`, or
-    else `stop`."""
+    """One finish reason for all choices: the first known reason that is not `stop`. If there is none, `stop`; empty if
+    no reason is known."""
     known = [reason for reason in reasons if type(reason) is str and reason]
     return next((reason for reason in known if reason != "stop"), known[0] if known else "")
 

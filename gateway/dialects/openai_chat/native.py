@@ -26,7 +26,7 @@ quoted = lru_cache(maxsize=256)(orjson.dumps)
 
 
 class ChatToChat:
-    """Implements `Translator` from OpenAI chat to itself."""
+    """Implements `Translator` for an OpenAI chat client with an OpenAI chat backend."""
 
     client: DialectName = "openai_chat"
     backend: DialectName = "openai_chat"
@@ -38,11 +38,10 @@ class ChatToChat:
         strict: bool = False,
         rules: ChatRules = NO_RULES,
     ) -> None:
-        """`limits`: names of fields for the output limit. `rules`: differences between the backend's API and
-        OpenAI's.
+        """`limits`: names of fields for the output limit. `rules`: differences between the backend's API and OpenAI's.
 
-        `strict`: whether the backend rejects Anthropic's fields of messages and tools, and further fields for the
-        output limit.
+        `strict`: whether the backend rejects fields that it does not know: Anthropic's fields of messages and tools,
+        and other servers' fields for the output limit.
         """
         self._limits, self._strict, self._rules = limits, strict, rules
         self._edits_messages = strict or rules.changes_messages

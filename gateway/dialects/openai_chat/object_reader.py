@@ -13,7 +13,8 @@ from gateway.dialects.streams.text_run import events_with
 
 
 class ObjectReader(ChunkMaker):
-    """Parses the events of one read together, and writes the chunks of successive text events together."""
+    """Parses together all events that arrived in one piece of the stream. If successive events contain only text, their
+    chunks are also written together."""
 
     @abstractmethod
     def _take(self, parsed: Any) -> bytes:
@@ -21,11 +22,11 @@ class ObjectReader(ChunkMaker):
 
     @abstractmethod
     def _texts(self, values: list[dict[str, Any]], start: int) -> list[str]:
-        """Read events from index `start` on, each of which contains only a piece of the answer's text. Returns these
-        pieces.
+        """Read successive events that contain only a piece of the answer's text, from index `start` on. Returns their
+        pieces of text.
 
-        Stops at the first other event, and at an event with an empty text. `values`: the data of all events of one
-        read.
+        Stops at the first other event, and at an event with an empty text. `values`: the data of all events that
+        arrived together.
         """
 
     @abstractmethod
@@ -60,6 +61,7 @@ class ObjectReader(ChunkMaker):
         return len(block), b"".join(pieces)
 
     def _contents(self, texts: list[str]) -> bytes:
-        """A chunk with only content for each of `texts`, as `_chunk` writes it."""
+        """A chunk for each of `texts`. The chunks contain only content, and have the same form as the chunks of
+        `_chunk`."""
         before, after = around_text(self._shared)
         return events_with(before + b'"', texts, b'"' + after)

@@ -17,8 +17,8 @@ DONE = b"data: [DONE]\n\n"
 
 
 class ChatReader(EventReader):
-    """Base class of readers that store every chat event of an answer in a transcript, including events that the client
-    does not get."""
+    """Base class of stream readers that store every chat event of an answer in a transcript. Events that the client
+    does not get are stored too."""
 
     def __init__(self, transcript: Transcript, *, wants_usage: bool) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class ChunkMaker(ChatReader):
         return relayed
 
     def _read_many(self, block: bytes, at: int) -> tuple[int, bytes]:
-        """Convert several events from position `at` at once. Returns (position after them, chunks).
+        """Convert several events at once, from position `at`. Returns (position after them, chunks).
 
         Returns (`at`, b"") if the next event must be parsed alone.
         """

@@ -38,8 +38,10 @@ def parse(
     headers: Mapping[bytes, bytes],
     continued: Continued | None = None,
 ) -> CompletionRequest:
-    """Parse a request. `continued`: the parsed body, if its beginning is known. Raises BadRequest with the wrong field
-    if the gateway cannot process it."""
+    """Parse a request. Raises BadRequest, with the name of the wrong field, if the gateway cannot process the request.
+
+    `continued`: the body, already parsed as the continuation of an earlier request; None: the body must be parsed.
+    """
     fields = load_object(body) if continued is None else continued.body
     check(fields, WANTED)
     model = read_model(fields)

@@ -29,8 +29,8 @@ _NULLS = (b',"usage":null', b', "usage": null')
 
 
 class ChatStream(ChatReader):
-    """Implements `StreamReader` for OpenAI chat on both sides. The client gets `[DONE]` only if the backend sends
-    it."""
+    """Implements `StreamReader` for a chat client with a chat backend. The client gets `[DONE]` only if the backend
+    sends it."""
 
     def __init__(
         self, *, wants_usage: bool, wants_logprobs: bool = False, transcript: Transcript | None = None
@@ -116,7 +116,8 @@ class ChatStream(ChatReader):
 
     @property
     def _tier(self) -> str:
-        """The service tier in the first chunk, empty if it has none. It applies to later chunks without a tier."""
+        """The service tier in the first chunk; empty if the first chunk has no tier. Later chunks without a tier have
+        the same tier."""
         first = self._transcript.first
         return tier_of(first) if first else ""
 
@@ -134,7 +135,8 @@ class ChatStream(ChatReader):
         self._look_again()
 
     def _look_again(self) -> None:
-        """Search all stored events for the finish reason and the usage, in case they were missed before."""
+        """Search all stored events for the finish reason and the usage. Needed if they were missed when the events
+        arrived."""
         if not self.finish or not self.usage:
             found = self._transcript.read()
             self.finish = self.finish or found.finish

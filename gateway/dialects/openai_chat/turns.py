@@ -28,8 +28,8 @@ _CALLS, _RESULTS, _IMAGES = attrgetter("calls"), attrgetter("results"), attrgett
 
 
 def read_turns(messages: Any, known: Sequence[Turn] = ()) -> list[Turn]:
-    """Read one turn for each message. `known`: the turns of the first messages. Raises BadRequest with the location of
-    a value of a wrong type."""
+    """Read one turn for each message. `known`: the turns of the first messages, already read for an earlier request.
+    Raises BadRequest with the location of a value of a wrong type."""
     if type(messages) is not list or not messages:
         raise BadRequest("messages must be an array with at least one message.", param="messages")
     turns = [*known]

@@ -24,7 +24,7 @@ def refuse_fields(body: dict[str, Any], rules: ChatRules) -> None:
 
 
 def adapted(messages: list[Any], rules: ChatRules) -> list[Any]:
-    """The messages as the vendor accepts them. A message that does not change is the same object."""
+    """The messages as the vendor accepts them. A message that needs no change is returned as the same object."""
     id_of = _short_id(rules.call_id) if rules.call_id else None
     return [_adapted(message, rules, id_of) if type(message) is dict else message for message in messages]
 

@@ -29,7 +29,8 @@ class Inputs(NamedTuple):
 
 
 def read_inputs(fields: Mapping[str, Any], name: str) -> Inputs:
-    """Read the inputs in `fields[name]`. Raises BadRequest if they have another form, or mixed forms."""
+    """Read the inputs in `fields[name]`. Raises BadRequest if they do not have one of the allowed forms, or if several
+    forms are mixed."""
     value: Any = fields.get(name)
     if type(value) is str:
         return Inputs([value])

@@ -18,7 +18,8 @@ from gateway.errors import BackendGarbage
 
 
 class CompletionsToCompletions(ChatToChat):
-    """Implements `Translator` for legacy completions on both sides. Prompts are never trimmed: `plan` is ignored."""
+    """Implements `Translator` if client and backend use legacy completions. Prompts are never trimmed: `plan` is
+    ignored."""
 
     client: DialectName = "openai_completions"
     backend: DialectName = "openai_completions"

@@ -13,7 +13,7 @@ from gateway.dialects.streams.transcript import Transcript
 
 
 class CompletionStream(ChatStream):
-    """Implements `StreamReader` for legacy completions on both sides."""
+    """Implements `StreamReader` if client and backend use legacy completions."""
 
     def __init__(self, *, wants_usage: bool, wants_logprobs: bool = False) -> None:
         super().__init__(wants_usage=wants_usage, wants_logprobs=wants_logprobs, transcript=_Texts())

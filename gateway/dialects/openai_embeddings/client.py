@@ -1,4 +1,4 @@
-"""Registers the client dialect."""
+"""Registers this package as a client dialect."""
 
 from __future__ import annotations
 

@@ -21,7 +21,8 @@ _WANTED = {
 
 
 def parse(body: bytes, request_id: str, controls: Controls, headers: Mapping[bytes, bytes]) -> CompletionRequest:
-    """Parse a request. Raises BadRequest with the wrong field if the gateway cannot process it."""
+    """Parse a request. Raises BadRequest, with the name of the wrong field, if the gateway cannot process the
+    request."""
     fields = load_object(body)
     check(fields, _WANTED)
     model = read_model(fields)

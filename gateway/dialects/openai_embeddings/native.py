@@ -1,4 +1,4 @@
-"""Embeddings on both sides: bytes pass through, and only the model's name is replaced."""
+"""Client and backend use OpenAI's embeddings: bytes pass through, and only the model's name is replaced."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _USAGE = b'"usage"'
 
 
 class EmbeddingsToEmbeddings(ChatToChat):
-    """Implements `Translator` for embeddings on both sides. Embeddings are not streamed."""
+    """Implements `Translator` if client and backend use OpenAI's embeddings. Embeddings are not streamed."""
 
     client: DialectName = "openai_embeddings"
     backend: DialectName = "openai_embeddings"

@@ -1,4 +1,5 @@
-"""Ends a Responses stream early. Writes the end of an incomplete response, with the output that was sent so far."""
+"""Ends a Responses stream early. Writes the last events of an incomplete response. They contain the output that was
+sent before."""
 
 from __future__ import annotations
 

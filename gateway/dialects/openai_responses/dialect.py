@@ -22,8 +22,10 @@ _LAST = 2**31 - 1
 
 
 def error_event(error: GatewayError, request_id: str, sent: bytes = b"") -> bytes:
-    """The last event of a stream that failed. The error is in the documented fields and in `error`, which OpenAI's
-    clients read."""
+    """The last event of a stream that failed. `sent`: the last events that the client got, whose numbers are continued.
+
+    The error is written twice: in the documented fields, and in `error`, which OpenAI's clients read.
+    """
     inner = orjson.loads(error_body(error, request_id))["error"]
     event = {
         "type": "error",

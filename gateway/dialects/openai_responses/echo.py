@@ -1,4 +1,4 @@
-"""Writes the client's own values into the request fields that a response repeats.
+"""A response repeats some fields of its request. This module writes the client's own values into these fields.
 
 This is needed for fields that were sent to the backend with another value or not at all (`store`,
 `previous_response_id`, `instructions`, `tools`).
@@ -19,8 +19,10 @@ _RESPONSE = b'"response"'
 
 
 def differs(echoed: Mapping[str, Any]) -> bool:
-    """Whether a value in `echoed` differs from the value that a backend writes. A backend writes that nothing is
-    stored, that there is no previous response, and the instructions and tools that it got.
+    """Whether the backend's response has another value for a field in `echoed`.
+
+    A backend writes that nothing is stored, and that there is no previous response. It also writes the instructions and
+    tools that it got.
     """
     return bool(
         echoed.get("store")

@@ -35,12 +35,14 @@ class Events:
         return b"event: %b\ndata: %b\n\n" % (kind.encode(), data)
 
     def piece(self, before: bytes, text: str, after: bytes) -> bytes:
-        """A delta event with `text`. `before`, `after`: its other bytes, equal for many events."""
+        """A delta event with `text`. `before`, `after`: the bytes of the event around the text, which many events have
+        in common."""
         number, self._next = self._next, self._next + 1
         return b'%b%b%b,"sequence_number":%d}\n\n' % (before, orjson.dumps(text), after, number)
 
     def pieces(self, before: bytes, texts: list[str], after: bytes) -> bytes:
-        """As `piece`, for each of `texts`, of which there is at least one."""
+        """A delta event for each of `texts`, of which there is at least one. `before`, `after`: the bytes of each event
+        around its text."""
         first, self._next = self._next, self._next + len(texts)
         event = b'%b"%b"%b,"sequence_number":%d}\n\n'
         return b"".join([event % (before, text, after, place) for place, text in enumerate(encoded(texts), first)])

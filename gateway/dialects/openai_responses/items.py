@@ -81,7 +81,8 @@ class _Conversation:
             raise BadRequest(f"{where}.type {kind!r} means nothing to this model's provider.", param=f"{where}.type")
 
     def show(self) -> None:
-        """Add a user message with those parts of tool results that are not text. Does nothing if there are none."""
+        """Add a user message with the parts of tool results that are not text. Does nothing if there are no such
+        parts."""
         shown, self._shown = self._shown, []
         if shown:
             self.messages.append({"role": "user", "content": shown})
@@ -106,7 +107,7 @@ class _Conversation:
             self._instruct(content)
 
     def _instruct(self, content: Content) -> None:
-        """Add an instruction to the first system message: many open models accept only one."""
+        """Add an instruction to the first system message, because many open models accept only one system message."""
         if not isinstance(content, str) and all(part.keys() == {"type", "text"} for part in content):
             content = "\n\n".join(part["text"] for part in content)
         first = self.messages[0] if len(self.messages) == 1 else {}
@@ -117,7 +118,7 @@ class _Conversation:
 
     def _say(self, content: Content) -> None:
         """Add text of the assistant to the conversation. If the last assistant message has calls, the text is added to
-        it, because call results must follow directly."""
+        this message, because the results of calls must follow directly."""
         current = self._assistant(anew=self._current is not None and "tool_calls" not in self._current)
         if current.get("content") is None:
             current["content"] = content
@@ -151,10 +152,8 @@ class _Conversation:
         self._assistant(anew=bool(self._thought)).setdefault("tool_calls", []).append(call)
 
     def _assistant(self, *, anew: bool) -> Item:
-        """The assistant message to which an item is added. `anew`: always begin a new message.
-
-        A new message begins with the reasoning in `_thought`.
-        """
+        """The assistant message to which an item is added. `anew`: whether to begin a new message in any case. A new
+        message begins with the reasoning that was read before it."""
         if self._current is None or anew:
             current = {"role": "assistant", "content": None, **self._thought}
             self.add(current)

@@ -1,4 +1,4 @@
-"""OpenAI Responses on both sides: bytes pass through, and only changed keys are replaced."""
+"""Client and backend use OpenAI Responses: bytes pass through, and only changed keys are replaced."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ _CHAT = ChatToChat()
 
 
 class ResponsesToResponses:
-    """Implements `Translator` for OpenAI Responses on both sides. The backend stores nothing, because the gateway sends
-    the whole conversation each time."""
+    """Implements `Translator` if client and backend use OpenAI Responses. The backend stores nothing, because the
+    gateway sends the whole conversation each time."""
 
     client: DialectName = "openai_responses"
     backend: DialectName = "openai_responses"
@@ -126,9 +126,8 @@ def _context(request: CompletionRequest, plan: ContextPlan | None) -> dict[str, 
 
 
 def _forgotten(item: dict[str, Any]) -> bool:
-    """Whether `item` is reasoning that the backend cannot use, because it is stored nowhere, or because another
-    vendor has encrypted it.
-    """
+    """Whether `item` is reasoning that the backend cannot use. Such reasoning is not stored anywhere, or another vendor
+    has encrypted it."""
     if kind_of(item) != "reasoning":
         return False
     sealed = item.get("encrypted_content")

@@ -32,8 +32,8 @@ one."""
 
 
 class ResponsesRelay(EventReader):
-    """Implements `StreamReader` for OpenAI Responses on both sides. If the backend sends no final event, the client
-    gets no final event."""
+    """Implements `StreamReader` if client and backend use OpenAI Responses. If the backend sends no final event, the
+    client gets no final event."""
 
     def __init__(self, *, wants_logprobs: bool = False) -> None:
         super().__init__()
@@ -60,10 +60,10 @@ class ResponsesRelay(EventReader):
 
     def _relay(self, block: bytes) -> bytes:
         relayed = []
-        for part in sse.parts(block, _WORK):
+        for part, marked in sse.parts(block, _WORK):
             if self.ended or self._failure:
                 break
-            if not sse.has_any(part, self._marks) and sse.sound(part):
+            if not (marked and sse.has_any(part, self._marks)) and sse.sound(part):
                 self._transcript.add(part)
                 relayed.append(part)
             else:

@@ -52,8 +52,10 @@ def parse(
     headers: Mapping[bytes, bytes],
     continued: Continued | None = None,
 ) -> CompletionRequest:
-    """Parse a request. `continued`: the parsed body, if its beginning is known. Raises BadRequest with the wrong field
-    if the gateway cannot process it."""
+    """Parse a request. Raises BadRequest, with the name of the wrong field, if the gateway cannot process the request.
+
+    `continued`: the body, already parsed as the continuation of an earlier request; None: the body must be parsed.
+    """
     fields = load_object(body) if continued is None else continued.body
     _check(fields)
     model = read_model(fields)
@@ -116,8 +118,8 @@ def _check(fields: dict[str, Any]) -> None:
 
 
 def read_turns(fields: Mapping[str, Any], known: Sequence[Turn] = ()) -> list[Turn]:
-    """Read the instructions and the items of `input` as turns. A reasoning item is no turn (see `kept`). `known`: the
-    turns of the first items. Raises BadRequest with the location of an error."""
+    """Read the instructions and the items of `input` as turns. Reasoning items are not turns. `known`: the turns of the
+    first items, already read for an earlier request. Raises BadRequest with the location of an error."""
     turns: list[Turn] = []
     if instructions := fields.get("instructions"):
         turns.append(Turn(INSTRUCTIONS, "system", instructions))
@@ -145,8 +147,7 @@ def read_turns(fields: Mapping[str, Any], known: Sequence[Turn] = ()) -> list[Tu
 
 
 def kind_of(item: Mapping[str, Any]) -> str:
-    """The type of the item. If the item has no type, the type is inferred, because messages and references may omit
-    it."""
+    """The type of the item. Messages and references may omit the type; it is then inferred from the other fields."""
     kind = item.get("type")
     if type(kind) is str:
         return kind
@@ -215,7 +216,7 @@ def _message(index: int, item: Mapping[str, Any], where: str) -> Turn:
 
 
 def _shown(output: Any) -> int:
-    """The number of files, such as screenshots, in the output of a tool of a type that OpenAI defines."""
+    """The number of files, such as screenshots, in the `output` of a tool. The tool has a type that OpenAI defines."""
     parts = output if type(output) is list else (output,)
     return sum(1 for part in parts if type(part) is dict and part.get("type") in FILE_PARTS)
 

@@ -159,9 +159,8 @@ def _named(tool: Tool) -> Item:
 
 
 def input_of(arguments: str) -> str:
-    """The text for a custom tool. In chat, a function stands for the custom tool; `arguments` are those of a call
-    of this function.
-    """
+    """The text for a custom tool. In chat, the custom tool is sent as a function with one text parameter; `arguments`
+    are the arguments of a call of this function."""
     try:
         return custom_input(orjson.loads(arguments), arguments)
     except orjson.JSONDecodeError:
@@ -217,7 +216,8 @@ def _text(message: Item, name: str) -> str:
 
 
 def _parts(choice: Item, *, anyway: bool) -> list[Item]:
-    """The content parts of a choice. `anyway`: return one empty text if the choice has no content."""
+    """The content parts of a choice. `anyway`: whether to return a part with an empty text if the choice has no
+    content."""
     text, refusal = _text(choice["message"], "content"), _text(choice["message"], "refusal")
     parts = [text_part(text, logprobs_of(choice))] if text or (anyway and not refusal) else []
     return [*parts, refusal_part(refusal)] if refusal else parts

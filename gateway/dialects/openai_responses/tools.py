@@ -60,10 +60,10 @@ def chat_tools(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _tools(body: Mapping[str, Any], allowed: frozenset[str] | None, *, removes: bool) -> list[dict[str, Any]]:
-    """The tools in the format of chat. Of duplicates, the last one is used. `allowed`: names of the tools to send;
-    None: all.
+    """The tools in the format of chat. If a tool is declared several times, the last declaration is used.
 
-    `removes`: leave out tools that OpenAI runs and that the answer does not need.
+    `allowed`: names of the tools to send; None: all. `removes`: whether to leave out tools that OpenAI runs and that
+    the answer does not need.
     """
     value = list(_each(body))
     removes = removes and not all(_removable(tool) for tool, _, _ in value)

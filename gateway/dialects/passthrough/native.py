@@ -1,5 +1,5 @@
-"""Translator for OpenAI's other endpoints, with the same dialect on both sides. Passes the bytes through and reads the
-usage."""
+"""Translator for OpenAI's other endpoints. Client and backend use the same dialect, so the bytes pass through. Only the
+usage is read."""
 
 from __future__ import annotations
 

@@ -112,8 +112,8 @@ class Events(_Unparsed):
             self.finish = "stop" if str(parsed.get("type")).endswith(_LAST) else ""
 
     def eof(self) -> None:
-        """Called at the end of the stream. Raises StreamBroken for a failed or incomplete stream, BackendGarbage for
-        one without events."""
+        """Called at the end of the stream. Raises StreamBroken if the stream failed or is incomplete, and
+        BackendGarbage if it contained no event."""
         if self._failure:
             raise self._failure
         if self._framer.rest():

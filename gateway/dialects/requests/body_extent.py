@@ -33,8 +33,8 @@ class _Extent:
         self._items = self._keys = self._values = 0
 
     def exceeded_by(self, outside: bytes) -> str:
-        """Count the objects, arrays, keys and values in `outside`. Returns the limit that is exceeded, or an empty
-        string. `outside`: a piece of the body without the contents of strings."""
+        """Count the objects, arrays, keys and values in `outside`, a piece of the body without the contents of strings.
+        Returns the limit that is exceeded, or an empty string."""
         return self.exceeded(outside.count(b"{") + outside.count(b"["), outside.count(b":"), outside.count(b","))
 
     def exceeded(self, items: int, keys: int, values: int) -> str:

@@ -23,9 +23,8 @@ _HARMLESS = frozenset(
 
 
 def check_embedded(messages: Any, backend: str) -> None:
-    """Raise BadRequest if media in `messages` are a URL and not data. The error names the first of them. `backend`:
-    name of the backend for the error.
-    """
+    """Raise BadRequest if `messages` contain a URL where they should contain the media's data. The error names the
+    first URL's place and the `backend`."""
     waiting: list[tuple[str, str, Any]] = [("messages", "", messages)]
     while waiting:
         where, name, value = waiting.pop()

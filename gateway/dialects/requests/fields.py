@@ -19,7 +19,8 @@ class Wanted(NamedTuple):
 
 
 def check(fields: Mapping[str, Any], wanted: Mapping[str, Wanted]) -> None:
-    """Check optional fields. Raises BadRequest with the name of the first field that has a wrong type or value."""
+    """Check the optional fields `wanted` (name → allowed types and range). Raises BadRequest with the name of the first
+    field that has a wrong type or value."""
     for name in fields:
         if name in wanted and (value := fields[name]) is not None:
             types, words, least, most = wanted[name]

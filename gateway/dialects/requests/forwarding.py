@@ -1,14 +1,14 @@
-"""Decides whether a request may be forwarded if it contains external references, tools that the provider runs, or
-references to data stored at the provider.
+"""Decides whether a request may be forwarded although it contains references to data or servers outside of it, or tools
+that the provider runs.
 
 All teams share one account at each provider. Files, vector stores, containers and stored responses in this account
 belong to no team, so a team that knows or guesses an id could read the data of another team. If a request contains the
-URL of a remote server, the provider sends the prompt to that server. A policy's `data.forward` permits each of these
-kinds of references separately.
+URL of a remote server, the provider sends the prompt to that server. A policy's `data.forward` permits each kind of
+reference separately.
 
 Most requests contain no such reference. References in top-level fields are found in the parsed body. For nested fields,
 the bytes are first searched for the names of these fields, and for escape sequences that could spell one of these
-names. Only if one is found, the parsed body is searched.
+names. If the search finds nothing, the parsed body is not searched.
 """
 
 from __future__ import annotations
@@ -68,7 +68,8 @@ _CLIENTS = (
     *("function", "custom", "namespace", "computer", "bash", "text_editor", "memory", "local_shell", "apply_patch"),
     "tool_search",
 )
-"""Prefixes of the types of tools that the client runs. Also of the tool that only selects among such tools."""
+"""Prefixes of the types of tools that the client runs. The list also contains `tool_search`, which only selects among
+such tools."""
 
 
 def check_forwarding(request: CompletionRequest, policy: Policy) -> None:
@@ -122,7 +123,8 @@ def _check_named(request: CompletionRequest, policy: Policy) -> None:
 
 
 def _check_references(request: CompletionRequest, data: DataPolicy) -> None:
-    """Check all references in the body. If the known beginning of the body has none, check only the new part."""
+    """Check all references in the body. If an earlier check of the beginning of the body found no reference, check only
+    the rest."""
     field, continued = request.body, request.continued
     if request.dialect == "openai_responses":  # here the id is the gateway's own id, which the provider never receives
         field = {name: value for name, value in field.items() if name != "previous_response_id"}

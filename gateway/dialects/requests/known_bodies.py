@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from operator import attrgetter
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 
@@ -34,8 +34,8 @@ LEAST_BYTES = 32 * 2**10
 """Minimum bytes of a body that is remembered."""
 MOST_BYTES = 64 * 2**20
 MOST_IDLE_S = 3600.0
-"""Seconds after which a body that no request has continued is forgotten: the longest lifetime of a provider's prompt
-cache, after which a session rarely goes on."""
+"""A body is forgotten if no request has continued it for this number of seconds. This is the longest lifetime of a
+provider's prompt cache. A session rarely goes on after such a pause."""
 _PER_ITEM = 900
 """Bytes of memory for the turn and the facts of each item of the conversation."""
 _KEY = secrets.token_hex(16)
@@ -51,7 +51,7 @@ _MOST_LOOKED = 64
 MOST_LOCATED = 4
 """Maximum number of remembered bodies whose items are located for one request."""
 _PROBE = 64
-"""Bytes that a place in the index of remembered bodies has of a body."""
+"""Number of bytes of a body in a key (`_Place`) of the index of remembered bodies."""
 _Place = tuple[str, str, int, bytes]
 """The API key with the client dialect, the name of the conversation's field, a position, and the bytes of the body from
 this position on."""
@@ -102,7 +102,8 @@ class _Body:
         self.place = _place(self.owner, self.raw, 1 << len(self.raw).bit_length() - 2)
 
     def resembles(self, raw: bytes) -> bool:
-        """Whether it is worthwhile to compare `raw` with this body: `raw` begins as the first quarter of this body."""
+        """Whether to compare `raw` with this body item by item. True only if `raw` begins with the first quarter of
+        this body."""
         return raw.startswith(self.beginning) and bool(self.ends or not self.searched)
 
     def locate(self) -> None:
@@ -113,19 +114,20 @@ class _Body:
             ends = _ends_of(self.raw, at, self.items, first=True)
             if ends and (found := _rest_of(head + self.raw[ends[-1] :], self.owner[1])) and not found[1]:
                 self.head, self.start = head, at
-                self._count(ends)
+                self._count(ends, [])
                 return
 
-    def _count(self, ends: list[int]) -> None:
-        """Set `ends`, and find the facts about the items that have no facts yet."""
+    def _count(self, ends: list[int], new: list[Facts]) -> None:
+        """Set `ends`, and find the facts about the items that have no facts yet. `new`: these facts without the
+        memory; empty if they are not known."""
         facts = self.facts[-1] if self.facts else Facts()
         at = ends[len(self.facts) - 1] if self.facts else self.start
         known = len(self.facts)
         turns = {turn.index: turn for turn in self.turns[bisect_left(self.turns, known, key=_index) :]}
         for index, end in enumerate(ends[known:], known):
             part = self.raw[at:end]
-            memory = memory_of_item(part, self.items[index], turns.get(index))
-            facts = facts.plus(Facts.of(part, self.words)._replace(memory=memory))
+            memory = facts.memory + memory_of_item(part, self.items[index], turns.get(index))
+            facts = (new[index - known] if new else facts.plus(Facts.of(part, self.words)))._replace(memory=memory)
             self.facts.append(facts)
             at = end
         if self.around is None or self.raw[at:] != self.tail:
@@ -136,15 +138,13 @@ class _Body:
         self.ends = ends
 
     def follow(self, known: Known) -> None:
-        """Copy the known facts about the first items from an earlier body, and find the positions of the other
-        items.
-        """
+        """Copy the facts about the first items from an earlier body. Find the positions of the other items, unless
+        `known` has them. `known`: the items that both bodies have."""
         before, count = known.body, known.shared
         self.head, self.start = before.head, before.start
-        ends = _ends_of(self.raw, known.end, self.items[count:], first=False)
-        if ends or count == len(self.items):
+        if ends := known.ends or known.found_ends(self.raw, self.items[count:]):
             self.facts, self.tail, self.around = before.facts[:count], before.tail, before.around
-            self._count(before.ends[:count] + ends)
+            self._count(ends, known.new_facts)
 
     def memory(self, scan: BodyScan) -> int:
         """The maximum bytes of memory of the body. `scan`: scan of `raw`."""
@@ -171,11 +171,17 @@ class _Body:
         return least
 
 
-class Known(NamedTuple):
-    """The items of an earlier body with which a new body begins."""
+@dataclass(slots=True)
+class Known:
+    """The items that a new body has in common with an earlier body. These are its first items."""
 
     body: _Body
     shared: int
+    ends: list[int] = field(default_factory=list)
+    """The position after each item of the new body. `parsed` finds the positions if all other fields are as before."""
+    new_facts: list[Facts] = field(default_factory=list)
+    """For each new item, the facts about the bytes from the first item to its end, without the memory. Empty as long as
+    `ends` is."""
 
     @property
     def is_most(self) -> bool:
@@ -190,15 +196,16 @@ class Known(NamedTuple):
         return self.body.ends[self.shared - 1]
 
     def new_bytes(self, raw: bytes) -> int:
-        """The number of bytes that `parsed` parses."""
+        """The number of bytes of `raw` that must be parsed, because they are not known from the earlier body."""
         last = len(raw) - len(self.body.tail)
         if last >= self.end and raw.endswith(self.body.tail):
             return last - self.end
         return len(self.body.head) + len(raw) - self.end
 
     def parsed(self, raw: bytes) -> Continued | None:
-        """The parsed body `raw`. None if the rest of `raw` is not JSON that continues the conversation; then `raw`
-        must be parsed as a whole.
+        """Parse only the part of `raw` that is not known, and return the whole parsed body.
+
+        None if this part is not JSON that continues the conversation; then `raw` must be parsed as a whole.
         """
         if len(raw) <= self.end:
             return None
@@ -209,10 +216,9 @@ class Known(NamedTuple):
         at, facts = at + more, earlier.facts[self.shared - 1]
         last, around = len(raw) - len(earlier.tail), earlier.around
         if around is not None and last >= at and raw.endswith(earlier.tail):
-            rest, facts = b'{"%b":[%b]}' % (_KEY.encode(), new := raw[at:last]), facts.plus(around).plus(Facts.of(new))
+            rest = b'{"%b":[%b]}' % (_KEY.encode(), raw[at:last])
         else:
             rest, around = earlier.head + raw[at:], None
-            facts = facts.plus(Facts.of(rest))
         found = _rest_of(rest, name := earlier.owner[1])
         if found is None or (more and not found[1]):
             return None
@@ -221,20 +227,44 @@ class Known(NamedTuple):
             if len(fields) > 1:  # the conversation ends before the known tail, and other fields follow
                 return None
             fields = earlier.fields
+            self._locate(raw, items)
+        if self.ends and around is not None:
+            facts = (self.new_facts[-1] if items else facts).plus(around)
+        else:
+            new = facts.plus(Facts.of(rest) if around is None else around.plus(Facts.of(raw[at:last])))
+            facts = new._replace(values=new.values + more)
         body = {name if key == _KEY else key: value for key, value in fields.items()}
         body[name] = earlier.items[: self.shared] + items
         turns = earlier.turns[: bisect_left(earlier.turns, self.shared, key=_index)]
-        scan = facts._replace(values=facts.values + more).scan(raw)
-        return Continued(body, rest, scan, self.shared, turns, earlier.notes)
+        return Continued(body, rest, facts.scan(raw), self.shared, turns, earlier.notes)
+
+    def notes(self) -> Notes:
+        """Notes about the new body, for `keep`, with the positions that `parsed` has found."""
+        return Notes(start=self.body.start, ends=self.ends)
+
+    def found_ends(self, raw: bytes, new: list[Any]) -> list[int]:
+        """The position after each item of `raw`; empty if the items `new` are not where they should be."""
+        ends = _ends_of(raw, self.end, new, first=False)
+        return self.body.ends[: self.shared] + ends if ends or not new else []
+
+    def _locate(self, raw: bytes, new: list[Any]) -> None:
+        """Find `ends` and `new_facts`."""
+        self.ends = self.found_ends(raw, new)
+        facts, at = self.body.facts[self.shared - 1], self.end
+        for end in self.ends[self.shared :]:
+            facts = facts.plus(Facts.of(raw[at:end]))
+            self.new_facts.append(facts)
+            at = end
 
 
 def to_locate(bodies: list[_Body]) -> list[_Body]:
-    """The members of `bodies` whose items must be located before `longest` can compare them; at most MOST_LOCATED."""
+    """Those of `bodies` whose items must be located before they can be compared; at most MOST_LOCATED."""
     return [body for body in bodies if not body.searched and not body.ends][:MOST_LOCATED]
 
 
 def longest(bodies: list[_Body], raw: bytes) -> Known | None:
-    """The member of `bodies` with the most items that `raw` has too; None if no body has an item of `raw`."""
+    """The member of `bodies` that has the most first items in common with `raw`. None if no body has its first item in
+    common."""
     best: Known | None = None
     for body in bodies:
         count = body.common(raw) if body.ends else 0
@@ -261,8 +291,8 @@ class KnownBodies:
         return len(self._single.bodies) + len(self._continuing.bodies)
 
     def alike(self, owner: str, name: str, raw: bytes) -> list[_Body]:
-        """The remembered bodies of `owner` that `raw` may continue: first the longest ones, and of these the latest.
-        `owner`: the API key and the client dialect. `name`: the field of the conversation."""
+        """The remembered bodies of `owner` that `raw` may continue. The longest come first; of equally long bodies, the
+        latest. `owner`: the API key and the client dialect. `name`: the field of the conversation."""
         found, at = list[_Body](), 1 << max(len(raw), 1).bit_length() - 1
         while at >= LEAST_BYTES // 2:
             if bodies := self._bodies.get(_place((owner, name), raw, at)):
@@ -271,8 +301,8 @@ class KnownBodies:
         return found[:MOST_ALIKE]
 
     def locate(self, bodies: list[_Body]) -> None:
-        """Find the positions of the items of `bodies`. This takes several times as long as parsing them, so call it
-        off the event loop."""
+        """Find the positions of the items of `bodies`. This takes several times as long as parsing the bodies, so do
+        not call it on the event loop."""
         for body in bodies:
             with self._lock:
                 searched, body.searched = body.searched, True
@@ -326,8 +356,11 @@ class KnownBodies:
 
 
 class _Queue:
-    """Bodies, the oldest first. Bodies that no request has continued are evicted earlier than others, because most of
-    them belong to no session."""
+    """A queue of remembered bodies, the oldest first.
+
+    There are two queues: one for bodies that a later request has continued, and one for bodies that no request has
+    continued yet. Bodies of the second queue are evicted earlier, because most of them belong to no session.
+    """
 
     def __init__(self) -> None:
         self.bodies: dict[_Body, None] = {}
@@ -335,8 +368,8 @@ class _Queue:
         self._random = Random(0)  # noqa: S311
 
     def random(self) -> _Body:
-        """One of the bodies. If always the oldest were evicted, sessions that take turns and do not all fit would each
-        be forgotten shortly before their next request."""
+        """A random body, to be evicted. A random choice is needed if several sessions take turns and their bodies do
+        not all fit. If the oldest body were evicted each time, no such session would find its last body."""
         return next(islice(self.bodies, self._random.randrange(len(self.bodies)), None))
 
     def add(self, body: _Body) -> None:
@@ -357,8 +390,8 @@ def _place(owner: tuple[str, str], raw: bytes, at: int) -> _Place:
 
 
 def _places(raw: bytes, quoted: bytes) -> Iterator[tuple[int, int]]:
-    """Yield the first places at which an array is the value of the key `quoted`: (position of the key, position of the
-    first item)."""
+    """Yield places in `raw` at which the value of the key `quoted` is an array. A place is (position of the key,
+    position of the first item). Only the first places are yielded."""
     key, arrays = -1, 0
     for _ in range(_TRIES):
         key = raw.find(quoted, key + 1)
@@ -373,9 +406,8 @@ def _places(raw: bytes, quoted: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _ends_of(raw: bytes, at: int, items: list[Any], *, first: bool) -> list[int]:
-    """The position after each of `items`, if they are in `raw` from `at` on; empty if they are not there. `first`:
-    whether no comma comes before them.
-    """
+    """The position after each of `items`, which are expected in `raw` from `at` on. Empty if they are not there.
+    `first`: whether the item at `at` has no comma before it."""
     ends: list[int] = []
     for item in items:
         if not first:
@@ -392,7 +424,7 @@ def _ends_of(raw: bytes, at: int, items: list[Any], *, first: bool) -> list[int]
 
 
 def _end_of(raw: bytes, at: int, item: Any) -> int:
-    """The position after `item`, if it is at position `at`; 0 if another value is there."""
+    """The position after `item`, which is expected at `at`; 0 if another value is there."""
     written = orjson.dumps(item)  # most clients write JSON as orjson does
     if raw.startswith(written, at):
         return at + len(written)
@@ -405,9 +437,8 @@ def _end_of(raw: bytes, at: int, item: Any) -> int:
 
 
 def _rest_of(rest: bytes, name: str) -> tuple[dict[str, Any], list[Any]] | None:
-    """Parse `rest`, and return it with the items in it. None if `rest` has another field `name`, or is no valid
-    body.
-    """
+    """Parse `rest`, a body without the known items. Returns its fields, and the items in it. None if `rest` has a
+    second field `name`, or is not a valid body."""
     try:
         fields = load_object(rest)
     except BadRequest:

@@ -1,5 +1,5 @@
 """Reads the output limit and the number of answers of a request. Reads the field names of all known servers, because a
-local server may obey a field that does not belong to the dialect of the request."""
+local server may obey a field of another dialect."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NO_END = 2**40
 _COUNTS = ("n", "best_of", "n_cmpl", "num_beams", "beam_width", "num_return_sequences")
 """Names of the fields for the number of generated answers. Answers that are generated but not returned are included."""
 _HOLDERS = frozenset({"options", "parameters", "sampling_params", "generation_config", "extra_body"})
-"""Names of the objects in which Ollama, TGI, SGLang, Transformers and LiteLLM's proxy expect these fields."""
+"""Names of the objects in which Ollama, TGI, SGLang, Transformers and LiteLLM's proxy expect limit fields."""
 _CHATS_OWN = frozenset({"max_completion_tokens", "max_tokens"})
 _FOREIGN_COUNTS = _HOLDERS | {*_COUNTS[3:]}
 _SEVERAL = _HOLDERS | {*_COUNTS}
@@ -96,7 +96,7 @@ def may_have_foreign(request: CompletionRequest) -> bool:
 
 
 def own_limit(request: CompletionRequest, most: int) -> int:
-    """The value to send in the limit field of the dialect: `most`, or the client's own limit if it is lower."""
+    """The value to send in the limit field of the dialect: the client's own limit or `most`, whichever is lower."""
     value = [limit for name in _OWN[request.dialect] if type(limit := request.body.get(name)) is int]
     return min(most, max(value, default=most))
 

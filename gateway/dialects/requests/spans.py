@@ -1,4 +1,5 @@
-"""Finds the items of a request's conversation in its bytes, without a search if their positions are known."""
+"""Finds the items of a request's conversation in the bytes of its body. If their positions are known from an earlier
+request, nothing is searched."""
 
 from __future__ import annotations
 

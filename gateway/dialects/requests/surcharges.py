@@ -71,10 +71,10 @@ def surcharges(request: CompletionRequest, backend_dialect: DialectName) -> Surc
 
 
 def held_price(price: Price, wanted: Surcharges | None) -> Price | None:
-    """The price from which a hold is computed. It covers every service tier that the provider may use. None if the
-    price of such a tier is unknown.
+    """The price from which a hold is computed. The hold must be sufficient for every service tier that the provider may
+    use. None if the price of such a tier is unknown.
 
-    `wanted`: result of `surcharges`.
+    `wanted`: the result of `surcharges`.
     """
     if wanted is None or wanted.service_tier is None:
         return price.unasked()
@@ -94,8 +94,8 @@ def _openai(value: Any) -> str | None:
 
 
 def _anthropic(body: Mapping[str, Any]) -> tuple[str | None, bool]:
-    """The requested tier, and whether the workspace's processing region also applies. The field `service_tier` is
-    ignored: it selects prepaid capacity without a price."""
+    """The requested tier, and whether the workspace's processing region also determines the price. The field
+    `service_tier` is ignored: it selects prepaid capacity without a price."""
     speed, geo = body.get("speed"), body.get("inference_geo")
     if speed is None and geo is None:
         return None, False

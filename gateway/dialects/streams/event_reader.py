@@ -10,8 +10,8 @@ from gateway.errors import BackendError, StreamBroken
 
 
 class EventReader(ABC):
-    """The part of a `StreamReader` that does not depend on the contents of events. Subclasses implement `feed`, which
-    calls `_feed` for all but simple events."""
+    """The part of a `StreamReader` that does not depend on the contents of events. Subclasses implement `feed`. They
+    may pass on simple events themselves, and call `_feed` for all others."""
 
     def __init__(self) -> None:
         self.usage: Usage | None = None
@@ -53,11 +53,11 @@ class EventReader(ABC):
 
     @abstractmethod
     def _read(self, event: bytes) -> object:
-        """Process an event: its content, the failure that it reports, or the end of the stream."""
+        """Process an event. It may contain a part of the answer, report a failure, or end the stream."""
 
     def eof(self) -> None:
-        """Called at the end of the stream. Raises the failure that the stream reported, or StreamBroken without a
-        terminating event."""
+        """Called at the end of the stream. Raises the failure that the stream reported. Raises StreamBroken if the
+        stream has no terminating event."""
         if self.ended:
             return
         self._read_rest()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import repeat
 from typing import Any
 
 import orjson
@@ -101,8 +102,8 @@ def has_any(block: bytes, marks: Iterable[bytes]) -> bool:
 
 
 def next_boundary(block: bytes, at: int, returns: bool) -> int:
-    """The position after the first blank line at or after `at`; else the length of `block`. `returns`: whether `block`
-    contains carriage returns."""
+    """The position after the first blank line at or after `at`. If there is none, the length of `block`. `returns`:
+    whether `block` contains carriage returns."""
     if not returns:
         end = block.find(b"\n\n", at)
         return len(block) if end < 0 else end + 2
@@ -119,11 +120,14 @@ def events(block: bytes, at: int = 0) -> Iterator[bytes]:
         at = end
 
 
-def parts(block: bytes, marks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the events of `block` in order: each event with one of `marks` by itself, and all events between two such
-    events together. If `block` contains carriage returns, each event is yielded by itself."""
+def parts(block: bytes, marks: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:
+    """Yield the bytes of `block` in order, divided into pieces, and whether the piece may contain one of `marks`. An
+    event that contains a mark is a piece. The events between two such events are together one piece.
+
+    If `block` contains carriage returns, each event is a piece that may contain a mark.
+    """
     if b"\r" in block:
-        yield from events(block)
+        yield from zip(events(block), repeat(True), strict=False)
         return
     spans = set[tuple[int, int]]()
     for mark in marks:
@@ -136,11 +140,11 @@ def parts(block: bytes, marks: Iterable[bytes]) -> Iterator[bytes]:
     at = 0
     for start, end in sorted(spans):
         if at < start:
-            yield block[at:start]
-        yield block[start:end]
+            yield block[at:start], False
+        yield block[start:end], True
         at = end
     if at < len(block):
-        yield block[at:]
+        yield block[at:], False
 
 
 def objects(block: bytes) -> list[dict[str, Any]] | None:

@@ -21,7 +21,8 @@ search the whole window."""
 
 
 class RunText(NamedTuple):
-    """The joined text of several events of a run, as the content of one JSON string."""
+    """The joined text of several events that differ only in their text. It has the form of the content of one JSON
+    string."""
 
     choice: int
     field: str
@@ -41,7 +42,8 @@ class TextRun:
 
     @classmethod
     def after(cls, event: bytes, chunk: Any) -> Self | None:
-        """The run that may begin with `event`. `chunk`: the parsed event. None if the event contains more than text."""
+        """The sequence of similar events that may begin with `event`. `chunk`: the parsed event. None if the event
+        contains more than text."""
         choices = chunk.get("choices") if type(chunk) is dict and chunk.get("usage") is None else None
         choice = choices[0] if type(choices) is list and len(choices) == 1 else None
         delta = choice.get("delta") if type(choice) is dict else None
@@ -100,9 +102,8 @@ class TextRun:
         return end + len(self.tail), 1
 
     def _some(self, block: bytes, at: int) -> tuple[int, int]:
-        """Process many events at once. Returns the same values as `take`; (`at`, 0) if one of them does not belong
-        to the sequence.
-        """
+        """Process many events at once. Returns (position after them, number of stored texts). Returns (`at`, 0) if one
+        of the events does not belong to the sequence."""
         try:
             end, texts = split(block, at, self.head, self.tail)
         except ValueError:
@@ -128,8 +129,8 @@ class AlikeEvents:
         """Number of events that are read one by one before `take` tries again."""
 
     def take(self, block: bytes, at: int) -> tuple[int, list[bytes], list[str]]:
-        """Read the events from position `at`. Returns (position after them, contents of the JSON strings, decoded
-        texts).
+        """Read the events from position `at`. Returns three values: the position after the events, the contents of
+        their JSON strings, and the decoded texts.
 
         The lists are empty if the next event has another form or must be parsed alone.
         """
@@ -147,10 +148,11 @@ class AlikeEvents:
 
 
 def split(block: bytes, at: int, before: bytes, after: bytes) -> tuple[int, list[bytes]]:
-    """Split the events from position `at`, each of which consists of `before`, a text and `after`.
+    """Split the events from position `at`, each of which consists of `before`, a text and `after`. Reads at most a
+    fixed number of bytes.
 
-    Returns the texts, without validating them, and the position after the last event of the window that ends with
-    `after`. Raises ValueError if an event has another form.
+    Returns the position after the last event that was read, and the texts, without validating them. Raises ValueError
+    if an event has another form.
     """
     end = block.rfind(after, at, at + _WINDOW) + len(after)
     separator = after[:_SEPARATOR_BYTES]

@@ -74,8 +74,8 @@ class Transcript:
         return self._pause > 0
 
     def take(self, block: bytes, at: int = 0) -> int:
-        """Store the events from position `at` that continue the series of events with equal bytes around the text.
-        Returns the position of the first other event."""
+        """Store the events from position `at` that differ from the event before them only in their text. Returns the
+        position of the first other event."""
         if self._run is None:
             return at
         end, events = self._run.take(block, at)
@@ -100,8 +100,8 @@ class Transcript:
         self.chunks += deltas
 
     def add_parsed(self, event: bytes, chunk: dict[str, Any]) -> None:
-        """Store an event that was already parsed to `chunk`. Ends the current run, because later events are assumed to
-        be different."""
+        """Store an event that was already parsed to `chunk`. The next event is not compared with it, because later
+        events are assumed to be different."""
         deltas = event.count(self.mark)
         if self.first is None:
             self.first = chunk
@@ -123,7 +123,8 @@ class Transcript:
             at = end
 
     def _begin(self, event: bytes) -> None:
-        """Begin a run with `event`, because the next events may differ from it only in their text."""
+        """Store `event`, and prepare to store only the texts of the next events if they differ from it only in their
+        text."""
         self._end_run()
         try:
             chunk = orjson.loads(sse.payload(event))

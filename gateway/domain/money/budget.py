@@ -80,8 +80,9 @@ class Budget(Section):
 
     @property
     def title(self) -> str:
-        """The name of the budget. A budget without a name is called by its window and subject, such as `month` or `day
-        per key`."""
+        """The name of the budget. A budget without a name gets one from its window and subject, such as `month` or
+        `day per key`.
+        """
         return self.name or (self.window if self.per == "team" else f"{self.window} per {self.per.replace('_', ' ')}")
 
 

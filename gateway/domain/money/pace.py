@@ -54,8 +54,9 @@ class Pace:
         """Number of answers without streaming that are skipped before the next one is measured."""
 
     def learn(self, tokens: int, seconds: float) -> None:
-        """Learn a rate from a complete answer, for which the backend generated `tokens` unseen tokens in `seconds`
-        seconds."""
+        """Learn how fast the backend generates unseen tokens: for a complete answer, it generated `tokens` of them in
+        `seconds` seconds.
+        """
         self.rest = _EVERY - 1 if self.tokens_per_second else 0
         if tokens < (1 if self.plain else _LEAST_HIDDEN) or seconds <= 0:
             return
@@ -67,8 +68,9 @@ class Pace:
         self.tokens_per_second += _WEIGHT * (rate - known)
 
     def learn_frame(self, tokens: int, hidden: int, events: int, stream_bytes: int) -> None:
-        """Learn the number of bytes per event from a complete stream with `tokens` tokens. `hidden`: maximum number of
-        tokens that are in no event. `events`: number of events with text."""
+        """Learn from a complete stream how many bytes of an event are not text. `tokens`: tokens of the stream.
+        `hidden`: maximum number of tokens that are in no event. `events`: number of events with text.
+        """
         if not events:
             return
         frame = _frame(tokens, events, stream_bytes)
@@ -83,8 +85,9 @@ class Pace:
         return self._looked_at < min(events, _ENOUGH_EVENTS) and not self.plain and not self._whole_seen
 
     def look(self, characters: int, events: int, stream_bytes: int) -> None:
-        """Learn the number of bytes per event from a stream in progress. The arguments are counts since the first
-        measurement of this stream: `characters` of text, `events` with text, `stream_bytes` received."""
+        """Learn from a stream in progress how many bytes of an event are not text. The arguments are counts since the
+        first measurement of this stream: `characters` of text, `events` with text, `stream_bytes` received.
+        """
         if events < _FEW_EVENTS or events <= self._looked_at:
             return
         self._looked_at = events

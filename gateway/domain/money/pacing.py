@@ -1,14 +1,17 @@
-"""Computes how much routing lowers the required quality if a budget is spent faster than planned.
+"""Computes by how much routing lowers the required quality if a budget is spent faster than planned.
 
-The pressure is the variable lambda, the price of the budget, in online allocation by dual averaging. At each moment,
-the difference between actual and planned spend is added to this dual variable, which is kept at 0 or above, so that
+The plan is to spend the same amount in each second of the budget's window. The pressure, lambda, says how far the
+actual spend is ahead of this plan:
 
-    lambda = max(0, spent - planned) / limit / tolerance    (kept at 1 or below)
+    lambda = max(0, spent - planned) / limit / tolerance    (at most 1)
 
-(Balseiro and Gur 2019, "Learning in repeated auctions with budgets", whose adaptive pacing takes the same step; the
-lazy form that needs no history is Xiao 2010, "Dual averaging methods for regularized stochastic learning"). Planned
-spend is an even spend over the window. In these papers, the value of an answer is compared with lambda times its cost.
-Here, routing takes the cheapest backend that is good enough. So lambda lowers the required quality, down to a floor.
+The method is dual averaging for online allocation. Lambda is the dual variable of the budget, that is, the price of
+budget. It grows with the difference between actual and planned spend, and is never negative. Sources: Balseiro and
+Gur 2019, "Learning in repeated auctions with budgets" (adaptive pacing); Xiao 2010, "Dual averaging methods for
+regularized stochastic learning" (the form that stores no history).
+
+In these papers, the value of an answer is compared with lambda times its cost. Here, routing takes the cheapest
+backend that is good enough. So lambda lowers the required quality, down to a floor.
 """
 
 from __future__ import annotations
@@ -17,9 +20,10 @@ import math
 
 
 def pressure(spent: float, limit: float, window: tuple[float, float], now: float, tolerance: float) -> float:
-    """Compute how far a budget's spend is ahead of an even spend, from 0 to 1. The result is 1 if it is ahead by
-    `tolerance` · `limit` or more. It is 0 if `now` is outside of `window`, or if the window has no end. `spent`,
-    `limit`: in the same unit; times: Unix seconds."""
+    """Compute how far a budget's spend is ahead of an even spend, from 0 to 1. The result is 1 if the spend is ahead
+    by `tolerance` · `limit` or more. It is 0 if `now` is outside of `window`, or if the window has no end. `spent`
+    and `limit` have the same unit. `now` and `window` are in Unix seconds.
+    """
     start, end = window
     if not start <= now < end or math.isinf(end) or limit <= 0:
         return 0.0

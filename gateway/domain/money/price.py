@@ -77,8 +77,7 @@ class Price:
         )
 
     def at(self, service_tier: str) -> Price | None:
-        """The price at a service tier, which is named as in `Usage.service_tier`; "" is the standard tier. None if the
-        price is unknown."""
+        """The price at the service tier with this name; "" is the standard tier. None if the price is unknown."""
         return self if not service_tier or self.every_tier else self.tiers.get(service_tier)
 
     def dearest(self) -> Price:
@@ -86,8 +85,9 @@ class Price:
         return self if self._dearest is None else self._dearest
 
     def unasked(self) -> Price:
-        """A price for calls that name no service tier, for which the provider chooses one. It is at least as high as
-        the price at any tier that the provider may choose."""
+        """The price of a call that names no service tier. The provider then chooses a tier. So the price is at least
+        as high as the price at any tier that the provider may choose.
+        """
         return self if self._unasked is None else self._unasked
 
     def at_least(self, service_tier: str) -> Price | None:
@@ -108,8 +108,10 @@ class Price:
         return price if price.beyond is None else price.tier(usage.all_input)
 
     def cost(self, usage: Usage) -> int:
-        """The cost of the tokens in `usage` at its service tier, in pico-dollars, without fees. A class without a price
-        costs as much as its parent class. An unknown tier costs as much as the most expensive one."""
+        """The cost of the tokens in `usage` at its service tier, in pico-dollars, without fees. If a token class has
+        no price, its tokens cost as much as those of the class that contains it, such as `input` for cached input.
+        An unknown tier costs as much as the most expensive one.
+        """
         price = self
         if usage.service_tier or self.beyond is not None:
             price = self.billed(usage)
@@ -145,8 +147,7 @@ class Price:
         return price
 
     def plain(self, input_tokens: int, output_tokens: int) -> int:
-        """The cost of a call in pico-dollars, without cached, reasoning or audio tokens. Like `cost`, but without a
-        Usage."""
+        """The cost of a call in pico-dollars, if none of its tokens are cached, reasoning or audio tokens."""
         if self.beyond is not None and input_tokens > self.beyond[0]:
             return self.beyond[1].plain(input_tokens, output_tokens)
         return input_tokens * self.input + output_tokens * self.output
@@ -216,6 +217,8 @@ def _most(prices: Sequence[Price]) -> Price:
 
 
 def effective(price: Price, name: str) -> int:
-    """The pico-dollars of one token of the class `name`: the price of this class, or else of its parent class."""
+    """The pico-dollars of one token of the class `name`. If this class has no price, the price of the class that
+    contains it is used, such as `input` for cached input.
+    """
     own: int | None = getattr(price, name)
     return effective(price, PARENTS[name]) if own is None else own

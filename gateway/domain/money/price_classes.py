@@ -51,7 +51,9 @@ class LongContext(Classes):
 
 class TierClasses(Classes):
     """The prices of one service tier. A class without a price here costs its standard price · max(1, tier price /
-    standard price). This ratio is that of input; for output classes, that of output."""
+    standard price). For input classes, this ratio is computed from the input prices; for output classes, from the
+    output prices.
+    """
 
     beyond: LongContext | None = None
 
@@ -62,7 +64,9 @@ ServiceTier = Factor | TierClasses
 
 
 def few_factors(tiers: dict[str, Any]) -> dict[str, Any]:
-    """Raise ValueError if `tiers` has too many factors."""
+    """Raise ValueError if more than MOST_FACTORS of the service tiers in `tiers` are written as a factor on the
+    standard price.
+    """
     if sum(isinstance(given, Decimal) for given in tiers.values()) > MOST_FACTORS:
         raise ValueError(f"at most {MOST_FACTORS} tiers may be factors, because each combination of them needs a price")
     return tiers
@@ -76,7 +80,8 @@ parts."""
 
 def at_tiers(price: Price, tiers: Mapping[str, ServiceTier], choosable: tuple[str, ...] = ()) -> Price:
     """Add to `price` the prices of the service tiers in `tiers`. The factors of tiers that apply together are
-    multiplied. `choosable`: see `Price.choosable`."""
+    multiplied. `choosable`: the tiers that the provider may use for a call that names no tier.
+    """
     if not tiers:
         return price
     own = {name: given for name, given in tiers.items() if isinstance(given, TierClasses)}
@@ -110,8 +115,9 @@ def rounded_up(pico: Decimal) -> int:
 
 
 def _own(price: Price, given: TierClasses) -> Price:
-    """The prices of a tier, including those for long calls. Prices that `given` does not have are derived from the
-    standard prices."""
+    """The prices of a service tier, including those for long calls. `given`: the tier's prices that are known. Missing
+    prices are derived from the standard prices in `price`.
+    """
     flat = _completed(price, given)
     if given.beyond is not None:
         usual = price if price.beyond is None else price.beyond[1]
@@ -123,7 +129,9 @@ def _own(price: Price, given: TierClasses) -> Price:
 
 
 def _completed(price: Price, given: Classes) -> Price:
-    """The prices of a tier. A token class that `given` does not have costs at least as much as at the standard tier."""
+    """The prices of a service tier. `given`: the tier's prices that are known. A token class without a known price
+    costs at least as much as at the standard tier.
+    """
     own = given.price(price.source, price.as_of)
     missing: dict[str, Any] = {
         name: rounded_up(value * max(_ratio(own, price, name), Decimal(1)))
@@ -134,8 +142,9 @@ def _completed(price: Price, given: Classes) -> Price:
 
 
 def _in_proportion(above: Price, usual: Price, tier: Price) -> Price:
-    """The price of a long call at a tier, if it is not given: standard price of a long call · tier price / standard
-    price of a short call."""
+    """Derive the price of a long call at a service tier: `above` · `tier` / `usual`. `above`: standard price of a long
+    call. `usual`: standard price of a short call. `tier`: price of a short call at the service tier.
+    """
     classes: dict[str, Any] = {
         name: rounded_up(value * _proportion(tier, usual, name))
         for name in CLASSES
@@ -151,7 +160,8 @@ def _proportion(one: Price, other: Price, name: str) -> Decimal:
 
 def _ratio(one: Price, other: Price, name: str) -> Decimal:
     """The ratio of the price `one` to the price `other`, for the token class `name`. For output classes, the output
-    prices are compared; for the others, the input prices."""
+    prices are compared; for input classes, the input prices.
+    """
     while name in PARENTS:
         name = PARENTS[name]
     mine, theirs = getattr(one, name), getattr(other, name)

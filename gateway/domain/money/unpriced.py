@@ -1,4 +1,4 @@
-"""Finds the units of a call that have no known price: fees and service tiers."""
+"""Finds the parts of a call that have no known price: fees (such as for web searches) and service tiers."""
 
 from __future__ import annotations
 

@@ -48,7 +48,8 @@ class Usage:
         return self.all_input + self.all_output
 
     def doubted(self, *names: str) -> str:
-        """Add `names` to the names in the text of `doubt`. The result has each name once, in alphabetical order."""
+        """Return the field `doubt` (names of reported numbers that contradict each other) with `names` added. The
+        result contains each name once, in alphabetical order, separated by `+`."""
         return "+".join(sorted({*names, *self.doubt.split("+")} - {""}))
 
 
@@ -69,8 +70,9 @@ def interrupted(reported: Usage | None, input_tokens: int, delivered: int) -> Us
 
 
 def with_unseen(usage: Usage, unseen: int, most: int | None, *, plain: bool) -> Usage:
-    """Add to the `usage` of an attempt that ended early the `unseen` tokens that were probably generated. `plain`:
-    whether the answer is not streamed. `most`: maximum output of the call, which limits the sum."""
+    """The `usage` of an attempt that ended early, including the tokens that were probably generated and did not arrive.
+    `unseen`: estimated number of these tokens. `plain`: whether the answer is not streamed. `most`: maximum output of
+    the call in tokens, which limits the sum."""
     seen = usage.all_output - (usage.output_tokens if plain else usage.reasoning_tokens)
     if most is not None:
         unseen = min(unseen, max(0, most - seen))

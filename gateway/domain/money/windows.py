@@ -39,8 +39,9 @@ def window_bounds(window: str, timezone: str, now: float) -> tuple[float, float]
 
 @cache
 def zone_named(name: str) -> tzinfo:
-    """The time zone `name`. It is cached forever, because no request should have to read the zone's file. Raises
-    ZoneInfoNotFoundError or ValueError for an unknown zone."""
+    """The time zone `name`. The result is cached forever, because no request should have to read the zone's file.
+    Raises ZoneInfoNotFoundError or ValueError for an unknown zone.
+    """
     return UTC if name == "UTC" else ZoneInfo(name)
 
 
@@ -63,7 +64,9 @@ def _offset(zone: tzinfo, at: float) -> float:
 
 
 def instant(zone: tzinfo, wall: datetime) -> float:
-    """The first moment at which clocks in `zone` show the time `wall`. If clocks skip this time, a later moment."""
+    """The first moment at which clocks in `zone` show the time `wall`, in Unix seconds. If the clocks skip this time,
+    the result is a later moment.
+    """
     early, late = sorted(wall.replace(tzinfo=zone, fold=fold).timestamp() for fold in (0, 1))
     shown = datetime.fromtimestamp(early, zone).replace(tzinfo=None, fold=0)
     if shown == wall:

@@ -1,1 +1,1 @@
-"""Routes, strategies, and facts about backends that routing uses."""
+"""Routes, strategies, and the facts about backends on which routing is based."""

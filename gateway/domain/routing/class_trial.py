@@ -1,14 +1,15 @@
-"""The statistics that decide whether a cheaper backend may serve one traffic class of a team (the class opens or
-closes). Works without I/O.
+"""The statistics that decide whether a cheaper backend may serve one traffic class of a team. If it may, the class is
+open; otherwise it is closed. Works without I/O.
 
 Score: how good the backend's answer is compared with the reference's answer, 0..1. Boundary: the quality that the
 policy requires, minus TOLERANCE.
 
-Opening: a betting test of "the mean score is at most the boundary". Each score multiplies a wealth by 1 + bet (score -
-boundary), which cannot grow on average while that statement is true. So the wealth reaches x with a probability of at
-most 1/x, whenever and however often it is read (Ville 1939; Waudby-Smith and Ramdas 2024, "Estimating means of bounded
-random variables by betting"). The wealth is averaged over several bets. After each failed attempt the limits double, so
-the probabilities of all attempts together stay bounded.
+Opening: a betting test of the statement "the mean score is at most the boundary". The test has a number, the wealth.
+Each score multiplies the wealth by 1 + bet (score - boundary). While the statement is true, the wealth does not grow
+on average. So the wealth reaches x with a probability of at most 1/x, whenever and however often it is read (Ville
+1939; Waudby-Smith and Ramdas 2024, "Estimating means of bounded random variables by betting"). The wealth is averaged
+over several bets. After each failed attempt the limits double, so the probabilities of all attempts together stay
+bounded.
 
 Closing: the same bet in the other direction, with a wealth that never falls below 1. The mean number of comparisons
 until a false alarm is at least DROP (Shin, Ramdas and Rinaldo 2024, "E-detectors"). A second detector uses signs of
@@ -109,7 +110,7 @@ class ClassTrial:
     lately: int = 0
     """Comparisons since the wealth of the closing test was last at its minimum."""
     lost: float = 0.0
-    """Sum of 1 - score over these comparisons."""
+    """Sum of 1 - score over the comparisons that `lately` counts."""
     version: int = 0
     """Number of comparisons that were processed since the trial began."""
     why: str = "not compared yet"
@@ -124,7 +125,8 @@ class ClassTrial:
 
     @property
     def boundary(self) -> float:
-        """The mean score with which the backend's mean score is compared."""
+        """The limit for the backend's mean score. Above it, the class may open for the backend; below it, the class
+        closes."""
         return max(_LEAST_BOUNDARY, self.target - TOLERANCE)
 
     @property
@@ -134,7 +136,7 @@ class ClassTrial:
 
     @property
     def mean(self) -> float:
-        """The mean score of the comparisons in this attempt; 0 without comparisons."""
+        """The mean score of the comparisons in the present attempt to open the class; 0 without comparisons."""
         return self.total / self.compared if self.compared else 0.0
 
     def compare_share(self, learning: float, *, served: bool) -> float:

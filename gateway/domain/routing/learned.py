@@ -33,8 +33,9 @@ class Learned:
         return sigmoid(logit(prior) + self.shift)
 
     def prior(self, adequacy: float) -> float:
-        """The inverse of `adequacy`: computes the probability before the correction from the corrected one
-        (`adequacy`). Not exact outside of `_LEAST`..`_MOST`."""
+        """The inverse of `adequacy`: compute the probability before the correction from the corrected probability. The
+        result is exact only for probabilities from `_LEAST` to `_MOST`.
+        """
         return adequacy if not self.n else sigmoid(logit(adequacy) - self.shift)
 
     def quality(self, wanted: float) -> float:

@@ -55,8 +55,9 @@ class Prefix:
 
 @dataclass(slots=True)
 class Decision:
-    """The choice that routing made for a request, although another backend serves it. This happens if the policy only
-    observes, if the request is outside the rollout, or if the request serves for comparison."""
+    """A decision of routing that is only recorded, while another backend serves the request. This happens if the
+    policy only observes, if the request is outside the rollout, or if the request is used for comparison.
+    """
 
     calls: tuple[tuple[Backend, float], ...]
     """(Backend, expected calls per request) in calling order, for the backends that would have been called. An expected
@@ -218,8 +219,9 @@ class ContextPlan:
 
     @property
     def expected_tokens(self) -> int:
-        """The usual number of tokens of the input that is sent. If the backend reports no number, the input is charged
-        by this one."""
+        """The expected number of input tokens of the call. If the backend reports no number, the client is charged for
+        this number.
+        """
         attached = self.attached
         if self.predicted_tokens:
             return self.predicted_tokens

@@ -1,14 +1,17 @@
 """The statistics of one backend's judged answers for one team. Works without I/O.
 
 Calibration: the shift in log-odds that maximises the likelihood of the scores under a normal prior of standard
-deviation TAU (a ridge; Hoerl and Kennard 1970). Older answers count less.
+deviation TAU (ridge regression; Hoerl and Kennard 1970). Older answers count less.
 
-Detection: a betting test of "the mean score is at least the target minus TOLERANCE". Each answer multiplies a wealth by
-1 + bet (target - score), which cannot grow on average while that statement is true (Waudby-Smith and Ramdas 2024,
-"Estimating means of bounded random variables by betting"). The test is started anew at every answer and averaged over
-several bets. So it becomes a detector of change whose average run length to a false alarm is at least ALARM answers
-(Shin, Ramdas and Rinaldo 2024, "E-detectors"). It is valid for scores of any distribution in 0..1, and its result may
-be read after every answer. After an alarm, the answers before the estimated change are ignored.
+Detection: a betting test of the statement "the mean score is at least the target minus TOLERANCE". The test has a
+number, the wealth. Each answer multiplies the wealth by 1 + bet (target - score). While the statement is true, the
+wealth does not grow on average (Waudby-Smith and Ramdas 2024, "Estimating means of bounded random variables by
+betting"). The wealth is averaged over several bets.
+
+A new test begins at every answer. Together, these tests detect a change: on average, at least ALARM answers pass
+before a false alarm (Shin, Ramdas and Rinaldo 2024, "E-detectors"). This is valid for scores of any distribution in
+0..1, and the result may be read after every answer. After an alarm, the answers before the estimated change are
+ignored.
 
 Intervals are Wilson's score intervals (1927), one-sided at 95 %.
 """
@@ -35,7 +38,7 @@ _HALF_LIFE, _HALF_LIFE_ALARMED = 150, 25
 """Number of later answers after which the weight of an answer has fallen to one half. The second number applies while
 an alarm lasts."""
 _LEAST_TO_END = 10.0
-"""Minimum number of judged answers since the change before an alarm may end."""
+"""An alarm may end only after this number of judged answers since the change of quality."""
 _STEPS = 12
 _MOST_TARGET = 0.999
 _Z = NormalDist().inv_cdf(0.95)
@@ -67,7 +70,7 @@ class Judged:
 
     @property
     def aimed(self) -> float:
-        """The target, converted to the scale of `score`."""
+        """The target quality, on the scale of `score`."""
         return max(0.0, min(self.target, _MOST_TARGET) - 1 + self.baseline)
 
 

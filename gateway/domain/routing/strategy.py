@@ -1,5 +1,6 @@
-"""The interface of a running strategy, which decides which backend to call next, when to stop, and which answer to
-serve. Cascades and the router use it."""
+"""The interface of a running strategy: it decides which backend to call next, when to stop, and which answer to serve.
+Cascades and the router use it.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +30,8 @@ class StrategyAnswer:
 class RunningStrategy(Protocol):
     """The strategy of one request. It uses neither I/O nor a clock: the same answers always lead to the same next step.
 
-    `answers`: the answers in the order of the calls. The entry of a backend that failed has FAILED as `weak`; it is
-    served only if there is no other answer.
+    `answers`: the answers in the order of the calls. A failed backend has an entry, too, with FAILED as `weak`. Such
+    an entry is served only if there is no other answer.
     """
 
     def next(self, answers: Sequence[StrategyAnswer]) -> tuple[str, ...]:

@@ -42,12 +42,12 @@ def host_of(url: str) -> str:
 
 @lru_cache(maxsize=4096)
 def providers_own(url: str) -> bool:
-    """Return whether the host belongs to a known provider."""
+    """Return whether the host in `url` belongs to a known provider."""
     return _PROVIDERS.fullmatch(host_of(url)) is not None
 
 
 def loopback(url: str) -> bool:
-    """Return whether the host is this machine."""
+    """Return whether the host in `url` is this machine."""
     host = host_of(url)
     try:
         return host == "localhost" or ip_address(host).is_loopback
@@ -57,7 +57,7 @@ def loopback(url: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def private(url: str) -> bool:
-    """Return whether the address is a unix socket, the loopback interface, or an IP address in a private network."""
+    """Return whether `url` names a unix socket, the loopback interface, or an IP address in a private network."""
     if url.startswith(("unix:", "http+unix:")):
         return True
     host = host_of(url)

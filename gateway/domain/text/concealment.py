@@ -16,13 +16,14 @@ _FRAGMENT = 12
 _START, _END = 6, 4
 """Minimum number of characters with which a provider identifies a key: at the start of the key, and at its end."""
 _BESIDE_MASK = 3
-"""Number of characters next to a mask that identify a key."""
+"""Number of characters of a key that identify it if they stand next to a mask such as `***`."""
 _MASK = re.compile(r"\*+|[•●…]+|\.{2,}|x{4,}|-{4,}|_{4,}")
 
 
 class Concealer:
-    """Removes one key from texts. It takes tens of microseconds per text, so it is used only for errors and other rare
-    texts."""
+    """Removes one key from texts. This takes tens of microseconds per text, so the class is used only for errors and
+    other rare texts.
+    """
 
     def __init__(self, key: str) -> None:
         """`key`: the key to remove. If it is empty, nothing is removed."""

@@ -31,5 +31,5 @@ def declines(text: str) -> bool:
 
 
 def begins_declining(text: str) -> bool:
-    """Return whether the text begins with a refusal. Like `declines`, but the answer may not be complete yet."""
+    """Return whether the text begins with a refusal. The text may be the beginning of an answer in progress."""
     return _REFUSAL.match(text) is not None

@@ -15,7 +15,9 @@ def cut(text: str, most: int) -> str:
 
 
 def cut_apart(text: str, most: int) -> str:
-    """Like `cut`, but a shortened text ends with a hash of the whole text, so that different texts stay different."""
+    """Shorten `text` to at most `most` characters. A shortened text ends with a hash of the whole text, so that
+    different texts stay different.
+    """
     if len(text) <= most:
         return text
     digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_DIGEST_BYTES).hexdigest()

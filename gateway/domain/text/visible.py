@@ -20,7 +20,7 @@ def visible(text: str, *, lines: bool = False) -> str:
 
 
 def visible_json(text: str) -> str:
-    """Like `visible`, for a text that is JSON. The result is JSON with the same values."""
+    """Escape control and invisible characters in a JSON text. The result is JSON with the same values."""
     return _IN_TEXT.sub(_escaped, text)
 
 

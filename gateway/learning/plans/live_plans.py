@@ -71,8 +71,9 @@ class PlanTrials:
         await repeat(self.refresh, self._interval_s, _troubled, SQLAlchemyError, ValueError)
 
     async def refresh(self) -> None:
-        """Make the changes of states that are due, then apply the stored states. Raises SQLAlchemyError,
-        ArtefactError."""
+        """Change the states of plans for which a change is due, then apply all stored states. Raises SQLAlchemyError,
+        ArtefactError.
+        """
         states = {one.state: one.id for one in await self._database.run(plan_trials.known, writes=False)}
         if states.keys() & {"live", "shadow"}:
             grounds = states, await self._database.run(evidence.newest, writes=False)
@@ -107,7 +108,9 @@ class PlanTrials:
 
     def outcomes(self, job: Sample, given: Sequence[StrategyAnswer], score: float) -> Mapping[str, Outcome]:
         """The outcomes of the plans for the judged request `job`: id of a plan → outcome. A plan is omitted if its
-        outcome cannot be derived from the given answers. `given`, `score`: see `outcome`."""
+        outcome cannot be derived from the given answers. `given`: the answers that backends gave to the request.
+        `score`: quality of every answer that is not the reference's.
+        """
         if not self._on_trial:
             return {}
         found = {id: outcome(plans, job, given, score, self._fleet) for id, plans in self._on_trial.items()}

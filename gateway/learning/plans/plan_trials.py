@@ -1,8 +1,13 @@
-"""Stores the states of plans on trial. At first, the decisions of a plan are only recorded. If it is better than the
-live plan, it becomes the live plan. If it then turns out to be worse, the previous plan is used again.
+"""Stores the states of plans on trial. At first, the decisions of a plan are only recorded. If the plan is better
+than the live plan, it becomes the live plan. If it then turns out to be worse, the previous plan is used again.
 
-States: `shadow`: decisions are only recorded; `live`: used instead of the configured plan; `previous`: was live before,
-decisions are still recorded; `refused`: was not better; `retired`: was replaced.
+States of a plan:
+
+- `shadow`: its decisions are only recorded;
+- `live`: it is used instead of the configured plan;
+- `previous`: it was live before, and its decisions are still recorded;
+- `refused`: it was not better;
+- `retired`: it was replaced.
 """
 
 from __future__ import annotations
@@ -61,8 +66,9 @@ def stage(connection: Connection, data: bytes, now: float) -> str:
 
 
 def roll_back(connection: Connection, now: float, why: str) -> bool:
-    """Stop using the live plan, and use the previous plan again. Returns False if no plan is live, and so the
-    configured plan is used."""
+    """Stop using the live plan, and use the previous plan again. Returns False if no plan is live; then the
+    configured plan is used.
+    """
     if not _move(connection, "live", "retired", now, why):
         return False
     _move(connection, "previous", "live", now, f"rolled back to: {why}")

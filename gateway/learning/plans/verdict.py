@@ -1,8 +1,8 @@
 """Decides, with confidence, whether one plan is better than another plan on the same judged requests.
 
-Differences are computed per request, so requests that are hard for both plans have no effect. Bounds of differences are
-one-sided at 99 %, by the normal approximation, from LEAST requests on. The level is this high because the comparison is
-repeated as judged requests arrive.
+Differences are computed per request, so requests that are hard for both plans have no effect. The bounds of a
+difference are one-sided at 99 %, by the normal approximation. They need at least LEAST requests. The level is this
+high because the comparison is repeated as judged requests arrive.
 """
 
 from __future__ import annotations
@@ -63,8 +63,10 @@ def _bounds(differences: Sequence[float]) -> tuple[float, float]:
 
 
 def on_trial(found: Comparison) -> Literal["", "better", "refused"]:
-    """The verdict on a plan on trial. `better`: cheaper and not worse, or better and not more expensive. `refused`:
-    worse, or more expensive and not better, or still undecided after MOST requests. Empty: undecided."""
+    """The verdict on a plan on trial. `better`: the plan is cheaper and not worse, or better and not more
+    expensive. `refused`: the plan is worse, or it is more expensive and not better, or there is no decision
+    after MOST requests. Empty: there is no decision yet.
+    """
     if found.pairs < LEAST:
         return ""
     (worst, best), (least, most) = found.quality, found.cost_pico

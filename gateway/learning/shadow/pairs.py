@@ -67,8 +67,9 @@ class Pair:
 
     @property
     def as_good(self) -> float | None:
-        """A score, 0..1, for whether b's answer could have replaced a's answer; None if unknown. If the expected answer
-        is known, it decides; otherwise the judge."""
+        """A score, 0..1, for whether b's answer could have replaced a's answer; None if unknown. If the expected
+        answer is known, the score is computed from it. Otherwise the judge decides.
+        """
         of_a, of_b = self.right
         if of_a is not None and of_b is not None:
             return float(of_b >= of_a)
@@ -137,7 +138,7 @@ class PairHold:
 
 
 class Pairs:
-    """Makes the calls. Their ledger rows belong to the team of `tenant`."""
+    """Makes the calls that compare two backends. The ledger rows of these calls belong to the team of `tenant`."""
 
     def __init__(
         self,
@@ -194,8 +195,9 @@ class Pairs:
         return Response(choices, answer.finish, "", took, usage.all_input, usage.all_output, attempt.cost_pico)
 
     async def response(self, prompt: Prompt, backend: Backend, most_output: int) -> Response:
-        """Like `ask`, but if the backend fails, the returned response contains the error. Raises BudgetExhausted,
-        LedgerUnavailable."""
+        """Make one call and record it in the ledger. If the backend fails, the returned response contains the error.
+        Raises BudgetExhausted, LedgerUnavailable.
+        """
         try:
             return await self.ask(backend, prompt.request(backend.model), most_output)
         except (BudgetExhausted, LedgerUnavailable):

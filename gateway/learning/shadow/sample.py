@@ -81,7 +81,7 @@ class Sample:
 
 
 def choices_of(answer: Answer, dialect: DialectName) -> Sequence[Mapping[str, Any]] | None:
-    """The answer's choices as in a chat completion; None if the answer is incomplete."""
+    """The choices of the answer in the format of a chat completion; None if the answer is incomplete."""
     body = answer.completion() if answer.complete else None
     return None if body is None else answer.choices or DIALECTS[dialect].choices(orjson.loads(body))
 
@@ -113,9 +113,11 @@ def sample(
 def class_sample(
     request: CompletionRequest, record: Record, answer: Answer, by: ClassDecision, drawn: float
 ) -> Sample | None:
-    """The comparison to make for the trial of a traffic class; None if the answer cannot be compared. `drawn`: a random
-    number 0..1, which selects the answers that are really compared. An answer that the backend on trial served, and
-    that is neither selected nor weak, is returned only to be counted."""
+    """The comparison to make for the trial of a traffic class; None if the answer cannot be compared. `by`: the
+    decision about the class. `drawn`: a random number 0..1, which selects the answers that are really compared. If
+    the backend on trial served an answer that is neither selected nor weak, this answer is returned only to be
+    counted.
+    """
     attempt, key = answer.attempt, by.key
     if attempt is None or not answer.complete or not repeatable(request):
         return None
@@ -139,7 +141,9 @@ def class_sample(
 
 
 def share_to_compare(by: ClassDecision, learning: float, *, served: bool) -> float:
-    """The share of answers to compare for the trial of a class. `learning`: the policy's `learning.classes`."""
+    """The share of answers to compare for the trial of a traffic class. `by`: the decision about the class.
+    `learning`: the share in the policy. `served`: whether the backend on trial served the answer.
+    """
     trial = by.trial or ClassTrial(by.key.target)
     return trial.compare_share(learning, served=served)
 
@@ -195,7 +199,9 @@ def kept(job: Sample, other: Sequence[Mapping[str, Any]], finish: str, judge: st
 
 def _in_question(route: Route, served: str, drawn: float, learned: Evidence, team: str) -> tuple[Source, str | None]:
     """The purpose of the comparison (its `source` in the evidence), and the backend that is evaluated; None instead of
-    a backend if there is none to evaluate."""
+    a backend if there is none to evaluate. `served`: the backend that served the request. `drawn`: a random number
+    0..1.
+    """
     assert route.reference is not None
     decided = route.decided
     if decided is not None:

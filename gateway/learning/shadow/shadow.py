@@ -76,7 +76,9 @@ class Shadows:
         self._counts = dict.fromkeys(counted, 0)
 
     async def open(self, pipeline: Pipeline, plans: PlanTrials | None = None) -> None:
-        """Start to compare, also answers that were offered before. `plans`: gets every judged request."""
+        """Start to compare answers. Answers that were offered before this call are compared, too. `plans`: gets every
+        judged request.
+        """
         self._plans = plans
         for number in range(AT_A_TIME):
             self._tasks.spawn(self._work(pipeline), f"comparing {number}")
@@ -97,9 +99,10 @@ class Shadows:
         return self._holdout.holdout(request)
 
     def offer(self, request: CompletionRequest, record: Record, answer: Answer) -> None:
-        """Offer a served answer for comparison. A hash decides whether the answer is selected. For an answer that is
-        not selected, nothing else is computed, except whether it looks weak if a traffic class chose its backend. If
-        the shares in the policy are 0, this method does nothing."""
+        """Offer a served answer for comparison. A hash selects a share of the answers. If an answer is not selected,
+        nothing else is computed for it, with one exception: if a traffic class chose its backend, it is checked for
+        signs of weakness. If the shares in the policy are 0, this method does nothing.
+        """
         trials = record.tenant.policy.trials
         if not (record.answers or trials.share or trials.classes):
             return
@@ -238,8 +241,9 @@ class _Calls:
         self._before = len(job.record.attempts)
 
     async def ask(self, backend: Backend, request: CompletionRequest, most: int) -> tuple[Choices, str] | None:
-        """Call the backend. Returns (choices, finish reason) of its answer; None if the answer is incomplete. Raises
-        GatewayError, SQLAlchemyError."""
+        """Call the backend. Returns (choices, finish reason) of its answer; None if the answer is incomplete. `most`:
+        maximum output tokens of the answer. Raises GatewayError, SQLAlchemyError.
+        """
         of = self._job.record
         record = Record(
             of.request_id, of.tenant, backend.name, request.dialect, False, session=of.session, tags=of.tags,
@@ -260,8 +264,9 @@ class _Calls:
 
 
 def _judge(pipeline: Pipeline, job: Sample, calls: _Calls) -> Judge | None:
-    """The judge that the policy names. None if the policy names an unknown backend, or one that its data rule
-    forbids."""
+    """The judge that the policy names. None if the policy names an unknown backend, or a backend that the policy's
+    data rule forbids.
+    """
     tenant = job.record.tenant
     name = tenant.policy.trials.judge
     if known := JUDGES.get(name):

@@ -1,5 +1,6 @@
-"""Summarises compared pairs: how often backend b is as good as backend a, for which prompts, and at what price and
-speed."""
+"""Summarises comparisons of two backends, a and b: how often b is as good as a, for which prompts, and at what price
+and speed.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ class Bin:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """The figures of one backend over all its answers."""
+    """The speed and cost of one backend over all its answers."""
 
     answers: int
     failed: int
@@ -110,8 +111,9 @@ def tally(pairs: Sequence[Pair], difficulty: Callable[[Pair], float | None], qua
 
 
 def share(scores: Sequence[float]) -> Interval:
-    """The mean of `scores` with Wilson's interval (1927). A score of 0.5 counts as half a prompt, which can only widen
-    the interval."""
+    """The mean of `scores` with Wilson's interval (1927). A score of 0.5 counts as half a prompt. This can only widen
+    the interval.
+    """
     n, mean = len(scores), sum(scores) / len(scores)
     return Interval(mean, *wilson(mean, n, Z), n)
 

@@ -60,9 +60,9 @@ def orphan(
     """Build the row of an attempt whose worker died; its outcome is *interrupted*. The output that had not arrived yet
     is estimated at the highest likely speed, so that a hard budget is not overrun.
 
-    `opened`: the row's first fields. `entry`: the attempt's *opened* line in the journal (earlier versions wrote `pico`
-    instead of `prices`). `mark`: the last known progress. `reported`: token class → tokens that the backend had
-    reported. `known`: the backend's speed. `ended_at`: Unix time at which the worker died.
+    `opened`: the row's first fields. `entry`: the line that was written to the journal before the call (earlier
+    versions wrote `pico` instead of `prices`). `mark`: the last known progress. `reported`: token class → tokens that
+    the backend had reported. `known`: the backend's speed. `ended_at`: Unix time at which the worker died.
     """
     called_at = opened["at"] + opened.get("waited_ms", 0) / 1000
     frame_bytes = FIRST_FRAME_BYTES if known is None else known.frame_bytes

@@ -20,7 +20,7 @@ Place = tuple[int, int]
 """(Segment number, byte offset in the segment)."""
 
 MARK_S = 0.5
-"""Seconds between two progress marks. On a busy event loop the time is longer, but less than a second."""
+"""Seconds between two progress records. On a busy event loop the time is longer, but less than a second."""
 _OPEN = b'{"open":["'
 _CLOSE = b'{"close":'
 

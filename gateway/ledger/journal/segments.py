@@ -183,8 +183,8 @@ def _share(segment: Segment) -> int:
 
 @contextmanager
 def ended(directory: Path, last: Segment) -> Iterator[bool]:
-    """Yield whether a worker is dead. `last`: the last segment of its journal. If the worker is dead, no process can
-    append to the journal while the context is open."""
+    """Yield whether a worker is dead. `last`: the last segment of the worker's journal. If the worker is dead, no
+    process can append to the journal inside the `with` block."""
     try:
         fd = _share(last)
     except OSError:

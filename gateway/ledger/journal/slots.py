@@ -18,8 +18,8 @@ from gateway.domain.record import CHUNK_BITS
 
 SUFFIX = ".slots"
 SLOTS = 8190
-"""Maximum number of open attempts of one worker that have a slot. Only the marks in the journal record the progress of
-further attempts."""
+"""Maximum number of open attempts of one worker that have a slot. Further attempts have no slot; only progress records
+in the journal show their progress."""
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _HEAD = 16

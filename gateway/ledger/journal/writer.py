@@ -53,9 +53,12 @@ class _Open:
 
 
 class Journal:
-    """Implements `AttemptJournal`. For each attempt it writes an *opened* line, progress records and a *closed* line.
-    No line is lost if the process is killed. `open` raises if its line cannot be written. A *closed* line that cannot
-    be written waits in memory."""
+    """Implements `AttemptJournal`. For each attempt it writes a line before the call (the opened line), progress
+    records, and a line at the end (the closed line).
+
+    No line is lost if the process is killed. `open` raises if its line cannot be written. A closed line that cannot be
+    written waits in memory.
+    """
 
     def __init__(
         self,
@@ -77,9 +80,10 @@ class Journal:
         self._size = self._flushed = 0
         self._torn = self._troubled = self._lost = False
         self._waiting: list[bytes] = []
-        """Closed lines that are not written yet."""
+        """Lines about ended attempts that are not written yet."""
         self._flush_soon: Callable[[], None] | None = None
-        """Makes the event loop call `flush` at the end of this turn. None: each closed line is written at once."""
+        """Makes the event loop call `flush` at the end of this turn. None: each line about an ended attempt is written
+        at once."""
         self._unflushed: list[bytes] = []
         """Lines that were written but may not be on disk yet. They are written again if the disk is lost."""
         self._slots: slots.Slots | None = None
@@ -124,12 +128,13 @@ class Journal:
             await asyncio.to_thread(segments.retire, fd)
 
     def write_before(self, outgoing: WriteBatcher) -> None:
-        """From now on, collect the closed lines of one turn of the event loop, and write them together before
-        `outgoing` sends data. An answer that does not go through `outgoing` must be preceded by a call of `flush`."""
+        """From now on, collect the lines about ended attempts during one turn of the event loop, and write them
+        together before `outgoing` sends data. An answer that does not go through `outgoing` must be preceded by a
+        call of `flush`."""
         outgoing.before, self._flush_soon = self.flush, partial(outgoing.flush_soon, asyncio.get_running_loop())
 
     def flush(self) -> None:
-        """Write the closed lines that wait. A disk error raises no exception."""
+        """Write the waiting lines about ended attempts to the journal. A disk error raises no exception."""
         if self._waiting:
             self._append(b"")
 
@@ -229,8 +234,8 @@ class Journal:
         self._keep(rows.from_cache(record, usage, saved_pico, outcome), record, None)
 
     def _keep(self, values: rows.Values, record: Record, slot: int | None) -> None:
-        """Write a *closed* line at the end of this turn of the event loop, or earlier. After the line has been written,
-        `slot` can be used by another attempt."""
+        """Write a line that ends an attempt to the journal. The line is written at the end of this turn of the event
+        loop, or earlier. `slot`: number of the attempt's progress slot, which another attempt can use after that."""
         line = segments.encode({"close": values, "class": record.traffic_class})
         self._closed += 1
         if slot is not None:
@@ -261,7 +266,7 @@ class Journal:
         return True
 
     def _recovered(self) -> None:
-        """Update the state after all waiting lines were written to the disk again."""
+        """Reset the error state, after all waiting lines could be written to the disk again."""
         if self._refused:
             log.info("the ledger journal is written again")
         self._refused, self._torn = "", False
@@ -299,8 +304,8 @@ class Journal:
             return False
 
     def _mark(self) -> None:
-        """Write a progress record: the progress of all open attempts that received data, and the speeds of their
-        backends."""
+        """Write a progress record. It contains the progress of all open attempts that received data, and the speeds of
+        their backends."""
         if not self._open:
             self.flush()
             return
@@ -318,8 +323,8 @@ class Journal:
                 opened.seen_bytes = opened.attempt.output_bytes
 
     def _paces(self) -> dict[str, orphan.BackendPace]:
-        """The speeds of the backends that the given attempts call, as backend name → speed. There may be thousands of
-        open attempts, but they call few backends."""
+        """The speeds of the backends that open attempts call: backend name → speed. There may be thousands of open
+        attempts, but they call few backends."""
         found: dict[str, orphan.BackendPace] = {}
         different: dict[int, Attempt] = {}
         for opened in self._open.values():
@@ -366,7 +371,8 @@ class Journal:
                 self._write_again(written)
 
     def _write_again(self, lines: list[bytes]) -> None:
-        """Write those lines again that the previous disk may have lost. A row that is written twice counts once."""
+        """Write `lines` again, because the previous disk may have lost them. A row that is written twice counts
+        once."""
         self._waiting[:0] = lines
         self._append(b"")
 
@@ -416,7 +422,7 @@ def _at_most(price: Price, usage: Usage, attempt: Attempt) -> Usage:
 
 
 def _countable(price: Price, usage: Usage, attempt: Attempt, record: Record) -> bool:
-    """Return whether an estimated usage can be priced. False for sound or images if neither the tokens nor a limit of
-    the output is known."""
+    """Return whether an estimated usage can be priced. Sound and images cannot be priced if the number of output tokens
+    is unknown and the output has no limit."""
     unbounded = FACTS[record.dialect].opaque and usage.total > 0 and attempt.most_output is None
     return not unbounded or price.every_tier or not (price.output or price.audio or price.image)

@@ -1,6 +1,7 @@
-"""The price list of public models (`prices.json`) and the operator's own entries: their format, and the search in them.
+"""The price list of public models (`prices.json`) and the operator's own price entries. Defines the format of both
+files and finds entries in them.
 
-The files are JSON because every worker reads them at its start. YAML needed eight times the time, and more memory.
+The files are JSON because every worker reads them when it starts. YAML needed eight times the time, and more memory.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ class Provider(Section):
 
 
 class Weights(Section):
-    """An open model: anyone can run its weights on a server. The options of that server decide whether the model
+    """An open model. Anyone can run its weights on a server, and the options of that server decide whether the model
     accepts images."""
 
     model: str
@@ -226,8 +227,8 @@ class Catalogue:
         return next((w.window_tokens for w in self.listing.weights if fnmatchcase(name, w.model)), None)
 
     def _readings(self, backend: Backend) -> Iterator[tuple[str, str]]:
-        """Yield the pairs (provider, model) that may describe the backend. They come from the backend's address; if the
-        address is unknown, from the name of the model."""
+        """Yield the pairs (provider, model) that may describe the backend. They are derived from the backend's address
+        or, if the address is unknown, from the name of the model."""
         model = re.sub(backend.facts.beside_name, "", backend.model) if backend.facts.beside_name else backend.model
         host = urlsplit(backend.base_url).hostname or ""
         for provider, facts in self.listing.providers.items():
@@ -254,8 +255,8 @@ def _plain(name: str) -> str:
 
 
 def _spellings(name: str) -> Iterator[str]:
-    """Yield the spellings of a model's `name` for the search, best first: the full name, then the name without its date
-    or the base model of a fine-tuned model."""
+    """Yield the spellings of a model's `name` for the search, best first. The full name comes first. Shorter names
+    follow: without the date, or only the base model of a fine-tuned model."""
     yield _plain(name)
     if name.startswith("ft:"):
         yield _plain(":".join(name.split(":")[:2]))

@@ -58,8 +58,8 @@ async def follow(
 def prepaid(
     connection: Connection, credits: Sequence[Credit], providers: Mapping[str, str], now: float
 ) -> frozenset[str]:
-    """Names of the backends whose calls are paid by prepaid credits. Only credits count that routing should prefer,
-    that are valid at `now` (Unix seconds), and that are not used up. `providers`: backend → provider."""
+    """Names of the backends whose calls are paid by prepaid credits. A credit counts only if routing should prefer it,
+    if it is valid at `now` (Unix seconds), and if it is not used up. `providers`: backend → provider."""
     today = datetime.fromtimestamp(now, UTC).date()
     valid = [credit for credit in credits if credit.preferred and credit.holds(today)]
     left = [each.credit for each in drawn(connection, valid, providers) if each.left_pico > 0]

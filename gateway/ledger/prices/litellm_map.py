@@ -149,8 +149,8 @@ def compare(register: Catalogue, found: dict[str, dict[str, Any]], name: str, to
 
 
 def own_file(changes: tuple[Change, ...], before: tuple[ListedPrice, ...], via: str, today: date) -> bytes:
-    """The new content of the operator's price file: the entries `before`, with those entries replaced or added that
-    `changes` contains."""
+    """The new content of the operator's price file: the entries `before`, updated with `changes`. Entries in `changes`
+    replace old entries of the same model, or are added."""
     models = {
         (one.provider, one.model, one.valid_from): one for one in (*before, *(change.listed for change in changes))
     }
@@ -179,7 +179,7 @@ def _theirs(ours: ListedPrice, provider: Provider, found: dict[str, dict[str, An
 
 def _unknown(register: Catalogue, found: dict[str, dict[str, Any]], seen: set[str]) -> Iterator[tuple[str, str, str]]:
     """Yield (key, provider, model) for each model of LiteLLM's file that the gateway's list does not have. `seen`: keys
-    of the file that belong to listed models."""
+    of the file whose models the list has."""
     yielded = set()
     providers = {theirs: ours for ours, owners in OWNERS.items() for theirs in owners}
     for key, facts in found.items():
@@ -229,8 +229,8 @@ def listed_of(provider: str, model: str, facts: dict[str, Any], today: date) -> 
 
 
 def _beyond(facts: dict[str, Any], tier: str) -> dict[str, Any] | None:
-    """The price of long calls in an entry of LiteLLM's file; None if the entry has no such price. `tier`: the suffix of
-    the service tier in the entry's keys. Raises ValueError."""
+    """The price of long calls (calls with more input tokens than a limit), from an entry of LiteLLM's file. None if the
+    entry has no such price. `tier`: the suffix of the service tier in the entry's keys. Raises ValueError."""
     above = min((int(match[1]) for name in facts if (match := _ABOVE.match(name))), default=None)
     if above is None or (part := _whole(_classes(facts, f"_above_{above}k_tokens{tier}"))) is None:
         return None

@@ -54,8 +54,9 @@ def equal(backends: Sequence[Backend]) -> dict[str, list[Backend]]:
 
 
 def grouped(backends: Sequence[Backend], model_groups: str) -> Sequence[Backend]:
-    """The `backends`, with a `model_group` added to those that serve the same model. The group has the model's name.
-    Only done if the setting `model_groups` is `auto`. A model whose name is also a backend's name gets no group."""
+    """Put backends that serve the same model into one `model_group`, and return all backends. The group has the model's
+    name. If a backend already has this name, the model gets no group. If the setting `model_groups` is not `auto`,
+    nothing changes."""
     if model_groups != "auto":
         return backends
     names = {each.name for each in backends}

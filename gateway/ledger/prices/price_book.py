@@ -88,8 +88,8 @@ class PriceBook:
         self._day = today
 
     def learn(self, measured: Mapping[str, Decimal]) -> None:
-        """Store measured throughputs (backend → tokens per second). The last throughput of a backend that is not in
-        `measured` stays."""
+        """Store measured throughputs (backend → tokens per second). Backends that are not in `measured` keep their last
+        throughput."""
         for name, rate in measured.items():
             if self._measured.get(name) != rate:
                 self._measured[name] = rate
@@ -197,14 +197,15 @@ def _tier(tier: Decimal | TierEntry) -> ServiceTier:
 
 
 def prior(backend: Backend) -> Decimal:
-    """The throughput, in tokens per second, that is assumed for the backend's machine before any measurement."""
+    """The throughput of the backend's machine, in tokens per second, that is assumed before any measurement."""
     if backend.price is not None and backend.price.tokens_per_second is not None:
         return Decimal(str(backend.price.tokens_per_second))
     return LOCAL_TOKENS_PER_SECOND if backend.facts.own_machine else TOKENS_PER_SECOND
 
 
 def _machine(hour_usd: Decimal, rate: Decimal, how: str) -> Price:
-    """The price per token of a machine with an hourly price, in pico-dollars, rounded up. `rate`: tokens per second."""
+    """The price per token of a machine with an hourly price, in pico-dollars, rounded up. `rate`: tokens per second.
+    `how`: origin of the rate, for the text about the price's source."""
     output = hour_usd * PICO_PER_USD / 3600 / rate
     return Price(
         input=rounded_up(output * READING_SHARE),

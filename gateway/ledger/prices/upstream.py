@@ -1,4 +1,5 @@
-"""The response headers in which gateways tell each other costs and prices, so that a cost is computed only once."""
+"""The response headers in which one gateway tells another gateway the cost and the prices of an answer. So a cost is
+computed only once."""
 
 from __future__ import annotations
 

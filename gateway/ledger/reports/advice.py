@@ -1,6 +1,6 @@
-"""Finds from the ledger why a team's input costs more than necessary: prompts that begin alike, and causes for which
-providers did not read these beginnings from their caches. The ledger has no prompts, so only sizes, times and prices
-are used."""
+"""Finds from the ledger why a team's input costs more than necessary. It finds prompts that begin alike, and the
+reasons why providers did not read these beginnings from their caches. The ledger has no prompts, so only sizes,
+times and prices are used."""
 
 from __future__ import annotations
 
@@ -192,8 +192,8 @@ def _input(usage: Usage) -> Usage:
 
 
 def _dearest(row: Row, price: Price) -> int:
-    """The price, in pico-dollars, of the most expensive kind of input token that the call paid and did not read from
-    the cache."""
+    """The price, in pico-dollars, of the most expensive token class in the call's input. Tokens that were read from the
+    cache are not considered."""
     if row.cache_write_1h_tokens and price.cache_write_1h is not None:
         return price.cache_write_1h
     if row.cache_write_5m_tokens and price.cache_write_5m is not None:

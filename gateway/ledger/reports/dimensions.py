@@ -54,8 +54,8 @@ def dimensions(by: str) -> tuple[str, ...]:
 
 def column(table: Any, name: str, *, sqlite: bool, zone: tzinfo = UTC) -> ColumnElement[Any]:
     """The SQL expression for the dimension `name`. `table`: the ledger, or a subquery with the ledger's columns.
-    `zone`: the time zone of the dimensions `day` and `hour`. Outside UTC, the expression counts quarter hours instead,
-    and `written` converts them."""
+    `zone`: the time zone of the dimensions `day` and `hour`. If `zone` is not UTC, the expression gives the number of
+    the quarter hour since 1970, and `written` converts this number to the day or hour."""
     found: ColumnElement[Any] = table.c["tags" if name.startswith(TAG) else COLUMNS[name]]
     if (seconds := _SECONDS.get(name)) is None:
         return found
@@ -66,7 +66,7 @@ def column(table: Any, name: str, *, sqlite: bool, zone: tzinfo = UTC) -> Column
 
 def written(by: tuple[str, ...], values: tuple[str, ...], zone: tzinfo = UTC) -> list[tuple[str, ...]]:
     """Convert the values of one group to the texts that reports show. With the dimension `tag`, the result has one
-    element for each tag. `by`: the dimensions of `values`. `zone`: the time zone, as for `column`."""
+    element for each tag. `by`: the dimensions of `values`. `zone`: the time zone of the dimensions `day` and `hour`."""
     groups: list[tuple[str, ...]] = [()]
     for name, value in zip(by, values, strict=True):
         groups = [(*group, one) for group in groups for one in _written(name, value, zone)]

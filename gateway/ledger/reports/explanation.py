@@ -41,8 +41,9 @@ _FAILURES = {
 
 
 def sentences(flight: Mapping[str, Any], zone: tzinfo) -> Iterator[str]:
-    """Lines of text that explain a request, each with one or two sentences. Times are in the given zone. `flight`: a
-    flight record; if the ledger has the request, with the field `why` (see `reports.why`)."""
+    """Yield lines of text that explain a request, each with one or two sentences. `zone`: the time zone of the shown
+    times. `flight`: a flight record. If the ledger has the request, the flight record must have the field `why`, the
+    result of `reports.why`."""
     at = datetime.fromtimestamp(flight["at"], zone).strftime("%Y-%m-%d %H:%M:%S %Z")
     yield f"{flight['id']}: team {flight['team']}, key {flight['key']}, {at}."
     yield _outcome(flight)

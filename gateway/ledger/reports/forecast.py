@@ -4,17 +4,19 @@ reached.
 Future spend is simulated many times. Each simulated path is a profile of the expected spend, multiplied by random
 ratios of the past:
 
-- The profile is the mean spend of each hour of the week (with three weeks of history or more), of each hour of the day
-  (three days), or a constant rate (less history, and windows of an hour). Weights halve every two weeks of age.
-- A block is a day (a few cells if the profile is constant). Its ratio is its actual spend divided by the profile's.
-  Ratios are drawn in runs of about a week, because days of high spend follow each other, and so do days of low spend.
-  This is the stationary bootstrap (Politis and Romano 1994, "The stationary bootstrap", JASA 89), applied to the spend
-  divided by its profile.
-- The last block's ratio R has a decreasing effect on the future: block j is multiplied by R ** (rho ** (j + 1)), where
-  rho is the autocorrelation of neighbouring blocks, limited to 0.3..0.9, and R is limited to 1/4..4.
+- The profile is the mean spend of each hour of the week. It needs three weeks of history. With three days of history,
+  it is the mean spend of each hour of the day. With less history, or if the window is an hour, it is a constant rate.
+  In the means, the weight of a past hour halves with every two weeks of its age.
+- The past is divided into blocks. A block is a day, or a few cells if the profile is constant. The ratio of a block is
+  its actual spend divided by the profile's. Ratios are drawn in runs of about a week, because days of high spend follow
+  each other, and so do days of low spend. This is the stationary bootstrap (Politis and Romano 1994, "The stationary
+  bootstrap", JASA 89), applied to the spend divided by its profile.
+- The ratio R of the last past block also affects the future, less and less: future block j is multiplied by
+  R ** (rho ** (j + 1)). Here rho is the autocorrelation of neighbouring blocks, limited to 0.3..0.9. R is limited to
+  1/4..4.
 - Each path is multiplied by the mean of newly drawn ratios, as many as the past has. This represents the uncertainty of
-  a short past. Beyond the next day it is also multiplied by a log-normal factor for drift, with a standard deviation
-  of 6 %, or 25 % if the history is too short for a weekly profile.
+  a short past. Beyond the next day, the path is also multiplied by a log-normal factor for drift. The standard
+  deviation of this factor is 6 %, or 25 % if the history is too short for a weekly profile.
 
 The random generator is seeded, so the same spend gives the same forecast. `tests/ledger/test_forecast.py` measures how
 often the true value is within the interval.
@@ -81,12 +83,12 @@ class Forecast:
 
 
 def grain_s(window: tuple[float, float]) -> int:
-    """The length of a point in seconds: a forecast of `window` needs the spend summed over spans of this length."""
+    """The length in seconds of the spans over which the spend is summed for a forecast of `window`."""
     return FINE_GRAIN_S if _cell_s(window) < HOUR_S else GRAIN_S
 
 
 def history_since(window: tuple[float, float], now: float) -> float:
-    """The Unix time from which on a forecast of `window` needs points."""
+    """The Unix time at which the history for a forecast of `window` must begin."""
     return now - _history_s(window)
 
 
@@ -121,7 +123,8 @@ def forecast(
 
 
 def _history_s(window: tuple[float, float]) -> float:
-    """The length in seconds of the history that a forecast of `window` uses. It is longer than any window that ends."""
+    """The length in seconds of the history that a forecast of `window` uses. The history is longer than the window, if
+    the window has an end."""
     return DAY_S if _cell_s(window) < HOUR_S else HISTORY_S
 
 
@@ -157,8 +160,9 @@ class _Paths:
         self._drift = 0.0 if cell_s < HOUR_S else _DRIFT if self._season == _WEEK else _NO_WEEK
 
     def draw(self, ahead: float, left: int | None, random: Random) -> tuple[list[float], list[float]]:
-        """Simulate the next `ahead` cells many times. Returns two sorted lists with one element per simulation: the
-        spend, and the number of cells until `left` is spent (inf: never)."""
+        """Simulate the next `ahead` cells many times. `left`: the amount that may still be spent; None: no limit.
+        Returns two sorted lists with one element per simulation: the spend, and the number of cells until `left` is
+        spent (inf: never)."""
         steps = range(math.ceil(ahead / self._block))
         widths = [min(self._block, ahead - step * self._block) for step in steps]
         planned = [

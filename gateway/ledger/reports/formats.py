@@ -89,7 +89,7 @@ def _less(pico: int) -> str:
 
 
 def cents_of(usd: str | float | Decimal) -> str:
-    """Format an amount in US dollars as `cents` does."""
+    """Format an amount in US dollars for display. `cents` does the same for an amount in pico-dollars."""
     return cents(int(Decimal(usd) * 10**12))
 
 

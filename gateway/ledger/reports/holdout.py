@@ -1,14 +1,15 @@
 """Measures how much money a team saved by leaving out old tool outputs, and whether its sessions still succeed.
 
 In some sessions, drawn at random, nothing is left out: these sessions are held out. They are compared with the other
-sessions of the team. For each session, the paid cost is divided by the cost of a twin: the same requests if nothing had
-been left out and the provider's cache had kept each session's last prompt for its usual time. The twin's cost is
-computed from sizes and times, in the same way for all sessions. Therefore its errors cancel in the comparison, and long
-sessions add less noise than plain costs would.
+sessions of the team. For each session, the paid cost is divided by a computed cost: the cost of the same requests
+without any cuts, if the provider's cache had kept each session's last prompt for its usual time. This imagined session
+is called the twin. The twin's cost is computed from sizes and times, in the same way for all sessions. Therefore its
+errors cancel in the comparison. The division also makes long sessions add less noise than their plain costs would.
 
 The intervals come from a bootstrap that draws whole sessions, because the requests of a session are alike. With few
-held-out sessions a bootstrap finds too many losses. Therefore a permutation test decides whether a figure loses: it
-assigns the sessions to the two groups at random, and a figure loses if a random assignment is hardly ever as bad.
+held-out sessions, a bootstrap reports too many losses. Therefore a permutation test decides whether a figure is worse
+with cuts. The test assigns the sessions to the two groups at random. A figure is worse if a random assignment hardly
+ever gives a difference as bad as the measured one.
 """
 
 from __future__ import annotations
@@ -50,8 +51,8 @@ _DRAWS, _AT_ONCE, _EXCHANGES, _SEED = 1000, 50, 4000, 17
 _OUTSIDE = 0.025
 """Share of the bootstrap's results that is outside the interval on each side."""
 _SURE = 0.001
-"""A figure loses if at most this share of the random assignments gives as bad a result. The share is small, because
-several figures are checked again and again."""
+"""A figure counts as worse if at most this share of the random assignments gives as bad a result. The share is small,
+because several figures are checked again and again."""
 _MOST_ROWS = 200_000
 _TEXTS = ("prices", "backend", "model", "key_id", "session", "request_id", "outcome", "kind")
 _COLUMNS = (*_TEXTS, "at", "trimmed_tokens", "cost_pico", "escalated", "estimated", *TOKENS)
@@ -70,7 +71,7 @@ class Figure:
     high: float | None
     """`low`, `high`: limits of the 95 % interval of `change`."""
     loses: bool
-    """Whether the sessions that are not held out are worse, with certainty."""
+    """Whether the figure is significantly worse in the sessions that are not held out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,8 @@ class Holdout:
 
     @property
     def loses(self) -> tuple[str, ...]:
-        """The names of the figures that are worse, with certainty, in the sessions that are not held out."""
+        """The names of the figures that are significantly worse in the sessions that are not held out. Empty if there
+        are too few sessions."""
         enough = min(self.held_sessions, self.cut_sessions) >= LEAST_SESSIONS
         return tuple(figure.name for figure in self.figures if figure.loses) if enough else ()
 
@@ -119,14 +121,16 @@ class _Session:
 
 
 def has_cuts(connection: Connection, team: str, since: float) -> bool:
-    """Return whether, since `since`, a request of `team` was shortened or a call was made for one of its sessions."""
+    """Return whether, since `since` (Unix seconds), tokens were left out of a request of `team`, or the gateway made a
+    call of its own for one of the team's sessions."""
     c = ledger.c
     which = [or_(c.trimmed_tokens > 0, c.kind.in_(FOR_SESSIONS)), c.session != "", *within(since, None, team, ledger)]
     return connection.execute(select(c.id).where(*which).limit(1)).first() is not None
 
 
 def calls(connection: Connection, team: str, since: float, kind: str) -> tuple[int, int]:
-    """The calls of `kind` that were made for sessions of `team` since `since`: (number, cost in pico-dollars)."""
+    """Count the calls of one `kind`, such as keep-alive calls, that were made for `team` since `since` (Unix seconds).
+    Returns (number of calls, their cost in pico-dollars)."""
     c = ledger.c
     which = [newest, c.kind == kind, *within(since, None, team, ledger)]
     row = connection.execute(select(func.count(), *pico_sum(c.cost_pico)).where(*which)).one()
@@ -134,8 +138,8 @@ def calls(connection: Connection, team: str, since: float, kind: str) -> tuple[i
 
 
 def least_requests(policy: ContextPolicy) -> int:
-    """The minimum number of requests of a session that is measured. It is 1 if the policy may shorten already the first
-    request or keep the prompt alive after it; otherwise `LEAST_REQUESTS`."""
+    """The minimum number of requests that a session must have to be measured. It is 1 if the policy may shorten even
+    the first request, or may keep the prompt in the cache after it. Otherwise it is `LEAST_REQUESTS`."""
     return 1 if policy.shortens or policy.keep_alive else LEAST_REQUESTS
 
 
@@ -179,7 +183,7 @@ def _read(rows: Iterable[RowMapping]) -> dict[tuple[str, str], _Session]:
 
 
 def _twin(row: RowMapping, session: _Session, price: Price) -> int:
-    """The cost in pico-dollars that the request would have had in the twin of its session."""
+    """The cost in pico-dollars that the request would have had without any cuts in its session."""
     usage = Usage(**{name: row[name] for name in TOKENS})
     rules, written = rules_of(row["model"]), usage.cache_write_5m_tokens + usage.cache_write_1h_tokens
     size = usage.input_tokens + usage.cached_tokens + written + row["trimmed_tokens"]
@@ -241,7 +245,8 @@ def _figures(held: list[_Session], cut: list[_Session]) -> tuple[Figure, ...]:
 
 
 def _drawn(arm: np.ndarray[Any, Any], number: int) -> np.ndarray[Any, Any]:
-    """Means of the columns of `arm` over sessions drawn with replacement. The result has one row per draw."""
+    """Means of the columns of `arm` over sessions drawn with replacement. `arm`: one group of sessions, one row per
+    session. The result has one row per draw."""
     import numpy as np
 
     random, size = np.random.default_rng((_SEED, number)), len(arm)
@@ -255,8 +260,8 @@ def _drawn(arm: np.ndarray[Any, Any], number: int) -> np.ndarray[Any, Any]:
 def _exchanged(
     held: np.ndarray[Any, Any], cut: np.ndarray[Any, Any]
 ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Means of the columns after the sessions were assigned to the two groups at random: (held out, others). Each
-    result has one row per assignment."""
+    """Means of the columns after the sessions were assigned to the two groups at random: (held out, others). `held`,
+    `cut`: the real groups, one row per session. Each result has one row per assignment."""
     import numpy as np
 
     random, every, size = np.random.default_rng((_SEED, 2)), np.concatenate((held, cut)), len(held)

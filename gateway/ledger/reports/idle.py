@@ -1,5 +1,5 @@
-"""Adds the cost of unused time of machines with an hourly price to the ledger. The costs of a machine's attempts and
-idle rows add up to the machine's price."""
+"""Adds idle costs to the ledger: the cost of the time in which a machine with an hourly price was unused. The costs of
+a machine's attempts and idle rows add up to the machine's price."""
 
 from __future__ import annotations
 
@@ -114,8 +114,8 @@ class Idle:
 
 
 def _hours(seen: list[int], price: PriceEntry, last: int) -> Iterator[int]:
-    """Yield the hours (numbers since 1970) that may need an idle row or a correction of one. `seen`: hours in which the
-    gateway ran. `last`: the last hour to consider."""
+    """Yield the hours that may need an idle row, or a correction of an idle row. Hours are counted since 1970. `seen`:
+    hours in which the gateway ran. `last`: the last hour to consider."""
     first = max(seen[0], last - LOOK_BACK_H + 1)
     known = set(seen)
     yield from (hour for hour in range(first, last + 1) if price.billing == "reserved" or hour in known)

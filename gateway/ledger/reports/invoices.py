@@ -67,7 +67,7 @@ class Invoice:
         return bool(self.lines) and all(line.id for line in self.lines)
 
     def period(self) -> tuple[float, float]:
-        """The begin and end of the invoice's period, in Unix seconds. The period has all days (UTC) from the first to
+        """The start and end of the invoice's period, in Unix seconds. The period has all days (UTC) from the first to
         the last line."""
         first, last = (pick(line.at for line in self.lines) for pick in (min, max))
         return first // DAY_S * DAY_S, (math.floor(last / DAY_S) + 1) * DAY_S
@@ -144,8 +144,8 @@ def _first(facts: Mapping[str, Any], what: str) -> Any:
 
 
 def _time(value: Any) -> float:
-    """Convert a time to Unix seconds. It is a number (Unix seconds) or an ISO 8601 text (UTC if the text has no
-    zone)."""
+    """Convert `value` to Unix seconds. `value`: a number (Unix seconds) or an ISO 8601 text. A text without a zone is
+    in UTC."""
     try:
         return float(value)
     except ValueError:

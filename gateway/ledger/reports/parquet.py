@@ -22,7 +22,7 @@ class ParquetMissing(RuntimeError):
 
 
 def as_parquet(report: Report) -> bytes:
-    """The report's rows as a Parquet file. The file has no totals, like the result of `as_csv`. Raises
+    """The report's rows as a Parquet file. The file has no totals, so that its columns can be summed. Raises
     ParquetMissing."""
     groups: dict[str, list[Any]] = {name: [line.group[at] for line in report.rows] for at, name in enumerate(report.by)}
     lines = [figures(line) for line in report.rows]

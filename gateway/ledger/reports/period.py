@@ -1,4 +1,4 @@
-"""Parses the begin and end of a report's period. Each is a date, a time, or an age such as `7d`."""
+"""Parses the start and end of a report's period. Each is a date, a time, or an age such as `7d`."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def parse_when(text: str, now: float, zone: tzinfo = UTC) -> float:
 def parse_period(
     since: str | None, until: str | None, now: float, zone: tzinfo = UTC
 ) -> tuple[float | None, float | None]:
-    """Convert the begin and end of a period to Unix seconds, as `parse_when` does. Raises ValueError, also if the
-    period is empty or has not begun."""
+    """Convert the start and end of a period to Unix seconds. The formats are those of `parse_when`. Raises ValueError,
+    also if the period is empty or has not begun."""
     begin = parse_when(since, now, zone) if since else None
     end = parse_when(until, now, zone) if until else None
     if begin is not None and begin > now:

@@ -151,8 +151,8 @@ def _by_day(connection: Connection, chosen: Sequence[Any]) -> dict[str, Sums]:
 
 
 def _sums(connection: Connection, query: Any, name: Any) -> dict[str, Sums]:
-    """Sum the rows of `query` by `name(row)`. Models whose names differ only in date or prefix are combined, as for the
-    invoice."""
+    """Sum the rows of `query` by `name(row)`. Model names that differ only in date or prefix count as the same
+    model."""
     found: dict[str, Sums] = defaultdict(Sums)
     for row in connection.execute(query):
         requests, sent, came, high, low = row[-5:]

@@ -229,8 +229,8 @@ def _alike(
 
 
 def _read(values: Sequence[Any]) -> Iterator[int]:
-    """Yield the value of each column in `COUNTS`, from the `values` of an SQL row. A sum of money takes two of
-    `values`, as `pico_sum` computes it."""
+    """Yield the value of each column in `COUNTS`. `values`: an SQL row. A sum of money has two values in this row, as
+    `pico_sum` computes it."""
     columns = iter(values)
     for name in COUNTS:
         first = next(columns)

@@ -66,7 +66,8 @@ def reference_of(policy: Policy, backends: Sequence[Backend], prices: PriceList)
 
 
 def priced_reference(policy: Policy, backends: Sequence[Backend], prices: PriceList) -> tuple[Backend, Price] | None:
-    """The result of `reference_of` with its price; None if there is no reference."""
+    """The reference backend with its price; None if no backend has a price above 0. Savings are computed as if this
+    backend had served all requests."""
     reference = reference_of(policy, backends, prices)
     price = None if reference is None else prices.price(reference)
     return None if reference is None or price is None else (reference, price)
@@ -174,12 +175,13 @@ def _served(c: Any, which: ColumnElement[bool]) -> Any:
 
 
 def _flat(price: Price) -> Price:
-    """`price` without its special price for long calls. Token sums of many calls cannot be priced with that."""
+    """`price` without its special price for long calls. That price depends on the length of a single call, and this
+    function is for sums over many calls."""
     return Price(price.input, price.output, price.cached_input, reasoning=price.reasoning)
 
 
 def as_object(found: Sequence[Statement]) -> dict[str, Any]:
-    """The statement as JSON values. Money is exact decimal text in USD; `saved_usd` is negative if routing cost
+    """The statements as JSON values. Money is exact decimal text in USD; `saved_usd` is negative if routing cost
     more."""
     known = [one for one in found if one.baseline_pico is not None]
     total = {

@@ -94,7 +94,7 @@ a version if all of them have their defaults. So older hashes stay valid."""
 
 
 def sums_hash(sums: Sequence[Sequence[Any]]) -> bytes:
-    """The hash of all sums of one roll-up. `rows`: the roll-up's rows in `ledger_sums`, in order."""
+    """The hash of all sums of one roll-up. `sums`: the roll-up's rows in the table `ledger_sums`, in order."""
     whole = hashlib.sha256()
     for values in sums:
         values_left = tuple(values)

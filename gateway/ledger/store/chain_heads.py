@@ -49,8 +49,8 @@ class ChainHeads:
         return chained, head
 
     def append(self, connection: Connection, make: Rollup) -> Head:
-        """Store a roll-up as the chain's next entry. The roll-up that `make` returns must have the id `next_id`. Raises
-        ChainForked."""
+        """Store the roll-up `make` as the chain's next entry. The id of `make` must be the result of
+        `next_id`. Raises ChainForked."""
         before = self._current(connection)
         head = Head(before.chain, before.seq + 1, following(before.hash, make.canonical()))
         self._move(connection, before, head)
@@ -79,8 +79,8 @@ class ChainHeads:
             self._head, self._anew = None, self._anew or fork
 
     def anchor(self, *, now: bool = False) -> None:
-        """Write the head to the anchor file if the head has changed. Unless `now` is true, write at most once every
-        `ANCHOR_S` seconds.
+        """Write the head to the anchor file if the head has changed. `now`: write at once. If it is false, the file is
+        written at most once every `ANCHOR_S` seconds.
 
         Raises OSError, ValueError, SQLAlchemyError.
         """

@@ -35,8 +35,8 @@ _alone, sums_alone = _raw.subquery("alone"), _summed.subquery("sums_alone")
 
 
 def of(connection: Connection) -> Any:
-    """The table that reports read: `entries`. If no rows have been replaced by sums yet, the ledger's rows alone,
-    because this is twice as fast."""
+    """The table that reports read. It is `entries`, which has rows and sums. If no rows have been replaced by sums yet,
+    it is the ledger's table alone, because this is twice as fast."""
     return entries if _rolled_up(connection) else _alone
 
 

@@ -164,9 +164,11 @@ def by_key(rated: Iterable[tuple[str, float]]) -> dict[str, list[float]]:
 
 
 def robust_mean(ratings: Mapping[str, Sequence[float]]) -> float:
-    """The mean rating, robust against single keys: the mean of each key's mean, weighted by the key's number of
-    ratings. If there are many keys, those with the highest and lowest means are left out. `ratings`: key → its ratings.
-    Raises ValueError if there are none."""
+    """The mean rating, computed so that a single key has little effect. It is the mean of each key's mean, weighted by
+    the key's number of ratings. If there are many keys, the keys with the highest and lowest means are left out.
+
+    `ratings`: key → its ratings. Raises ValueError if there are none.
+    """
     if not ratings:
         raise ValueError("there are no ratings")
     means = sorted((sum(scores) / len(scores), len(scores)) for scores in ratings.values())

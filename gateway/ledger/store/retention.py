@@ -35,8 +35,8 @@ _ROW = [ledger.c[name] for name in FIELDS]
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """Old rows of one chain, in order and without gaps, with the hashes before and after them. `chain` is empty for
-    rows that are in no chain."""
+    """Old rows of one chain, in order and without gaps, with the chain's hash before the first row and its hash after
+    the last row. `chain` is empty for rows that are in no chain."""
 
     chain: str
     rows: list[Row]
@@ -95,8 +95,8 @@ class Retention:
         return None
 
     def _old_of(self, connection: Connection, start: Head, cutoff: float, now: float) -> _Batch | None:
-        """The oldest rows of a chain that can be replaced by sums; None if there are none. They end before the first
-        row that is not old, or before the first gap in the numbers."""
+        """The oldest rows of a chain that can be replaced by sums; None if there are none. The rows end before the
+        first row that is not old, or before the first gap in the numbers."""
         seq, hash = ledger.c.chain_seq, ledger.c.chain_hash
         found = connection.execute(
             select(*_ROW, seq, hash).where(ledger.c.chain == start.chain).order_by(seq).limit(BATCH)
@@ -165,8 +165,8 @@ def _parts(ids: Sequence[str]) -> list[Sequence[str]]:
 
 
 def _removable(connection: Connection, rows: list[Row]) -> list[Row]:
-    """The first of `rows`, up to a row that must stay. A row must stay as long as the row that it supersedes, because
-    otherwise the superseded row would count again."""
+    """The rows that may be deleted: the beginning of `rows`, up to the first row that must stay. A row that replaced
+    another row must stay as long as that other row. Otherwise the other row would count again."""
     gone: set[str] = set()
     for number, row in enumerate(rows):
         if row.supersedes and row.supersedes not in gone:
@@ -178,7 +178,8 @@ def _removable(connection: Connection, rows: list[Row]) -> list[Row]:
 
 
 def _hash_before(connection: Connection, start: Head, first: int) -> bytes | None:
-    """The hash of the entry before entry `first` of the chain, whose row was deleted. None if the hash is unknown."""
+    """The hash of the chain's entry with number `first` − 1, whose row was already deleted. None if the hash is
+    unknown."""
     if first == 1:
         return start.hash
     table = ledger_rollups.c
@@ -192,8 +193,8 @@ def _hash_before(connection: Connection, start: Head, first: int) -> bytes | Non
 
 
 def _split(connection: Connection, requests: set[str]) -> set[str]:
-    """The subset of `requests` that have further rows after the batch is deleted. Their sums keep the request id, so
-    that each request counts once."""
+    """The subset of `requests` that have further rows after the batch is deleted. The sums of these requests keep the
+    request id, so that each request counts once."""
     found: set[str] = set()
     for part in _parts(sorted(requests)):
         for table in (ledger, ledger_sums):

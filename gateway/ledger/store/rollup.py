@@ -47,7 +47,8 @@ def summed(rollup: str, rows: Iterable[Row], split: set[str]) -> list[tuple[Any,
     """The rows for table `ledger_sums`, without the first column. Requests that have the same keys (see `Key`) share
     their sums; the column `requests` has the number of these requests.
 
-    `split`: requests that have further rows elsewhere. Their sums keep the request id, and have 0 in `requests`.
+    `split`: requests that have further rows elsewhere. The sums of these requests keep the request id, and have 0 in
+    `requests`.
     """
     of_request: dict[str, list[Row]] = {}
     for row in rows:

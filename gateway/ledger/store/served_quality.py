@@ -40,9 +40,9 @@ NO_REQUESTS = Requests()
 def verdicts(connection: Connection, team: str, since: float) -> dict[str, list[Verdict]]:
     """The team's judged answers since `since` (Unix seconds), as traffic class → judged answers in any order.
 
-    Only comparisons of answers that a client got are included: no answers of backends that were called in the
-    background, and no answers that were replaced by a stronger backend's. Ratings are compared with the usual rating of
-    the reference's answers.
+    Comparisons are included only if a client got the compared answer. Answers from background calls are excluded, and
+    also answers that a stronger backend's answer replaced. Ratings are compared with the usual rating of the
+    reference's answers.
     """
     found: dict[str, list[Verdict]] = defaultdict(list)
     for traffic_class, verdict in (*_compared(connection, team, since), *_rated(connection, team, since)):
@@ -88,8 +88,8 @@ def _rated(connection: Connection, team: str, since: float) -> Iterator[tuple[st
 
 
 def _answer_of(table: Table) -> ColumnElement[bool]:
-    """The SQL condition that joins a row of `table` with the ledger's row of the answer that the client got for the
-    same request."""
+    """An SQL condition for joins with the ledger. It connects a row of `table` with the ledger row of the same request
+    whose answer the client got."""
     c = ledger.c
     same = and_(c.request_id == table.c.request_id, c.team == table.c.team)
     return and_(same, c.kind == "", c.attempt > 0, c.outcome.in_(SERVED))

@@ -45,7 +45,8 @@ _SAVE_PLACE = text(
 """Written as SQL text that SQLite and PostgreSQL understand. A SQLAlchemy expression would import both dialects."""
 _CHAIN = ("chain_seq", "chain_hash")
 _CLASSED = (*FIELDS[: LEAST + 1], FIELDS[-1])
-"""The columns of a usual row with a traffic class, which is the last column: all others have their defaults."""
+"""The columns of a usual row with a traffic class. The traffic class is the last column. All columns that are not
+listed have their defaults."""
 _FIRST = {length: tuple(FIELDS[:length]) for length in range(LEAST, len(FIELDS) + 1)}
 _REST = {
     fields: {name: Row._field_defaults[name] for name in FIELDS if name not in fields}
@@ -158,7 +159,8 @@ class Writer:
             return self._drained - before
 
     def _start_over(self, *, fork: bool = False) -> None:
-        """Read the state from the database again, because the state in memory may contain more than was committed."""
+        """Read the state from the database again, because the state in memory may contain more than was committed.
+        `fork`: begin a new hash chain."""
         self._lanes.clear()
         with suppress(OSError, ValueError, SQLAlchemyError):
             self._heads.lost(fork=fork)

@@ -24,7 +24,8 @@ class Affinity:
     def __init__(
         self, backends: Sequence[Backend], fleet: FleetView, *, overload: float = 1.25, on_demand: float = 0.2
     ) -> None:
-        """`overload`, `on_demand`: see `replicas.order`."""
+        """`overload`: maximum load of a replica, in multiples of the mean. `on_demand`: share of conversations (0 to 1)
+        that use spot machines only as a fallback."""
         self.sessions = Sessions()
         self._fleet, self._overload, self._on_demand = fleet, overload, on_demand
         groups = {backend.name: group_of(backend) for backend in backends}
@@ -32,8 +33,8 @@ class Affinity:
         self._groups = {name: group for name, group in groups.items() if sizes[group] > 1}
 
     def prefix(self, request: CompletionRequest, tenant: Tenant, session: str, input_tokens: int) -> Prefix | None:
-        """The conversation to which the request belongs; None if it cannot change the route. This is so for a short
-        prompt without tools, if no backend has replicas."""
+        """The conversation to which the request belongs; None if the conversation cannot change the route. A short
+        prompt without tools cannot change it if no backend has replicas."""
         if input_tokens < LEAST_TOKENS and not self._groups and "tools" not in request.needs:
             return None
         return prefix_of(request, tenant.key.lineage, session)

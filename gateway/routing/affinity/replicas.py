@@ -1,4 +1,4 @@
-"""Orders backends that serve the same model. A conversation stays on the same replica, unless that replica is
+"""Orders backends that serve the same model. A conversation stays on the same replica as long as this replica is not
 overloaded.
 
 Method: consistent hashing with bounded loads (Mirrokni, Thorup, Zadimoghaddam 2016, arXiv:1608.01350). Each replica has
@@ -51,8 +51,8 @@ class Replica(NamedTuple):
 
 
 def group_of(backend: Backend) -> tuple[str, str, str]:
-    """A value that is equal for backends that are interchangeable: they have the same model and tier, and the same
-    prices or hourly prices."""
+    """A value that is equal for interchangeable backends. Such backends have the same model, the same tier, and the
+    same prices or hourly prices."""
     price = backend.price
     own = price is not None and bool(price.machine_hour_usd)
     return backend.model, backend.tier, "machine" if own else f"{backend.kind} {price!r}"
@@ -81,8 +81,8 @@ def _order(replicas: Sequence[Replica], place: int, input_tokens: int, overload:
 
 
 def affine(replicas: Sequence[Replica], place: int, overload: float) -> Replica:
-    """Choose the replica of the conversation at the point `place` (64 bits) of the circle. It is the first one
-    clockwise whose load, with one more request, is at most `overload` times the mean."""
+    """Choose the replica of the conversation at the point `place` (64 bits) of the circle. It is the next replica
+    clockwise whose load is low enough: with one more request, at most `overload` times the mean."""
     known = {each.backend.name: each for each in replicas}
     bounds = _bounds(known, overload)
     points, names = circle(tuple(sorted(known)))
@@ -114,7 +114,7 @@ def _place(key: bytes) -> int:
 
 
 def _keeps_off_spot(replicas: Sequence[Replica], place: int, on_demand: float) -> bool:
-    """Return whether the conversation at the point `place` avoids spot machines. The result never changes for a
-    conversation. `on_demand`: share of the conversations that avoid them (0 to 1)."""
+    """Return whether the conversation at the point `place` of the circle avoids spot machines. The result for a
+    conversation never changes. `on_demand`: share of the conversations that avoid them (0 to 1)."""
     spot = sum(each.backend.spot for each in replicas)
     return 0 < spot < len(replicas) and (place * 0x9E3779B97F4A7C15 & 2**64 - 1) / 2**64 < on_demand

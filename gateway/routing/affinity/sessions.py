@@ -84,7 +84,7 @@ class Sessions:
         return round(self._remembered(prefix, backend, input_tokens) * self._read.get(backend.name, 1.0))
 
     def warmest(self, prefix: Prefix, input_tokens: int) -> int:
-        """The number of the `input_tokens` that are probably cached, at the backend where this number is highest."""
+        """The highest number of the `input_tokens` that any single backend probably has in its cache."""
         session = self._known.get(prefix.session)
         if session is None:
             return 0
@@ -145,7 +145,8 @@ class Sessions:
         return min(warm.tokens, input_tokens)
 
     def _compare(self, prefix: Prefix, attempt: Attempt, usage: Usage) -> None:
-        """Update how much of the expected cached tokens the backend really reports as cached."""
+        """Compare the number of cached tokens that was expected with the number that the backend reports. The ratio of
+        the two corrects later expectations."""
         expected = self._remembered(prefix, attempt.backend, usage.all_input)
         if expected and not usage.estimated:
             name, self._counts["warm"] = attempt.backend.name, self._counts["warm"] + 1
@@ -155,9 +156,12 @@ class Sessions:
 
 
 def prefix_of(request: CompletionRequest, key_id: str, session: str = "") -> Prefix:
-    """The conversation to which a request of the key `key_id` belongs. It is identified by `session`,
-    `x-thriftgate-session` or `prompt_cache_key`; without these, by the system prompt, the first question and
-    `metadata.user_id`. The conversation of an agent is identified by session id, model and first question."""
+    """The conversation to which a request of the key `key_id` belongs.
+
+    It is identified by `session` or by the request's `x-thriftgate-session` or `prompt_cache_key`. Without these, it is
+    identified by the system prompt, the first question and `metadata.user_id`. The conversation of an agent is
+    identified by session id, model and first question.
+    """
     turns = request.turns
     own = blake2b(key_id.encode(), digest_size=_DIGEST_BYTES)
     own_id = request.agent_session if not request.controls.session else ""

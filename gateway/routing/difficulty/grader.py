@@ -76,8 +76,8 @@ class Grader:
         return grade
 
     def score(self, features: Features) -> float:
-        """The raw score of difficulty: the expected quality of the strong tier minus that of the weak tier. Half the
-        mean difference for prompts of this kind is subtracted."""
+        """The raw score of difficulty. It is the expected quality of the strong tier minus the expected quality of the
+        weak tier, minus half of the mean difference for prompts of this kind."""
         return self.artefact.scorer.score(features)
 
     def outside(self, text: str, features: Features) -> str:

@@ -46,8 +46,8 @@ class Scorer:
         return standard
 
     def score(self, features: Features) -> float:
-        """The raw score of difficulty: the expected quality of the strong tier minus that of the weak tier. Half the
-        mean difference for prompts of this kind is subtracted."""
+        """The raw score of difficulty. It is the expected quality of the strong tier minus the expected quality of the
+        weak tier, minus half of the mean difference for prompts of this kind."""
         weighted = features.counts * self.idf[features.bins]
         standard = self.standard(features.lexical).clip(-CLIP, CLIP)
         parts = self.intercepts + self.lexical_weights @ standard

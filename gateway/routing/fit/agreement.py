@@ -62,8 +62,9 @@ def fit_agreement(labels: Labels, quality: Array, known: NDArray[np.bool_], *, s
 
 
 def _columns(labels: Labels, asked: tuple[int, ...], skills: Array) -> Array:
-    """The features of each answer, shape (n prompts, `len(asked)`, f): the skill of the answer's model, and the number
-    and skills of the models that agree and of those that differ. `labels`: shape (n, m); `skills`: shape (m,)."""
+    """The features of each answer, shape (n prompts, `len(asked)`, f). They are the skill of the answer's model, the
+    number and skills of the models that agree with it, and the number and skills of the models that do not.
+    `labels`: shape (n, m); `skills`: shape (m,)."""
     votes = labels[:, asked]
     skill = np.broadcast_to(skills[list(asked)], votes.shape)
     voted = votes >= 0

@@ -59,8 +59,8 @@ def _near(corpus: Corpus) -> tuple[NDArray[np.int64], Array]:
 
 
 def _cutoffs(standard: Array, adequacy: Array, weights: Array) -> Array:
-    """The highest score up to which the weaker model may answer, for each loss in `LOSSES`. A loss is an allowed share
-    of worse answers. Arguments: shape (n,). Result: shape (len(`LOSSES`),)."""
+    """For each loss in `LOSSES`: the highest score of a prompt that the weaker model may answer. A loss is an allowed
+    share of worse answers. Arguments: shape (n,). Result: shape (len(`LOSSES`),)."""
     order = np.argsort(standard)
     lost = np.cumsum(weights[order] * (1 - adequacy[order]))
     last = np.searchsorted(lost, LOSSES, side="right") - 1

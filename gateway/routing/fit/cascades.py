@@ -106,9 +106,11 @@ def _run_all(evidence: Evidence, cascades: list[Cascade], level: Array) -> tuple
 
 
 def _best(cascades: Sequence[Cascade], quality: Rows, usd: Rows, price: Array) -> list[tuple[int, ...]]:
-    """Select the sets of models with the best cascades, best first, at most `BEAM` sets. The value of a cascade is its
-    mean quality minus its mean cost times a price of money. Cascades are ranked once for each price in `price`, shape
-    (r,), and the best of these ranks counts."""
+    """Select the sets of models with the best cascades, best first, at most `BEAM` sets.
+
+    The value of a cascade is its mean quality minus its mean cost times a price of money. Cascades are ranked for each
+    price in `price`, shape (r,). A cascade counts with the best of its ranks.
+    """
     level, cost = quality.mean(1, dtype=np.float64), usd.mean(1, dtype=np.float64)
     ranks = (-(level[:, None] - price * cost[:, None])).argsort(0).argsort(0).min(1)
     kept: dict[tuple[int, ...], None] = {}
@@ -143,8 +145,8 @@ def run(evidence: Evidence, members: tuple[int, ...], agree: int, level: Array) 
 
 
 def states(cascade: Cascade, models: Sequence[str]) -> dict[Pattern, State]:
-    """The states of a cascade, in the form that strategies use. States in which the cascade ends are left out; there,
-    the most frequent answer is served."""
+    """The states of a cascade, in the form that strategies use. States in which the cascade ends are left out. In such
+    a state, the most frequent answer is served."""
     found: dict[Pattern, State] = {}
     for count in range(len(cascade.members)):
         onward = models[cascade.members[count]]

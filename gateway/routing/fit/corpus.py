@@ -72,8 +72,8 @@ def read_corpus(paths: Iterable[Path], progress: Progress) -> Corpus:
 
 
 def _question(prompt: str) -> int:
-    """A hash of the first sentences of the question in `prompt`, without lettered options and the final instruction.
-    Variants of a question have the same hash."""
+    """A hash of the first sentences of the question in `prompt`. Lettered options (A, B, C …) and the final instruction
+    are left out. Variants of a question have the same hash."""
     stem = _FIRST_OPTION.split(normalise(prompt))[0]
     key = ""
     for number, sentence in enumerate(re.split(r"(?<=[.!?]) ", stem)):
@@ -84,7 +84,8 @@ def _question(prompt: str) -> int:
 
 
 def known_words(corpus: Corpus, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """A mask of the words in the vocabulary: those that occur in at least `SEEN_IN` of the `chosen` prompts."""
+    """A mask of the words in the vocabulary. A word is in the vocabulary if it occurs in at least `SEEN_IN` of the
+    `chosen` prompts."""
     texts = [corpus.features[number] for number in np.flatnonzero(chosen).tolist()]
     places = np.concatenate([np.unique(text.vocabulary) for text in texts])
     return np.bincount(places, minlength=1 << VOCABULARY_BITS) >= SEEN_IN

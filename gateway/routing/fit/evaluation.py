@@ -24,7 +24,8 @@ class DataError(ValueError):
 
 
 def reason(error: Exception) -> str:
-    """The reason, as text for a DataError, why a line of a data file cannot be used."""
+    """The text of a DataError that says why a line of a data file cannot be used. `error`: the exception that reading
+    the line raised."""
     if isinstance(error, orjson.JSONDecodeError):
         return "not JSON"
     return f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
@@ -68,8 +69,9 @@ def _outcome(row: dict[str, Any], name: str) -> Outcome:
 
 
 def apgr(scores: Array, weak: Array, strong: Array) -> float:
-    """A measure of how well `scores` order prompts by difficulty: the area ∫ (quality(f) − weak) / (strong − weak) df.
-    f is the share of prompts, highest score first, that is sent to the strong model. All arguments have shape (n,).
+    """A measure of how well `scores` order prompts by difficulty. It is the area ∫ (quality(f) − weak) / (strong −
+    weak) df. Here f is the share of prompts that is sent to the strong model; prompts with the highest scores are
+    sent first. All arguments have shape (n,).
 
     A random order gives 0.5. The result is NaN if the strong model is not better than the weak one.
     """

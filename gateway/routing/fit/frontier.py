@@ -79,7 +79,7 @@ def build(models: Sequence[str], evidence: Evidence, progress: Progress, *, seed
 
 
 def plain(models: Sequence[str], evidence: Evidence, *, seed: int = 0) -> Frontier:
-    """Like `build`, but only single models and plain cascades are considered."""
+    """Build the frontier from single models and plain cascades only. `evidence`: the measured outcomes."""
     singles, ranking = _singles(models, evidence)
     families: list[Family] = []
     if len(models) > 1:
@@ -122,8 +122,8 @@ def _cascades(
 def _reserves(
     models: Sequence[str], tried: Tried, price: Array, singles: Sequence[Point], seed: int
 ) -> tuple[Strategy, ...]:
-    """Reserve strategies for each model: the best plain cascades without this model, and those that always call it.
-    They are used when the model is unavailable or when its price changes."""
+    """Reserve strategies for each model: the best plain cascades without this model, and the best plain cascades that
+    always call it. They are used when the model is unavailable or when its price changes."""
     found: dict[Hashable, Strategy] = {}
     ranking = singles[0].strategy.ranking
     for model in range(len(models)):
@@ -190,8 +190,8 @@ def _measured(evidence: Evidence, price: Array, settings: Settings) -> tuple[Arr
 
 
 def written(models: Sequence[str], evidence: Evidence, learned: Learned, place: int) -> dict[Pattern, State]:
-    """The states of a strategy that prompts reach at the price of money with index `place`. The models have the names
-    in `models`."""
+    """The states of the strategy for one price of money, without states that no prompt reaches. A price of money is the
+    quality that one US dollar must gain; `place` is its index. `models`: the names of the models."""
     states: dict[Pattern, State] = {}
     for asked, level, state, onward in walk(evidence, learned, place):
         ask = {models[model]: _short(level.worth[model][state, :, place]) for model in onward}

@@ -39,8 +39,8 @@ class Kept:
 
 
 def kept(plan: Plan, outcomes: Outcomes, *, rounds: int = 400, seed: int = 0) -> list[Kept]:
-    """Evaluate `plan` on `outcomes` at target qualities between its cheapest and its best strategy. `rounds`: number of
-    bootstrap samples."""
+    """Evaluate `plan` on `outcomes` at several target qualities. They lie between the qualities of its cheapest and its
+    best strategy. `rounds`: number of bootstrap samples."""
     known = ~np.isnan(outcomes.quality)
     quality = np.where(known, outcomes.quality, np.nanmean(outcomes.quality, 0))
     usd = np.where(known, outcomes.usd, np.where(known, outcomes.usd, 0).sum(0) / known.sum(0))

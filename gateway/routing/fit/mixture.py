@@ -82,7 +82,7 @@ def fit_model(corpus: Corpus, chosen: Mask) -> Model:
 
 def refine(prior: Scorer, corpus: Corpus, chosen: Mask) -> Model:
     """Refine the scorer `prior` of an earlier classifier with the outcomes of the `chosen` prompts. If there are few
-    outcomes, it changes little. `chosen`: shape (n,)."""
+    outcomes, the scorer changes little. `chosen`: shape (n,)."""
     values = _values(corpus, prior.idf.astype(np.float64))
     before = np.array([prior.score(each) for each in corpus.features], dtype=np.float32)
     middle, width = float(before[chosen].mean()), float(before[chosen].std()) or 1.0

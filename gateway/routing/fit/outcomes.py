@@ -134,8 +134,9 @@ def _row(line: bytes, place: str, prices: Prices) -> dict[str, Any]:
 
 
 def _pair(tokens: Mapping[str, Any], prices: Prices) -> tuple[str, str]:
-    """The names of the weak and the strong model in a row with two models. They are the first two models with lengths
-    in the row. If the row has no lengths, they are the two models of the pool; the cheaper one is weak."""
+    """The names of the weak and the strong model in a row with two models. They are the first two models in `tokens`,
+    which has the recorded lengths of the row. If the row has no lengths, they are the two models of the pool; the
+    cheaper one is weak."""
     if len(tokens) == 2 and all(model in prices for model in tokens):
         weak, strong = tokens
     elif len(prices) == 2:
@@ -151,7 +152,8 @@ def _number(value: Any) -> float:
 
 def _usd(prompts: Sequence[str], tokens: Array, given: Array, prices: Sequence[tuple[float, float]]) -> Array:
     """The costs of the calls in US dollars, shape (n prompts, m models). `tokens`: output lengths; NaN means unknown.
-    `given`: recorded costs, which are used if the length is unknown. If both are unknown, the mean length is used."""
+    `given`: the costs that were recorded with the outcomes. They are used if the length is unknown. If both are
+    unknown, the mean length is used."""
     price = np.array(prices)
     inputs = np.array([len(prompt) for prompt in prompts]) / TOKEN_CHARACTERS
     known = ~np.isnan(tokens)

@@ -1,9 +1,14 @@
 """Makes a plan for models without measurements, from their names and prices.
 
-This plan comes from a prior that was fitted to other pools of models. The prior has four parts: how quality rises with
-price, how much single models deviate from that, how much harder some prompts are for all models, and how often two
-wrong answers are equal. Outcomes are drawn at random from the prior, and plain cascades are chosen on these outcomes as
-on measured ones. The prior is a Rasch model (1960) with an error that is common to the models.
+This plan comes from a prior that was fitted to other pools of models. The prior has four parts:
+
+- how quality rises with price
+- how much the quality of single models deviates from this rise
+- how much harder some prompts are for all models
+- how often two wrong answers are equal
+
+Outcomes are drawn at random from the prior. Plain cascades are then chosen on these outcomes, in the same way as on
+measured outcomes. The prior is a Rasch model (1960) with an error that is common to the models.
 """
 
 from __future__ import annotations
@@ -34,8 +39,8 @@ INPUT_TOKENS, OUTPUT_TOKENS = 100.0, 200.0
 
 
 class Prior(NamedTuple):
-    """The formula of the prior: log odds of a good answer = level + slope · ln(price) + model's value + spread · ease
-    of the prompt."""
+    """The formula of the prior for the quality of models. The log odds of a good answer are: level + slope · ln(price)
+    + value of the model + spread · ease of the prompt."""
 
     level: float
     slope: float
@@ -45,7 +50,7 @@ class Prior(NamedTuple):
     coincidence: float
     """Share of the pairs of wrong answers in which both answers are equal."""
     models: Mapping[str, float]
-    """Model → the model's own value in the sum above."""
+    """Model → the model's own value in the log odds of a good answer."""
 
     def skill(self, model: str, price: tuple[float, float]) -> float:
         return self.level + self.slope * _log_price(price) + self.models.get(model, 0.0)
@@ -104,8 +109,9 @@ def _log_odds(outcomes: Outcomes) -> Array:
 
 
 def _spread(outcomes: Outcomes, odds: Array) -> float:
-    """The spread with which simulated outcomes of the models correlate as much, on average, as the measured ones.
-    `odds`: log odds of each model's mean quality, shape (m,)."""
+    """Find the spread of the prompts' ease that fits the measured outcomes. With this spread, the simulated outcomes of
+    the models have the same mean correlation as the measured ones. `odds`: log odds of each model's mean quality,
+    shape (m,)."""
     rows = outcomes.quality[~np.isnan(outcomes.quality).any(1)]
     wanted = _correlation(rows)
     chance = np.random.default_rng(0)
@@ -136,7 +142,8 @@ def _coincidence(outcomes: Outcomes) -> float:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """`python -m gateway.routing.fit.prior --data FILE --pool FILE [--data FILE --pool FILE …] --out FILE`"""
+    """Command line: `python -m gateway.routing.fit.prior --data FILE --pool FILE [--data FILE --pool FILE …] --out
+    FILE`"""
     parser = argparse.ArgumentParser(description="Learn a prior for pools without measurements.")
     parser.add_argument("--data", type=Path, action="append", required=True)
     parser.add_argument("--pool", type=Path, action="append", required=True)

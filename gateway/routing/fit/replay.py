@@ -1,5 +1,5 @@
-"""Replays recorded outcomes through the code that decides in serving. A model's recorded answer is used only if the
-replayed decisions call this model."""
+"""Replays recorded outcomes with the same code that decides about real requests. The recorded answer of a model is used
+only if the replayed decisions call this model."""
 
 from __future__ import annotations
 

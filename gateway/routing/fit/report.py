@@ -179,8 +179,8 @@ def plot(shown: Report, path: str) -> None:
 
 
 def _drawn(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """The points with intermediate points between neighbours, because a mix of two points is a curve on a logarithmic
-    cost scale."""
+    """The points, with intermediate points between neighbours. They are needed because a mix of two points is a curve
+    on a logarithmic cost scale."""
     steps: list[tuple[float, float]] = []
     for (quality, usd), (more, dearer) in itertools.pairwise(points):
         shares = np.linspace(0, 1, 20).tolist()

@@ -35,7 +35,7 @@ class Evidence:
     """The outcomes of n prompts and m models from which the search fits."""
 
     labels: Whole
-    """Labels of answers, n × m. Equal labels agree; −1: no vote."""
+    """Labels of answers, n × m. Answers with equal labels agree; −1 means no vote."""
     quality: Array
     """Quality, n × m; 0 if unknown."""
     usd: Array
@@ -103,7 +103,7 @@ Learned = dict[Asked, Level]
 
 
 class _Value(NamedTuple):
-    """The results of the best further calls from one state on. Arrays have shape (n prompts, L prices of money).
+    """The values of the best further calls from one state. Arrays have shape (n prompts, L prices of money).
     `realised`, `estimated`: quality of the answer that is served. `usd`: US dollars of the further calls."""
 
     realised: NDArray[np.floating]
@@ -113,7 +113,8 @@ class _Value(NamedTuple):
 
 def prices(usd: Array, able: NDArray[np.bool_], count: int = 20) -> Array:
     """`count` prices of money (quality per US dollar), ascending, shape (count,). At the lowest price, cost hardly
-    matters; at the highest, only the cheapest model is called."""
+    matters. At the highest price, only the cheapest model is called. `usd`: cost of each model for each prompt.
+    `able`: which of these calls are possible."""
     mean = np.where(able, usd, 0).sum(0) / able.sum(0)
     return np.asarray(np.geomspace(0.01 / mean.max(), 0.1 / max(mean.min(), mean.max() * 1e-6), count))
 
@@ -148,7 +149,8 @@ def encode(labels: Whole, asked: Asked) -> Whole:
 
 
 def decode(code: int, count: int) -> tuple[int, ...]:
-    """The labels (see `Pattern`) that `encode` turned into `code`. `count`: number of models."""
+    """Decode a number that `encode` made. Returns one label for each of `count` models. Models with equal labels gave
+    answers that agree."""
     labels: list[int] = []
     for _ in range(count):
         code, label = divmod(code, count + 1)
@@ -235,9 +237,12 @@ def _ask(
     cells: _Cells,
     stop: _Value,
 ) -> tuple[_Value, dict[int, Array]]:
-    """The value of the state, and for each model the weights of the prompt's features in the gain of calling it. The
-    value includes the best further call, if this call is worth its cost. `above`: values of states with one more called
-    model. `stop`: the value without a further call."""
+    """The best continuation from the state in which the models `asked` were called. Returns its value, and for each
+    further model the weights of the prompt's features in the gain of calling this model.
+
+    A further call is only made if it is worth its cost. `above`: the values of the states with one more called model.
+    `stop`: the value without a further call.
+    """
     features = evidence.features
     width = features.shape[1]
     gram = cells.sums((features[:, :, None] * features[:, None, :]).reshape(len(features), -1))
@@ -279,8 +284,9 @@ def _ask(
 
 
 def walk(evidence: Evidence, learned: Learned, place: int) -> Iterator[tuple[Asked, Level, int, list[int]]]:
-    """Yield each state that prompts reach at the price of money with index `place`, as (called models, their `Level`,
-    index of the state, models that are called next for some prompt)."""
+    """Yield each state that prompts reach at one price of money, as (called models, their `Level`, index of the state,
+    models that are called next for some prompt). A price of money is the quality that one US dollar must gain. `place`:
+    its index."""
     codes: dict[Asked, Whole] = {(): encode(evidence.labels, ())}
     front: list[tuple[Asked, int]] = [((), 0)]
     seen = set(front)
@@ -304,8 +310,8 @@ def walk(evidence: Evidence, learned: Learned, place: int) -> Iterator[tuple[Ask
 
 
 def choose(evidence: Evidence, level: Level, state: int, place: int, *, stops: bool) -> Whole:
-    """The next model for each of n prompts in one state; −1: no further call. `stops`: whether the cascade may end in
-    this state."""
+    """The next model for each of n prompts in one state; −1: no further call. `place`: index of the price of money
+    (the quality that one US dollar must gain). `stops`: whether the cascade may end in this state."""
     best = np.full(len(evidence), 0.0 if stops else -np.inf)
     chosen = np.full(len(evidence), -1)
     for model, worth in level.worth.items():
@@ -316,7 +322,8 @@ def choose(evidence: Evidence, level: Level, state: int, place: int, *, stops: b
 
 
 def play(evidence: Evidence, learned: Learned, place: int) -> tuple[Array, Array]:
-    """Apply the decisions for the price of money `place` to each of n prompts. Returns quality and US dollars."""
+    """Apply the decisions for one price of money to each of n prompts. Returns quality and US dollars. `place`: index
+    of the price of money (the quality that one US dollar must gain)."""
     quality, usd = np.zeros(len(evidence)), np.zeros(len(evidence))
     front: dict[Asked, Whole] = {(): np.arange(len(evidence))}
     while front:
@@ -348,14 +355,15 @@ def _found(level: Level, codes: Whole) -> tuple[Whole, NDArray[np.bool_]]:
 
 
 def _voted(labels: Whole, asked: Asked) -> Whole:
-    """Like `encode`, but an answer without a vote counts as a vote that no other answer has."""
+    """Encode which answers of the models `asked` agree, as one number per prompt. An answer without a vote agrees with
+    no other answer."""
     own = -2 - np.arange(labels.shape[1])
     return encode(np.where(labels < 0, labels.max() + 1 - own, labels), asked)
 
 
 def _plural(evidence: Evidence, rows: Whole, asked: Asked) -> Whole:
-    """The index in `asked` of the answer with which most answers agree. If several are equal, that of the model with
-    the best mean quality."""
+    """The index in `asked` of the answer with which most other answers agree. If several answers are equal in
+    this, the answer of the model with the best mean quality is taken."""
     votes = evidence.labels[rows][:, asked]
     agree = ((votes[:, :, None] == votes[:, None, :]) & (votes >= 0)[:, :, None]).sum(2)
     level = evidence.quality[:, asked].mean(0)

@@ -4,8 +4,8 @@ A strategy is kept only if it is better, with some confidence, than simpler stra
 of two simpler strategies. The frontier is the hull of the kept strategies.
 
 The corners of the frontier were selected because of their measured quality, so this quality is too high on average
-(optimism, Efron 1983). To estimate the optimism, a frontier is selected on a part of the prompts. Its optimism is its
-quality on these prompts minus its quality on the other prompts.
+(optimism, Efron 1983). To estimate the optimism, a second frontier is selected on a part of the prompts. The optimism
+is the quality of the second frontier on these prompts minus its quality on the other prompts.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class Point(NamedTuple):
 
 
 class Family(NamedTuple):
-    """Points that were measured in the same way. `confidence`: number of standard errors by which they must be better
-    than simpler strategies."""
+    """Points that were measured in the same way. `confidence`: minimum distance from simpler strategies, in standard
+    errors. Only a point that is better by this distance is kept."""
 
     points: tuple[Point, ...]
     confidence: float
@@ -56,7 +56,9 @@ class Family(NamedTuple):
 
 
 def with_doubts(strategy: Strategy, quality: Array, singles: Sequence[Point]) -> Strategy:
-    """`strategy` with its `doubts`. `quality`: its quality on n prompts that were not used to fit it, shape (n,)."""
+    """Return `strategy` with its `doubts`: for each single model, the standard error of the difference in quality
+    between the strategy and the model. `quality`: the strategy's quality on n prompts that were not used to fit it,
+    shape (n,)."""
     doubts = {}
     for single in singles:
         (model,) = single.strategy.first
@@ -72,8 +74,8 @@ def select(singles: Sequence[Point], families: Sequence[Family]) -> tuple[Point,
 
 
 def promised(singles: Sequence[Point], families: Sequence[Family], *, seed: int = 0) -> tuple[Point, ...]:
-    """Like `select`, but with corrected qualities, because the measured qualities of selected strategies are too high
-    on average."""
+    """Select the best strategies by quality and cost, and correct their qualities. The measured qualities of selected
+    strategies are too high on average. `families`: simpler strategies first."""
     frontier = select(singles, families)
     if len(frontier) == 1:
         return frontier
@@ -107,7 +109,8 @@ def _everybody(singles: Sequence[Point], families: Sequence[Family]) -> list[Poi
 
 
 def _places(singles: Sequence[Point], families: Sequence[Family]) -> list[int]:
-    """The indexes of the frontier's points in the result of `_everybody`."""
+    """The indexes of the frontier's points in the list of all points: first `singles`, then the points of each
+    family."""
     everybody = _everybody(singles, families)
     learnt: list[int] = []
     place = len(singles)

@@ -57,7 +57,7 @@ class ModelAdequacies:
         return dict(zip(self.models, chances.tolist(), strict=True))
 
     def scores(self, features: Features) -> Array:
-        """The r scores of a prompt, which the calibration converts to probabilities."""
+        """The r scores of a prompt. The calibration converts them to probabilities."""
         found = np.minimum(np.searchsorted(self.places, features.bins), len(self.places) - 1)
         known = self.places[found] == features.bins
         weighted = np.where(known, features.counts * self.idf[found], 0)
@@ -70,8 +70,7 @@ class ModelAdequacies:
         return np.asarray(total, dtype=np.float64)
 
     def arrays(self) -> dict[str, NDArray[np.generic]]:
-        """All arrays that must be stored, with weights rounded to one byte. The names of the models are not
-        included."""
+        """All arrays that must be stored. Weights are rounded to one byte. The models' names are not included."""
         step = np.maximum(np.abs(self.weights).max(0), 1e-12) / 127
         return {
             "places": np.diff(self.places, prepend=0).astype(np.uint32),
@@ -86,7 +85,7 @@ class ModelAdequacies:
     @classmethod
     def read(cls, models: Sequence[str], arrays: Mapping[str, NDArray[np.generic]]) -> Self:
         """Make an instance from the arrays that the method `arrays` returned. Raises KeyError if an array is missing,
-        ValueError if the shapes do not fit together."""
+        and ValueError if the shapes do not match."""
         weights = arrays["weights"].astype(np.float32) * arrays["step"].astype(np.float32)
         curves = arrays["curves"].astype(np.float64)
         if curves.shape != (len(models), 2 * weights.shape[1] + 1) or len(weights) != len(arrays["places"]):
@@ -105,9 +104,12 @@ class ModelAdequacies:
 def fit_adequacies(
     features: Sequence[Features], qualities: Mapping[str, Array], folds: NDArray[np.int64]
 ) -> tuple[ModelAdequacies, Array]:
-    """Fit on n measured prompts. `qualities`: model → quality 0..1, shape (n,); NaN means not called. `folds`: shape
-    (n,), equal for variants of one question. Returns the fit, and for each prompt the probabilities from a fit without
-    its fold, shape (n, m)."""
+    """Fit on n measured prompts. `qualities`: model → quality 0..1, shape (n,); NaN means not called. `folds`: number
+    of each prompt's fold, shape (n,); variants of one question have the same fold.
+
+    Returns the fit, and probabilities of shape (n, m). The probabilities of a prompt come from a fit without the
+    prompt's fold.
+    """
     if not qualities or not features:
         raise ValueError("adequacies need at least one model and one prompt")
     outcomes = np.column_stack([np.asarray(each, dtype=np.float64) for each in qualities.values()])
@@ -139,9 +141,11 @@ def fit_adequacies(
 
 
 def _directions(good: Array) -> tuple[Array, Array]:
-    """The coordinates of each prompt, shape (n, r), and its weight, shape (n,). The coordinates are those directions,
-    scaled to variance 1, in which the outcomes differ most. The weight is the share of models that were measured.
-    `good`: shape (n, m)."""
+    """The coordinates of each prompt, shape (n, r), and its weight, shape (n,). `good`: shape (n, m).
+
+    The r coordinates are the directions in which the outcomes of the models differ most, scaled to variance 1. The
+    weight of a prompt is the share of models that were measured on it.
+    """
     known = ~np.isnan(good)
     mean = np.where(known, good, 0).sum(0) / np.maximum(known.sum(0), 1)
     filled = np.where(known, good - mean, 0.0)
@@ -156,8 +160,9 @@ def _directions(good: Array) -> tuple[Array, Array]:
 
 
 def _design(features: Sequence[Features]) -> tuple[Design, NDArray[np.int64], Floats, Floats]:
-    """The design matrix of the regression. Also the n-gram bins of its columns, their inverse document frequencies, and
-    the means and standard deviations of the lexical counts."""
+    """The design matrix of the regression, and three things that are needed to compute it for new prompts: the n-gram
+    bins of its columns, their inverse document frequencies, and the means and standard deviations of the lexical
+    counts."""
     bins = np.concatenate([each.bins for each in features])
     rows = np.repeat(np.arange(len(features)), [len(each.bins) for each in features])
     seen = np.bincount(bins, minlength=BINS)
@@ -178,9 +183,12 @@ def _design(features: Sequence[Features]) -> tuple[Design, NDArray[np.int64], Fl
 
 
 def _calibrate(scores: Array, good: Array, folds: NDArray[np.int64]) -> tuple[Array, Array]:
-    """Fit the calibration curves of m models. Returns them, and the probabilities from fits without each prompt's fold,
-    shape (n, m). `scores`: shape (n, r), also from fits without the prompt's fold. `good`: shape (n, m); NaN means not
-    measured. `folds`: shape (n,)."""
+    """Fit the calibration curves of m models. Returns the curves, and probabilities of shape (n, m). The probabilities
+    of a prompt come from a fit without the prompt's fold.
+
+    `scores`: shape (n, r), also from fits without the prompt's fold. `good`: shape (n, m); NaN means not measured.
+    `folds`: shape (n,).
+    """
     flat = np.zeros(1 + 2 * scores.shape[1])
     curves = np.zeros((good.shape[1], len(flat)))
     chances = np.zeros_like(good)
@@ -220,6 +228,7 @@ def _columns(scores: Array) -> Array:
 
 
 def _chance(curves: Array, scores: Array) -> Array:
-    """The probabilities of good answers, n prompts × m models."""
+    """The probabilities of good answers, shape (n prompts, m models). `curves`: the calibration curves of the
+    models."""
     chances: Array = 1 / (1 + np.exp(-(_columns(scores) @ curves.T).clip(-30, 30)))
     return chances

@@ -66,12 +66,13 @@ class Plan:
         tariff: Tariff = (),
         reference: str = "",
     ) -> Start | None:
-        """Choose the cheapest strategy, or a random mix of two, whose mean quality is at least `quality`. If none
-        reaches it, the best. None if every strategy needs a model that cannot be called.
+        """Choose the cheapest strategy, or a random mix of two strategies, whose mean quality is at least `quality`. If
+        no strategy reaches this quality, choose the best one. None if every strategy needs a model that cannot be
+        called.
 
         `able`: models that can be called → their backends. `subject`: the conversation or request; the same subject
-        always gets the same choice. `tariff`: present prices. `reference`: the model whose quality is to be kept in
-        part; then the quality of a strategy counts with a margin (`Strategy.least`). "": without a margin.
+        always gets the same choice. `tariff`: present prices. `reference`: the model with which quality is compared. If
+        it is given, the quality of a strategy is reduced by a safety margin (`Strategy.least`). "": without a margin.
         """
         frontier = self._frontier(frozenset(able), tariff, reference)
         if not frontier:
@@ -131,8 +132,8 @@ def _repriced(
     frontier: Sequence[Strategy], others: Sequence[Strategy], tariff: Tariff, reference: str
 ) -> list[Strategy]:
     """All strategies at the prices of `tariff`. `frontier`: the best strategies at the fitted prices. `others`:
-    strategies whose quality is known less exactly; it counts at most as much as the frontier's quality at equal
-    cost."""
+    strategies whose quality is known less exactly. Their quality is limited to the quality that the frontier has at
+    equal cost."""
     usd, quality = [each.usd for each in frontier], [each.least(reference) for each in frontier]
     ceiling = np.interp([each.usd for each in others], usd, quality).tolist()
     lower = [max(0.0, each.least(reference) - most) for each, most in zip(others, ceiling, strict=True)]

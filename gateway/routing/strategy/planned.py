@@ -43,8 +43,9 @@ def planned(
     learnt: Mapping[str, Learned] = MappingProxyType({}),
     tokens: tuple[int, int] = (0, 0),
 ) -> Planned | None:
-    """Choose by the plan. None if the plan does not apply or costs more than the ceiling; then use `choice`. `quality`:
-    share of the reference's mean quality that must be reached. `subject`: see `Plan.begin`.
+    """Choose a strategy of the plan. None if the plan does not apply or costs more than the ceiling; then use `choice`.
+    `quality`: share of the reference's mean quality that must be reached. `subject`: the conversation or request;
+    the same subject always gets the same strategy.
 
     `learnt`: backend → evidence. Backends that answered worse than expected are not called, except the reference.
     `tokens`: (input, output) for which the candidates' costs were computed; (0, 0): use the prices in the plan.
@@ -98,7 +99,8 @@ def first_planned(
     learnt: Mapping[str, Learned] = MappingProxyType({}),
     tokens: tuple[int, int] = (0, 0),
 ) -> Planned | None:
-    """The choice of the first of `plans` that applies to the request; None if none applies. See `planned`."""
+    """Apply the first of `plans` that applies to the request; None if none applies. The arguments are those of
+    `planned`."""
     for plan in plans:
         found = planned(plan, choice, candidates, request, quality, subject, learnt, tokens)
         if found is not None:
@@ -141,8 +143,8 @@ def is_plain_question(request: CompletionRequest) -> bool:
 
 
 def backends_for(plan: Plan, candidates: Sequence[Candidate]) -> dict[str, str]:
-    """Choose a backend for each model of the plan: model → backend. It is the backend with the model's name; if there
-    is none, the cheapest backend with that model."""
+    """Choose a backend for each model of the plan: model → backend. The backend with the model's name is chosen. If
+    there is none, the cheapest backend with that model is chosen."""
     able = sorted((each for each in candidates if not each.excluded), key=by_cost)
     found: dict[str, str] = {}
     for model in plan.models:
@@ -154,6 +156,6 @@ def backends_for(plan: Plan, candidates: Sequence[Candidate]) -> dict[str, str]:
 
 
 def in_domain(grade: Grade | None) -> bool:
-    """Return whether a plan may decide about a request with this grade. It may not if the grader abstained because the
+    """Return whether a plan may decide about a request with this grade. False if the grader abstained because the
     prompt differs too much from the training prompts."""
     return grade is not None and not grade.abstained

@@ -21,9 +21,10 @@ from typing import NamedTuple
 from gateway.domain.routing.strategy import FAILED, StrategyAnswer
 
 CAUTION = 2.33
-"""Number of standard errors by which the measured quality must exceed what is wanted. The prompts that are served are
-as much a sample as those of the fit, so the difference between the two has √2 times the standard error; with 1.645 · √2
-of them, the quality is kept in 95 % of sets as large as that of the fit. See `Strategy.least`."""
+"""Number of standard errors by which the measured quality must exceed the wanted quality. The prompts of the fit and
+the prompts that are served are both samples. So the difference between their qualities has √2 times the standard error.
+With 1.645 · √2 standard errors, the quality is kept in 95 % of all sets of prompts that are as large as the set of the
+fit."""
 
 Features = tuple[float, ...]
 """The features of a prompt (see `PromptFeatures`). The first feature is 1."""
@@ -67,7 +68,7 @@ def ordered(names: Sequence[str], votes: Sequence[int | str]) -> Pattern:
 
 
 def voted(reached: Pattern) -> Pattern:
-    """The state `reached`, in which each answer without a vote gets a vote of its own."""
+    """The state `reached`, after each answer without a vote got a vote that no other answer has."""
     names, labels = reached
     fresh: dict[int, int] = {}
     return names, tuple(
@@ -85,7 +86,7 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """A fitted strategy. Its expected values are per request, for traffic like that from which it was fitted."""
+    """A fitted strategy. Its expected values are per request, for traffic that is like the traffic of the fit."""
 
     kind: str
     """Kind of the strategy: one backend, a choice that depends on the prompt, a cascade, or a cascade that depends on
@@ -115,8 +116,9 @@ class Strategy:
         return frozenset(self.states[(), ()].ask)
 
     def least(self, reference: str) -> float:
-        """The quality to count on if the quality of the model `reference` is what is to be kept: the expected quality,
-        less `CAUTION` standard errors of the difference between the two. A reference of "" means none."""
+        """The quality that the strategy reaches with high probability, in comparison with the model `reference`: the
+        expected quality, less `CAUTION` standard errors of the difference between strategy and reference. An empty
+        `reference` means that there is none; then it is the expected quality."""
         return self.quality - CAUTION * self.doubts.get(reference, 0.0)
 
     @property
@@ -145,7 +147,7 @@ class RunState:
         return self._serves(self._named(answers))
 
     def _named(self, answers: Sequence[StrategyAnswer]) -> Sequence[StrategyAnswer]:
-        """The answers with the models' names instead of the backends' names."""
+        """The answers, named by model instead of backend."""
         return [replace(each, backend=self._models.get(each.backend, each.backend)) for each in answers]
 
     def _next(self, answers: Sequence[StrategyAnswer]) -> tuple[str, ...]:
@@ -171,8 +173,8 @@ class RunState:
         return self.strategy.states.get(reached) or self.strategy.states.get(voted(reached))
 
     def _serves(self, answers: Sequence[StrategyAnswer]) -> int:
-        """The index of the answer to serve. It is the answer that the state names, if it may be shown to the client.
-        Otherwise it is that of the best model in the largest group of agreeing answers."""
+        """The index of the answer to serve. This is the answer of the model that the state names, if the client may see
+        this answer. Otherwise it is the answer of the best model in the largest group of agreeing answers."""
         state = self._state(answers)
         for place, each in enumerate(answers):
             if state is not None and each.backend == state.serve and not each.weak:

@@ -120,8 +120,9 @@ class Lease:
         take_all(((self, units),), step)
 
     def force(self, units: int, step: int) -> None:
-        """Take `units` even if the server has not reserved them for this worker. For policies that serve while the
-        server is unreachable. `step`: see `take`."""
+        """Take `units` even if the server has not reserved them for this worker. Use this only for policies that serve
+        requests while the server is unreachable. `step`: the server's clock in steps of 100 ms, for counters of the
+        kind `rate`."""
         self.free += units
         self.take(units, step)
 
@@ -132,8 +133,8 @@ class Lease:
         self.touched = True
 
     def settle(self, held: int, cost: int, mark: int) -> None:
-        """End the use of `held` units of a sum, of which `cost` units were spent. `cost` may exceed `held`. `mark`:
-        time in steps of 10 ms."""
+        """End the use of `held` units, of which `cost` units were spent. `cost` may exceed `held`. Only for counters of
+        the kind `sum`. `mark`: time of the settlement in steps of 10 ms."""
         self.busy -= held
         self.free += held - cost
         self.touched = True
@@ -142,7 +143,7 @@ class Lease:
             self._unreported += cost
 
     def correct(self, units: int, step: int) -> None:
-        """Add `units`, which may be negative, to the units that were used at `step`. Only for counters of the kind
+        """Change the units that were used at `step` by `units`, which may be negative. Only for counters of the kind
         `rate`.
         """
         self._pending[step] += units
@@ -165,16 +166,22 @@ class Lease:
 
     @property
     def left(self) -> int:
-        """Units of a sum that are not spent, as far as this worker knows. Units held by dead workers count as spent."""
+        """Unspent units of a counter of the kind `sum`, as far as this worker knows. Units held by dead workers count
+        as spent.
+        """
         return self.limit - self.settled - self._unreported - self.orphaned
 
     def used(self, step: int) -> int:
-        """Units of a rate that this worker has used in the window of 60 s that ends at `step`."""
+        """Units that this worker has used in the window of 60 s that ends at `step`. Only for counters of the kind
+        `rate`.
+        """
         oldest = step - WINDOW_STEPS
         return sum([units for at, units in self._used().items() if at > oldest])
 
     def wait_s(self, units: int, step: int) -> float | None:
-        """Seconds until `units` that this worker has used leave the window of 60 s. None if it has used fewer."""
+        """Seconds until `units` that this worker has used leave the window of 60 s. None if it has used fewer units.
+        `step`: the server's clock in steps of 100 ms.
+        """
         used = self._used()
         for at in sorted(used):
             if at > step - WINDOW_STEPS:
@@ -184,7 +191,7 @@ class Lease:
         return None
 
     def _used(self) -> dict[int, int]:
-        """Units of a rate, reported or not, by the time at which they were used."""
+        """Used units, reported or not, by the time at which they were used. Only for counters of the kind `rate`."""
         used = dict(self._window)
         for at, units in self._pending.items():
             used[at] = max(0, used.get(at, 0) + units)
@@ -215,7 +222,8 @@ class Lease:
         self._demand = 0.0
 
     def tick(self, step: int) -> None:
-        """Lower the expected demand and move the window to `step`. Must be called once per period."""
+        """Lower the expected demand and move the window to `step`. Must be called once per reporting period (`period_s`
+        of `Leases`)."""
         self._demand = max(float(self._taken), self._demand * _FADE)
         self._taken = 0
         if self._demand < 0.02 * self._biggest:
@@ -227,15 +235,17 @@ class Lease:
             self._fold(step)
 
     def _fold(self, step: int) -> None:
-        """Limit the number of entries in `_pending`."""
+        """Limit the number of entries in `_pending` (used units that are not reported yet, by the time of use).
+        `step`: the server's clock in steps of 100 ms.
+        """
         if self.rated:
             self._pending = _counting({at: units for at, units in self._pending.items() if at > step - WINDOW_STEPS})
         else:
             self._pending = _counting({max(self._pending): sum(self._pending.values())})
 
     def report(self, base: str) -> list[str | int]:
-        """The arguments of the server's script for this counter. They offer some free units to other workers. This
-        worker cannot take these units until the reply arrives.
+        """The arguments of the server's script for this counter. The report offers some free units to other workers.
+        This worker cannot take these units until the reply arrives.
 
         `base`: result of `rebuild.read_base`, or empty.
         """
@@ -317,7 +327,9 @@ class Lease:
 
 
 def take_all(wants: Iterable[Want], step: int) -> None:
-    """Take the units in `wants`, which must be free in all counters. `step`: see `Lease.take`."""
+    """Take the units in `wants`, which must be free in all counters. `step`: the server's clock in steps of 100 ms,
+    for counters of the kind `rate`.
+    """
     for lease, units in wants:
         lease.free -= units
         lease._taken += units

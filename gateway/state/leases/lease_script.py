@@ -5,17 +5,18 @@ A counter is a hash with these fields:
 - `g`: its generation, which changes when the counter is created again;
 - `e`: the server's epoch; a worker that is new to the counter does not trust a counter of another epoch;
 - `s`: units settled; `w`: units that each worker holds;
-- `t`: until when units are short (Unix ms), so that none are leased ahead of need;
-- `z`: whether the sum must be rebuilt from the ledger; `r`: units settled since that became necessary, which the
-  ledger may lack;
-- `a`: mark (time) at which the base, the settled units by the ledger, was read;
-- `q`: until when nothing is granted (Unix ms);
-- rates only: `b<step>`: units used in that step of 100 ms; `o`: the oldest of these steps; `l`: the latest.
+- `t`: Unix ms until which units are short; until then, no units are leased before they are needed;
+- `z`: whether the sum must be rebuilt from the ledger; `r`: units that were settled after this became necessary, and
+  that the ledger may lack;
+- `a`: time at which the counter's base (the settled units according to the ledger) was read;
+- `q`: Unix ms until which nothing is granted;
+- only for rates: `b<step>`: units used in this step of 100 ms; `o`: the oldest of these steps; `l`: the latest.
 
-A dead worker may have spent all of its lease of a sum. Only its journal shows how much. So the whole lease stays held,
-even if the sum is rebuilt, until that journal is in the ledger and the caller names the worker among the `drained`.
-Then the sum is rebuilt and the lease is dropped. A backend may have sent tokens that the dead worker did not read, and
-that no ledger has. For these tokens, a hundredth of the units that the worker had in use counts as settled.
+A dead worker may have spent all units that it leased of a sum. Only its journal shows how many. So all these units
+stay held, even if the sum is rebuilt, until the journal is in the ledger and the caller names the worker among the
+`drained`. Then the sum is rebuilt and the lease is dropped. A backend may have sent tokens that the dead worker did
+not read. Such tokens are in no ledger. For them, a hundredth of the units that the worker had in use counts as
+settled.
 
 Numbers are integers below 2^53, because Lua computes in doubles.
 """

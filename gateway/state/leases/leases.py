@@ -42,7 +42,7 @@ _QUIET_S = 1.0
 _SELDOM_S = 4.0
 """Seconds after which an unchanged lease of a counter with `ahead` False is reported again."""
 _LOSS_S = 2.0
-"""Seconds after the server has lost its data in which a newly created sum grants nothing."""
+"""After the server has lost its data, a newly created sum grants nothing for this number of seconds."""
 _REBUILD_S = 5.0
 """Seconds between attempts to rebuild a sum."""
 _READS = 8
@@ -147,7 +147,8 @@ class Leases:
         """The counter with this name. While the counter is in use, every call returns the same object. `limit` may
         change.
 
-        A sum needs `rebuild`. `ahead`: whether units are reserved before they are needed.
+        `rebuild`: reads the starting value from the ledger; counters of the kind `sum` need it. `ahead`: whether
+        units are reserved before they are needed.
         """
         key = self._state.key("lease", *name, tag=tag)
         lease = self._known.get(key)
@@ -182,8 +183,9 @@ class Leases:
         return True
 
     def try_hold(self, leases: Sequence[Lease], units: int) -> bool:
-        """Take `units` of each of several sums, if this worker has reserved enough. Returns False if too few are
-        reserved; then nothing was taken."""
+        """Take `units` of each counter in `leases`, if this worker has reserved enough. The counters are of the kind
+        `sum`. Returns False if too few are reserved; then nothing was taken.
+        """
         for lease in leases:
             if lease.free < units:
                 return False
@@ -207,18 +209,22 @@ class Leases:
         return short
 
     async def ask(self, wants: Sequence[Want]) -> NotEnough | None:
-        """Like `take`, but with at most one round trip. Raises StateUnavailable."""
+        """Take all units in `wants` with at most one round trip. Returns None, or a counter with too few units; then
+        nothing was taken. Raises StateUnavailable.
+        """
         return None if self.try_take(wants) else await self._ask(wants)
 
     def give(self, leases: Sequence[Lease], units: int) -> None:
-        """Return `units` to each of several gauges or sums."""
+        """Return `units` to each counter in `leases`. The counters are of the kind `gauge` or `sum`."""
         for lease in leases:
             lease.give(units)
             if lease.tight:
                 self._report_now.set()
 
     def settle(self, leases: Sequence[Lease], held: int, cost: int) -> None:
-        """End the use of `held` units and record `cost` units as spent, in each of several sums."""
+        """End the use of `held` units and record `cost` units as spent, for each counter in `leases`. The counters are
+        of the kind `sum`.
+        """
         mark = self._clock(_MARKS_A_SECOND)
         for lease in leases:
             lease.settle(held, cost, mark)
@@ -226,15 +232,15 @@ class Leases:
                 self._report_now.set()
 
     def force(self, lease: Lease, units: int) -> None:
-        """Take `units` even if the server has not reserved them. For policies that serve requests while the server is
-        unreachable."""
+        """Take `units` even if the server has not reserved them. Use this only for policies that serve requests while
+        the server is unreachable."""
         self.taken_at = step = self.step
         lease.force(units, step)
         self._watch(lease)
 
     def correct(self, lease: Lease, units: int, step: int) -> None:
-        """Add `units`, which may be negative, to the units of a rate that were used at `step`. Positive `units`
-        count as used now.
+        """Change the units that were used at `step` by `units`, which may be negative. Positive `units` count as used
+        now. The counter is of the kind `rate`.
         """
         lease.correct(units, step if units < 0 else self.step)
         if not lease.watched:
@@ -365,8 +371,9 @@ class Leases:
             self._ahead_s = clock_ms / 1000 - (sent + now) / 2
 
     async def _base(self, lease: Lease, reads: int = 1) -> str:
-        """The starting value of a sum as text for the script: settled units, time of the read, units of dead workers.
-        Raises StateUnavailable."""
+        """Read the starting value of a counter of the kind `sum`. Returns text for the Lua script: settled units, time
+        of the read, units of dead workers. `reads`: maximum number of reads. Raises StateUnavailable.
+        """
         base = await read_base(lease, lambda: self._clock(_MARKS_A_SECOND), reads)
         self._counts["rebuilt"] += 1
         return base + self._dead.recorded(lease)
@@ -423,8 +430,9 @@ class Leases:
             log.debug("leases of %s: %s", group.tag, error)
 
     async def _repair(self, leases: Sequence[Lease]) -> None:
-        """Rebuild the sums from which dead workers had reserved units. A worker's journal must be completely in the
-        ledger first, because it shows what was spent."""
+        """Rebuild the counters of the kind `sum` from which dead workers had reserved units. A worker's journal must
+        be completely in the ledger first, because it shows what was spent.
+        """
         now = self._monotonic()
         due = [lease for lease in leases if lease.repair_at <= now]
         for lease in due:

@@ -1,8 +1,8 @@
-"""SQL records about dead workers. They say which dead workers are drained (all their spend is in the ledger), and
-how much of the budgets is held for the others.
+"""SQL records about dead workers. They say which dead workers are drained (all their spend is in the ledger), and how
+much budget is held for those that are not drained.
 
-The records are in the ledger's database for two reasons: they must survive the state server, and the ledger's
-writer marks a worker as drained in the same transaction as its last rows. Call all functions in a thread.
+The records are in the ledger's database for two reasons: they must survive the state server, and the ledger's writer
+marks a worker as drained in the same transaction as its last rows. Call all functions in a thread.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def drained(connection: Connection, worker: str, *, by: str = "", now: float | N
 
 
 def which_drained(connection: Connection, workers: Collection[str]) -> set[str]:
-    """Those of `workers` that are drained."""
+    """The members of `workers` that are drained (all their spend is in the ledger)."""
     names, found, c = sorted(workers), set[str](), drained_workers.c
     for start in range(0, len(names), _MANY):
         found.update(connection.scalars(select(c.worker).where(c.worker.in_(names[start : start + _MANY]))))

@@ -66,13 +66,13 @@ class DeadWorkers(Protocol):
     def stats(self) -> dict[str, int | float | str]: ...
 
     async def run(self) -> None:
-        """Keep `drained` up to date until cancelled."""
+        """Keep `drained` (the names of the drained workers) up to date until cancelled."""
         ...
 
 
 class AllDrained:
-    """Implements DeadWorkers for a process that reads all journals itself when it rebuilds a sum. So all dead
-    workers count as drained.
+    """Implements DeadWorkers for a process that reads all journals itself when it reads a counter's starting value. So
+    all dead workers count as drained (their spend is in the ledger).
     """
 
     drained = ALL_WORKERS

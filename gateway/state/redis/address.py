@@ -48,8 +48,9 @@ class Address:
         return self.path or ",".join(f"{host}:{port}" for host, port in self.hosts)
 
     def url(self, host: str = "", port: int = 0) -> str:
-        """The URL of the server at `host` and `port` for redis-py. Without `host`, the URL of the first server in
-        `hosts`."""
+        """The URL of the server at `host` and `port` for redis-py. Without `host`, this is the URL of the first server
+        in `hosts`.
+        """
         if self.kind == "unix":
             return f"unix://{self.login}{self.path}?{self.query}"
         if not host:

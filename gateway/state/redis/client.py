@@ -33,8 +33,9 @@ def reason(error: BaseException) -> str:
 
 
 def options(url: str, connect_s: float) -> dict[str, Any]:
-    """Options for redis-py, read from the URL. Options for deadlines are the gateway's own. `connect_s`: maximum
-    seconds for connecting."""
+    """Options for redis-py, read from the URL. The gateway sets the options for deadlines itself. `connect_s`: maximum
+    seconds for connecting.
+    """
     return {
         **parse_url(url),
         "driver_info": None,  # otherwise redis-py reads the package's metadata from disk for every connection

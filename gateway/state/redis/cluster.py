@@ -97,7 +97,9 @@ class ClusterTransport:
         return replies
 
     def _place(self, command: Command) -> dict[str, Any]:
-        """Options for redis-py that name the node for an XREAD, which saves a round trip. Empty for other commands."""
+        """Options that tell redis-py which node gets an XREAD command. They save a round trip. Empty for other
+        commands.
+        """
         if command[0] != "XREAD":
             return {}
         key = command[list(command).index("STREAMS") + 1]

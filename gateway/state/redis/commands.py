@@ -36,5 +36,5 @@ class Client(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Close all connections. Connections that their callers have not closed are included."""
+        """Close all connections, including those that callers have not closed."""
         ...

@@ -99,8 +99,8 @@ class State:
         return ":".join((self._namespace, *parts) if tag is None else (self._namespace, f"{{{tag}}}", *parts))
 
     async def call(self, *command: str | bytes | int | float) -> Any:
-        """Send one command and return the reply: bytes, int, list or None. Raises StateUnavailable; at once if the
-        server is known to be unavailable.
+        """Send one command and return the reply: bytes, int, list or None. Raises StateUnavailable, without waiting
+        if the server is known to be unavailable.
         """
         (reply,) = await self._exchange((command,))
         return reply if not isinstance(reply, Exception) else self._refuse(reply)
@@ -108,7 +108,7 @@ class State:
     async def pipeline(self, commands: Sequence[Command]) -> list[Any]:
         """Send commands in one round trip and return one reply per command. The commands are not atomic.
 
-        Raises StateUnavailable if one was refused; the others were executed.
+        Raises StateUnavailable if a command was refused; all other commands were executed.
         """
         if not commands:
             return []

@@ -62,7 +62,7 @@ class EmbeddedServer:
         epoch_key: str = "tg:epoch",
         max_memory_bytes: int | None = None,
     ) -> None:
-        """`prefix`: words before the server's command, which make the server end with the supervisor.
+        """`prefix`: words that precede the server's command. They make the server end with the supervisor.
 
         `max_memory_bytes`: memory limit. If it is exceeded, old keys with a time to live are evicted.
         """
@@ -164,7 +164,7 @@ class EmbeddedServer:
         self.socket.unlink(missing_ok=True)
 
     def kill(self) -> None:
-        """Send SIGKILL. Acknowledged commands are in the append-only file."""
+        """Send SIGKILL. No acknowledged command is lost, because the append-only file contains it."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()

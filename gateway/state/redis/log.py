@@ -70,8 +70,9 @@ class IndexLog:
 
     @property
     def current(self) -> bool:
-        """Whether the follower knows all entries. False while the state server is unavailable, or after it has lost its
-        data."""
+        """Whether the follower knows all entries. False while the state server is unavailable, and after the server
+        has lost its data.
+        """
         return self._current.is_set() and self._state.healthy and self._epoch == self._state.epoch
 
     async def caught_up(self, timeout_s: float) -> None:
@@ -174,10 +175,8 @@ class IndexLog:
                 await asyncio.sleep(RETRY_S)
 
     async def _restart(self, transport: Transport, followed: str, reset: Callable[[], None]) -> str:
-        """Start over if the server's data have changed, or if entries were removed unread. `followed`: the id of
-        the data so far.
-
-        Returns the id of the data that are followed from now on.
+        """Start over if the server's data have changed, or if entries were removed unread. `followed`: the epoch (id
+        of the server's data) that was followed so far. Returns the present epoch.
         """
         epoch = self._state.epoch
         if not epoch:

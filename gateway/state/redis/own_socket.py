@@ -1,4 +1,4 @@
-"""The embedded server's unix socket. It is in a private folder, and its owner is checked."""
+"""The embedded server's unix socket. The socket is in a private folder, and the owner of the server is checked."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ForeignSocket(OSError):
 
 
 def short(path: Path) -> Path:
-    """`path` itself, or a shorter path in a private temporary folder if the kernel requires it."""
+    """`path` itself, or a shorter path in a private temporary folder if `path` is too long for a unix socket."""
     if len(os.fsencode(path)) <= _PATH_BYTES:
         return path
     digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]

@@ -79,7 +79,7 @@ class OwnTransport:
             raise StateUnavailable(f"{self.name}: {error}") from error
 
     async def read(self) -> Any:
-        """See `Channel.read`."""
+        """Return the next reply. An error reply of the server is returned as a StateUnavailable object."""
         try:
             return await self._channel.read()
         except StateUnavailable as error:

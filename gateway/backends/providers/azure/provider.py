@@ -48,7 +48,7 @@ class Azure(ByToken, OpenAI):
         self._tasks = Tasks()
 
     async def open(self) -> None:
-        """Read the bearer token, or begin to request one. Raises ConfigError if it cannot be read."""
+        """Read the bearer token, or start to request one. Raises ConfigError if a configured token cannot be read."""
         if self.tokens is not None:
             self.tokens.prepare()
         if self._token is None:
@@ -62,7 +62,8 @@ class Azure(ByToken, OpenAI):
         await super().aclose()
 
     async def look(self, within_s: float) -> tuple[int, bytes]:
-        """Read the list of models. Raises BackendError. If Entra gives no token, the error has Entra's reason."""
+        """Read the list of models, in at most `within_s` seconds. Raises BackendError. If Entra gives no token, the
+        error contains Entra's reason."""
         if self.tokens is not None:
             try:
                 self.authorise(await self.tokens.within(asyncio.get_running_loop().time() + within_s))

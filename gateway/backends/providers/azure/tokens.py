@@ -43,8 +43,8 @@ _NUMBER = re.compile(r"AADSTS\d+")
 class EntraTokens(Renewed[Token]):
     """The current access token, which is replaced before it expires.
 
-    The source is the first of these that exists: the configured `client_secret`; AZURE_CLIENT_SECRET, unless it
-    belongs to another application; the token in AZURE_FEDERATED_TOKEN_FILE; the managed identity.
+    The token comes from the first of these sources that exists: the configured `client_secret`; AZURE_CLIENT_SECRET, if
+    it belongs to this application; the token in AZURE_FEDERATED_TOKEN_FILE; the managed identity.
     """
 
     tries_expired: ClassVar[bool] = False
@@ -92,7 +92,8 @@ class EntraTokens(Renewed[Token]):
         return await ask("POST", url, _FORM, urlencode(form).encode(), wait_s=_WAIT_S)
 
     async def _managed(self) -> bytes:
-        """Request a token of the managed identity: from App Service or Container Apps, else from the machine."""
+        """Request a token of the managed identity. The token comes from App Service or Container Apps or, outside of
+        both, from the machine's metadata endpoint."""
         resource = {"resource": self._configured.token_scope.removesuffix("/.default")}
         if client := self._configured.client_id or variable("AZURE_CLIENT_ID"):
             resource["client_id"] = client
@@ -106,11 +107,8 @@ class EntraTokens(Renewed[Token]):
 
 
 def authority(host: str) -> str:
-    """The address of an authority, without a final slash. Raises ValueError for an address to which no secret may
-    be sent.
-
-    Such addresses are plain HTTP to another machine, and addresses with a path, query or user.
-    """
+    """The address of an authority, without a final slash. Raises ValueError for an address to which no secret may be
+    sent: plain HTTP to another machine, or an address with a path, query or user."""
     at = urlsplit(host)
     plain = at.scheme == "http" and loopback(host)
     if (at.scheme != "https" and not plain) or not at.hostname or at.path.strip("/") or at.query or "@" in at.netloc:
@@ -119,15 +117,16 @@ def authority(host: str) -> str:
 
 
 def _check_endpoint(url: str) -> None:
-    """Check IDENTITY_ENDPOINT. Raises ValueError for an address to which Azure's SDKs would not send the header."""
+    """Check IDENTITY_ENDPOINT. Raises ValueError for an address to which Azure's SDKs would not send the secret
+    (IDENTITY_HEADER)."""
     at = urlsplit(url)
     if at.scheme != "https" and not loopback(url) and not (at.hostname or "").startswith("169.254."):
         raise ValueError(f"IDENTITY_ENDPOINT names {at.hostname}; without https only this machine may be called")
 
 
 def read_token(answer: bytes, asked_at: float) -> Token:
-    """Parse the answer to a token request that was sent at `asked_at` (Unix seconds). Its numbers may be text. Raises
-    LookupError, TypeError, ValueError."""
+    """Parse the answer to a token request. Numbers in the answer may be written as text. `asked_at`: Unix seconds at
+    which the request was sent. Raises LookupError, TypeError, ValueError."""
     read: Any = orjson.loads(answer)
     value = read.get("access_token") if type(read) is dict else None
     if type(value) is not str or not value.isascii() or not value.isprintable() or not value:

@@ -90,7 +90,7 @@ def _failure(messages: Messages) -> bytes:
 
 
 def refused(status: int, name: str, body: bytes, headers: Sequence[tuple[bytes, bytes]]) -> Canned:
-    """The refusal as a response in Anthropic's format. `name`: the name of Bedrock's exception, from
+    """The refusal as a response in Anthropic's format. `name`: the name of Bedrock's exception, which was in
     `x-amzn-errortype`."""
     kind, message = _kind(name), _text(body)
     if kind == "invalid_request_error" and any(words in message.lower() for words in _TOO_LONG):
@@ -104,8 +104,8 @@ def refused(status: int, name: str, body: bytes, headers: Sequence[tuple[bytes, 
 
 
 def named_in(body: bytes) -> str:
-    """The name of the exception in the body of an error; empty if it names none. Proxies drop the header that usually
-    has it."""
+    """The name of the exception in the body of an error; empty if there is none. The body is read because proxies drop
+    the header that usually has the name."""
     try:
         read = orjson.loads(body)
         name = read.get("__type") or read.get("code")

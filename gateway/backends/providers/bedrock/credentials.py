@@ -95,7 +95,8 @@ class CredentialChain(Renewed[Credentials]):
         return await self._of_profile(chosen(self._profile), ())
 
     async def _of_profile(self, name: str, before: tuple[str, ...]) -> Credentials | None:
-        """The credentials of a profile; None if it has none. `before`: the profiles whose roles need this profile."""
+        """The credentials of a profile; None if the profile has no credentials. `before`: names of the profiles that
+        led to this one, because each names the next as the source of its role."""
         profile = await asyncio.to_thread(read_profile, name)
         if (role := profile.get("role_arn")) and name not in before:
             return await self._of_role(name, role, profile, (*before, name))
@@ -137,7 +138,7 @@ class CredentialChain(Renewed[Credentials]):
         raise ValueError(f"profile {name} has role_arn without source_profile, credential_source or token file")
 
     async def _assume(self, form: dict[str, str], base: Credentials) -> Credentials:
-        """The credentials of a role, in exchange for a request that is signed with the keys `base`."""
+        """The credentials of a role, from a request to AWS's token service. `base`: the keys that sign the request."""
         body, origin = urlencode(form).encode(), Origin.parse(self._tokens)
         headers = signed(
             "POST",

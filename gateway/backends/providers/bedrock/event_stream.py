@@ -27,7 +27,7 @@ _SIZED = frozenset({6, 7})
 
 
 class Messages(NamedTuple):
-    """Successive messages of the stream with equal headers."""
+    """Messages that follow one another in the stream and have equal headers."""
 
     headers: Mapping[str, bytes]
     """Header name → header value. Values other than bytes and strings stay encoded."""

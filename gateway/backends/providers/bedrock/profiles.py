@@ -57,7 +57,7 @@ def keys_of(profile: Profile) -> Credentials | None:
 
 
 def check_supported(name: str, profile: Profile) -> None:
-    """Raise ValueError with the setting of `profile` that the gateway does not support."""
+    """Raise ValueError if `profile` has a setting that the gateway does not support. The error names the setting."""
     if key := next((key for key in _UNSUPPORTED if profile.get(key)), None):
         raise ValueError(
             f"profile {name} has {key}: single sign-on needs a person; use role_arn or credential_process, or keys"

@@ -115,10 +115,10 @@ class Bedrock(OverHttp):
         )
 
     async def _mended(self, upstream: Upstream, name: str, used: Credentials) -> bool:
-        """Whether the gateway should sign the call again: a wrong clock was corrected, or the credentials now
-        differ from `used`.
+        """After a refused signature: whether the gateway should sign and send the call again.
 
-        `name`: the name of AWS's exception.
+        True if the clock of the signatures was corrected, or if the credentials now differ from `used`. `name`: the
+        name of AWS's exception.
         """
         if (
             name.startswith(_TIMED)

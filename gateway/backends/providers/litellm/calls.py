@@ -46,11 +46,11 @@ class Reply:
     chunks: AsyncGenerator[bytes] | None = None
     """The chunks of a stream, as JSON. None for a plain answer. Raises Failed if the stream breaks off."""
     failure: str = ""
-    """Why there is no response of the provider; see `protocol.FAILURE`. Empty if there is one."""
+    """The reason why the provider sent no response; see `protocol.FAILURE`. Empty if the provider sent a response."""
 
 
 class Litellm:
-    """The library, imported when this object is made. Raises ImportError if it is not installed."""
+    """The library litellm. The constructor imports it. Raises ImportError if it is not installed."""
 
     def __init__(self) -> None:
         keep_litellm_offline()
@@ -61,8 +61,8 @@ class Litellm:
         self._library: Any = litellm
 
     def load(self, model: str) -> str:
-        """Make mocked calls, so that litellm imports the parts that `model` needs. Returns the reason if litellm does
-        not know the provider of `model`; otherwise empty. Blocks."""
+        """Make mocked calls, so that litellm imports the parts that `model` needs. If litellm does not know the
+        provider of `model`, returns the reason; otherwise, an empty text. Blocks."""
         try:
             for stream in (False, True):
                 self._library.completion(
@@ -106,7 +106,8 @@ class Litellm:
         return Reply(body=orjson.dumps(fields))
 
     def _refusal(self, error: Exception) -> Reply:
-        """The provider's response for which litellm raised `error`, or the reason why there is none."""
+        """The response that the provider sent, restored from the `error` that litellm raised. If the provider sent no
+        response, the result contains the reason."""
         exceptions = self._library.exceptions
         if isinstance(error, exceptions.Timeout):
             return Reply(failure="timeout")
@@ -150,11 +151,11 @@ async def _chunks(first: Any, chunks: Any) -> AsyncGenerator[bytes]:
 
 
 def _invented(chunk: Any, chunks: Any) -> bool:
-    """Whether litellm has added an end of the answer that the provider did not send. `chunk`: the chunk that
-    reports the end.
+    """Whether the end of the answer comes from litellm and not from the provider. `chunk`: the chunk that reports the
+    end.
 
-    litellm reports an end whenever a connection closes. For some providers it does not show whether the provider
-    sent the end; then this function returns False.
+    litellm reports an end whenever a connection closes. For some providers, litellm does not show whether the provider
+    sent the end. Then this function returns False.
     """
     ended = any(choice.finish_reason for choice in getattr(chunk, "choices", None) or ())
     reasons = ("received_finish_reason", "intermittent_finish_reason")

@@ -1,4 +1,5 @@
-"""Litellm's process: its socket, its command, and its start where no supervisor runs."""
+"""Litellm's process: its socket, and the command that runs it. Also starts the process in programs without a
+supervisor."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ def socket_path(folder: Path) -> Path:
 
 
 def listen(path: Path) -> socket.socket:
-    """Listen on a Unix socket at `path`. Creates its folder, which no other user can enter. Raises OSError."""
+    """Listen on a Unix socket at `path`. The folder of `path` is created if necessary; no other user can enter it.
+    Raises OSError."""
     if not path.parent.exists():
         path.parent.mkdir(mode=0o700)
     path.unlink(missing_ok=True)
@@ -48,7 +50,7 @@ def listen(path: Path) -> socket.socket:
 
 
 def remove(listener: socket.socket) -> None:
-    """Close `listener` and remove its path, and its folder if nothing else is in it."""
+    """Close `listener` and remove its path. Also remove the folder of the path, if the folder is then empty."""
     path = Path(listener.getsockname())
     listener.close()
     path.unlink(missing_ok=True)

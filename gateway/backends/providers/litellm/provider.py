@@ -1,4 +1,5 @@
-"""Kind `litellm`, as a worker sees it: an OpenAI-compatible server on a Unix socket, which calls litellm."""
+"""Kind `litellm`: a worker's view of litellm's process. For the worker, the process is an OpenAI-compatible server on a
+Unix socket."""
 
 from __future__ import annotations
 
@@ -84,9 +85,8 @@ class ViaLitellm(OverHttp):
         return PATHS[wire.backend]
 
     def sign(self, headers: list[tuple[bytes, bytes]], body: bytes) -> list[tuple[bytes, bytes]]:
-        """Return `headers` with the provider's key and address, and the time limit of a call. litellm's process
-        reads them and passes them to litellm.
-        """
+        """Return `headers` with the provider's key and address, and the time limit of a call. litellm's process reads
+        these headers and passes the values to litellm."""
         backend = self._backend
         headers = [*super().sign(headers, body), (TIMEOUT, b"%g" % backend.timeout)]
         return [*headers, (BASE, backend.base_url.encode())] if backend.base_url else headers

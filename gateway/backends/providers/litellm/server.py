@@ -113,8 +113,8 @@ NO_KEY = "none"
 def _options(headers: Mapping[bytes, bytes]) -> dict[str, Any]:
     """The arguments for litellm that the worker passes in headers.
 
-    A backend with its own address and without a key gets a placeholder as key. Without it, litellm would send the
-    vendor's key from the environment to that address.
+    If a backend has its own address and no key, the key is a placeholder. Without the placeholder, litellm would send
+    the vendor's key from the environment to that address.
     """
     bearer = headers.get(b"authorization", b"").removeprefix(b"Bearer ").decode()
     return {

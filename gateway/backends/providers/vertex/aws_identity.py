@@ -20,8 +20,8 @@ _TARGET = "x-goog-cloud-target-resource"
 
 
 async def subject_token(given: dict[str, Any], backend: str) -> str:
-    """The token that Google exchanges for its own. `given`: contents of the credentials file. Raises ValueError if the
-    region is unknown, and BackendFailed if there are no AWS credentials."""
+    """The proof of the AWS identity, which Google exchanges for a Google access token. `given`: contents of the
+    credentials file. Raises ValueError if the region is unknown, and BackendFailed if there are no AWS credentials."""
     environment = variables("AWS_")
     region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
     if not region:

@@ -30,7 +30,7 @@ _EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
 _ACCESS = "urn:ietf:params:oauth:token-type:access_token"
 _LIFE_S = 3600
 _SKEW_S = 30.0
-"""Maximum difference in seconds between Google's clock and this machine's for which the difference is ignored."""
+"""A difference between Google's clock and this machine's clock is ignored up to this number of seconds."""
 _WAIT_S = 10.0
 
 
@@ -68,9 +68,10 @@ class Tokens(Renewed[Token]):
 
 
 async def _of_service_account(given: dict[str, Any]) -> Token:
-    """Exchange an assertion for an access token.
+    """Exchange an assertion (a signed token) for an access token. `given`: contents of the credentials file.
 
-    If Google refuses it and this machine's clock differs from Google's, sign another assertion with Google's time.
+    If Google refuses the assertion, and this machine's clock differs from Google's, sign another assertion with
+    Google's time.
     """
     url = given.get("token_uri", _TOKEN_URL)
 
@@ -112,7 +113,7 @@ _CANNOT = {"executable": "a program", "certificate": "a certificate"}
 
 
 async def _federated(given: dict[str, Any], backend: str) -> Token:
-    """Exchange another provider's token for an access token (workload identity federation). `given`: contents of
+    """Exchange another provider's token for a Google access token (workload identity federation). `given`: contents of
     the credentials file.
 
     If the file names a service account, the access token is for this account.

@@ -29,9 +29,8 @@ def stop_reason(reason: Any) -> Any:
 
 
 def fault(reason: Any) -> FaultyAnswer | None:
-    """The error for an answer without content that ended for `reason`. None if `reason` explains why the answer is
-    empty.
-    """
+    """The error for an answer without content. `reason`: the reason why the answer ended. None if this reason explains
+    why the answer is empty."""
     if type(reason) is not str or reason not in _FAULTS:
         return None
     return FaultyAnswer(f"The model ended without an answer ({reason}).")

@@ -19,13 +19,15 @@ class ConverseStream(ObjectReader, MessagesStream):
     the usage and ends the stream."""
 
     def __init__(self, *, wants_usage: bool, created: int, name: str, model: str) -> None:
-        """`name`, `model`: the id of the answer and the model, because Converse's events contain neither."""
+        """`name`: the id of the answer. `model`: the name of the model. Both are needed because Converse's events do
+        not contain them."""
         super().__init__(wants_usage=wants_usage, created=created)
         self._named = {"id": name, "model": model}
         self._blocks: dict[int, str] = {}
         """Index of an open block → the type of the block."""
         self._opening = b""
-        """The chunk for `messageStart`, sent with the next chunk: a failure before that can still be retried."""
+        """The chunk for `messageStart`. It is sent together with the next chunk, so that a failure before the next
+        chunk can still be retried."""
         self._answered = False
         self._faulty: FaultyAnswer | None = None
         """The error of an answer without content. It is raised when the usage has arrived, or at the end."""
@@ -77,13 +79,14 @@ class ConverseStream(ObjectReader, MessagesStream):
         return texts
 
     def _end_faulty(self, failure: FaultyAnswer) -> bytes:
-        """Fail after the usage. The stream has a finish reason then, so the reported usage counts as complete."""
+        """Fail after the usage has arrived. The stream gets a finish reason first, so the reported usage counts as
+        complete."""
         self.ended, self.ending, self.finish = False, b"", "stop"
         return self._fail(failure)
 
     def eof(self) -> None:
-        """Called at the end of the stream. Raises the failure of the stream, FaultyAnswer for a faulty answer without
-        usage, or StreamBroken if the stream is incomplete."""
+        """Called at the end of the stream. Raises the failure that the stream reported. Raises FaultyAnswer if the
+        model failed and no usage arrived, and StreamBroken if the stream is incomplete."""
         self._read_rest()
         if self._faulty and not self._failure:
             self._fail(self._faulty)
@@ -116,7 +119,10 @@ class ConverseStream(ObjectReader, MessagesStream):
 
     def _opened(self, index: int, kind: str, given: dict[str, Any]) -> list[dict[str, Any]]:
         """The event that opens a block; empty if the block is already open. Needed because Converse announces only the
-        blocks of tool calls."""
+        blocks of tool calls.
+
+        `index`, `kind`: index and type of the block. `given`: its first contents.
+        """
         if index in self._blocks:
             return []
         self._blocks[index] = kind

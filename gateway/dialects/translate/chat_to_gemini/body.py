@@ -70,8 +70,8 @@ def _generate(
 
 
 def _signatures(messages: list[Numbered]) -> dict[str, str]:
-    """Id of a call → the signature that Gemini sent with the call. Contains the calls whose signature the client has
-    returned."""
+    """The signatures that Gemini sent with its calls, as far as the client has returned them: id of the call →
+    signature."""
     found = {}
     for _, message in messages:
         for call in message.get("tool_calls") or ():

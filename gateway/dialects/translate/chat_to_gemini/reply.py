@@ -27,10 +27,11 @@ _BESIDE = frozenset({"thought", "thoughtSignature"})
 
 
 def finish_of(reason: Any, *, called: bool) -> str:
-    """OpenAI's finish reason for Gemini's `reason`; empty if the answer has not finished. `called`: whether the
-    answer contains a call.
+    """OpenAI's finish reason for Gemini's `reason`; empty if the answer has not finished. `called`: whether the answer
+    contains a call.
 
-    A failure after a part of the answer becomes `stop`. `fault` finds a failure without an answer.
+    If the model failed after a part of the answer, the finish reason is `stop`. A failure without any answer is handled
+    elsewhere (`fault`).
     """
     if type(reason) is not str or reason == _UNSPECIFIED:
         return ""
@@ -41,11 +42,9 @@ def finish_of(reason: Any, *, called: bool) -> str:
 
 
 def fault(reason: Any) -> FaultyAnswer | None:
-    """The error for an answer without content that ended for `reason`. None if `reason` explains why the answer is
-    empty.
-
-    Examples: `MALFORMED_FUNCTION_CALL`, `OTHER`, or a reason that this version does not know.
-    """
+    """The error for an answer without content. `reason`: the reason why the answer ended, such as
+    `MALFORMED_FUNCTION_CALL`, `OTHER`, or a reason that this version does not know. None if this reason explains why
+    the answer is empty."""
     if type(reason) is not str or reason in _FILTERED or reason in _FINISH or reason == _UNSPECIFIED:
         return None
     return FaultyAnswer(f"The model ended without an answer ({reason[:_LONGEST_REASON]}).")
@@ -86,7 +85,8 @@ def usage(given: Any) -> Usage | None:
 
 
 def _sum(one: Any, other: Any) -> Any:
-    """The sum of two counts, one of which may be missing. A value that is no number is returned, for a later check."""
+    """The sum of two counts, one of which may be missing. If one of the values is not a number, this value is
+    returned, so that a later check finds it."""
     odd = next((each for each in (one, other) if each is not None and type(each) is not int), None)
     return odd if odd is not None else (one or 0) + (other or 0)
 
@@ -114,8 +114,12 @@ def call(part: Block, id: str) -> dict[str, Any]:
 
 
 def completion(reply: dict[str, Any], shared: dict[str, Any], name: str) -> dict[str, Any]:
-    """The chat completion for a whole answer. `shared`: its fields other than `choices`. `name`: prefix for the ids of
-    calls. Raises BackendGarbage, and FaultyAnswer if no candidate has content and one ended with a failure."""
+    """The chat completion for a whole answer. `shared`: the fields other than `choices`. `name`: prefix for the ids of
+    calls.
+
+    Raises BackendGarbage if `reply` is not an answer. Raises FaultyAnswer if no candidate has content and one of them
+    ended with a failure.
+    """
     reason = blocked(reply)
     if not reason and not reply.get("candidates"):
         raise BackendGarbage("The backend answered with JSON that is not Gemini's answer.")

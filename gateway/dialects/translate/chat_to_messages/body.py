@@ -87,8 +87,8 @@ def _stop_sequences(stop: Any) -> list[str]:
 
 
 def _with_form(system: str | list[Block], form: Any) -> str | list[Block]:
-    """The system prompt, with an instruction to answer in JSON if `form` asks for it without a schema. `form`: the
-    response format."""
+    """The system prompt. If `form`, the response format, asks for JSON without a schema, an instruction to answer in
+    JSON is added."""
     if type(form) is not dict or form.get("type") != "json_object":
         return system
     if not system:

@@ -20,7 +20,7 @@ _LEAST_TOP_P = 0.95
 
 def reason(body: dict[str, Any], translated: dict[str, Any], can: Abilities, limit: int | None) -> None:
     """Add thinking options to `translated` if `reasoning_effort` in `body` requires them. `can`: parameters that the
-    model accepts. `limit`: output tokens, or None. Raises BadRequest for an unknown effort."""
+    model accepts. `limit`: the output limit in tokens; None: no limit. Raises BadRequest for an unknown effort."""
     effort = body.get("reasoning_effort")
     if effort is None or effort == "none":
         return
@@ -39,8 +39,8 @@ def reason(body: dict[str, Any], translated: dict[str, Any], can: Abilities, lim
 
 
 def _think(translated: dict[str, Any], budget: int, can: Abilities, limit: int | None) -> None:
-    """Add a thinking budget below the output limit, of which it is part. `limit`: the output limit in tokens, or
-    None."""
+    """Add a thinking budget of at most `budget` tokens. The budget is part of the output limit, so it is kept below the
+    limit. `limit`: the output limit in tokens; None: a limit is added."""
     if limit is None:
         translated["max_tokens"] = budget + can.usual_output
     elif limit <= LEAST_BUDGET:
@@ -53,7 +53,7 @@ def _think(translated: dict[str, Any], budget: int, can: Abilities, limit: int |
 def _lacks_thinking(turns: list[dict[str, Any]]) -> bool:
     """Whether thinking must be off, because the client did not send back the thinking before its last tool call.
 
-    Anthropic requires this thinking before the call of a last tool result.
+    If the last turn has a tool result, Anthropic requires the thinking before the tool's call.
     """
     if len(turns) < 2 or "tool_result" not in _kinds(turns[-1]):
         return False
@@ -66,10 +66,10 @@ def _kinds(turn: dict[str, Any]) -> list[str]:
 
 
 def sample(body: dict[str, Any], translated: dict[str, Any], can: Abilities) -> None:
-    """Add those of `temperature`, `top_p` and `top_k` that the model accepts. Raises BadRequest for a value that is
+    """Add `temperature`, `top_p` and `top_k`, as far as the model accepts them. Raises BadRequest for a value that is
     no number.
 
-    The others are dropped, so that an application that always sends them does not fail.
+    Values that the model does not accept are dropped, so that an application that always sends them does not fail.
     """
     temperature, top_p, top_k = (_number(body, name) for name in ("temperature", "top_p", "top_k"))
     if not can.sampling:

@@ -20,8 +20,8 @@ Block = dict[str, Any]
 
 
 def image(value: Any, where: str) -> Block:
-    """The image block for `value`, the field `image_url`. Raises BadRequest if it is no URL, or a data URL without
-    base64."""
+    """The image block for `value`, the field `image_url`. Raises BadRequest if `value` is not a URL, or is a data URL
+    without base64."""
     url = value.get("url") if type(value) is dict else value
     if type(url) is not str:
         raise BadRequest(f"{where}.image_url.url must be a string.", param=f"{where}.image_url.url")

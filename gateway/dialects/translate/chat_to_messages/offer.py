@@ -20,7 +20,11 @@ Tool = dict[str, Any]
 
 def offer(body: dict[str, Any], turns: list[dict[str, Any]]) -> dict[str, Any]:
     """The fields `tools` and `tool_choice`; empty without tools. Raises BadRequest with the location of an unsupported
-    tool. Called tools without a declaration are declared by name, because Anthropic requires it."""
+    tool.
+
+    Anthropic requires a declaration of every tool that the conversation calls. If a declaration is missing, one with
+    only the name is added.
+    """
     offered = [_tool(tool, f"tools[{index}]") for index, tool in enumerate(body.get("tools") or ())]
     offered += [_function(tool, f"functions[{index}]") for index, tool in enumerate(body.get("functions") or ())]
     if type(search := body.get("web_search_options")) is dict:
@@ -69,8 +73,8 @@ def _function(function: Any, where: str) -> Tool:
 
 
 def _schema(parameters: Any) -> Any:
-    """The schema of a tool. Anthropic requires a type at the top level; OpenAI does not, so the type is added if it is
-    missing."""
+    """The schema of a tool. If the schema has no type at the top level, the type is added, because Anthropic requires
+    it and OpenAI does not."""
     if not parameters:
         return {"type": "object", "properties": {}}
     if type(parameters) is dict and "type" not in parameters:

@@ -113,8 +113,8 @@ def returnable_thinking(block: Block) -> Block | None:
 
 
 def _inputs(uses: list[tuple[int, Block]], raw: bytes) -> list[bytes]:
-    """The `input` of each tool call as JSON. `uses`: (index, block) of each call. `raw`: bytes of the message, kept
-    unchanged; may be empty."""
+    """The `input` of each tool call as JSON. `uses`: (index, block) of each call. `raw`: the bytes of the message, from
+    which the inputs are copied unchanged; may be empty."""
     compact = [orjson.dumps(block.get("input")) for _, block in uses]
     for each in compact:
         # the original bytes contain spaces, or numbers that orjson writes differently

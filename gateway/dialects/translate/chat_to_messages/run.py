@@ -13,8 +13,8 @@ _QUOTE = b'"'
 
 
 class DeltaRun:
-    """A sequence of Anthropic events that differ only in their text, and the chat chunk for them. The number of blanks
-    before an event's last braces may differ."""
+    """A sequence of Anthropic events that differ only in their text, and the chat chunk for these events. The events
+    may also differ in the number of blanks before their last braces."""
 
     def __init__(self, event: tuple[bytes, bytes], chunk: tuple[bytes, bytes], kept: list[bytes] | None) -> None:
         """`event`, `chunk`: bytes before and after the text. `kept`: list to which each text is appended, as content of
@@ -31,10 +31,10 @@ class DeltaRun:
     def after(
         cls, event: bytes, key: str, chunk: bytes, field: str, text: str, kept: list[bytes] | None = None
     ) -> Self | None:
-        """The sequence of events that begins with `event`. None if event or chunk has an unusual form.
+        """The sequence of similar events that begins with `event`. None if the event or the chunk has an unusual form.
 
-        `text`: the event's text. `key`: the field of the text in the event. `chunk`: the translated event. `field`:
-        the field of the text in the chunk.
+        `text`: the event's text. `key`: the field of the text in the event. `chunk`: the translated event. `field`: the
+        field of the text in the chunk. `kept`: a list to which the text of each event is appended.
         """
         in_event, in_chunk = _around(event, key, text), _around(chunk, field, text)
         return cls(in_event, in_chunk, kept) if in_event and in_chunk else None

@@ -130,15 +130,19 @@ class MessagesStream(ChunkMaker):
     def _repeated(
         self, event: bytes, key: str, delta: dict[str, Any], field: str, text: str, kept: list[bytes] | None = None
     ) -> bytes:
-        """Write a chunk. Later events that differ only in their text are translated without parsing. The answer's first
-        chunk contains the role and does not count."""
+        """Write the chunk for `event`. Later events that differ from `event` only in their text are then translated
+        without parsing. The answer's first chunk is an exception, because this chunk also contains the role.
+
+        `text`: the event's text. `key`: the field of the text in the event. `delta`: the delta of the chunk. `field`:
+        the field of the text in the delta. `kept`: a list to which the texts of later events are appended."""
         first = not self._begun
         chunk = self._chunk(delta)
         self._run = None if first else DeltaRun.after(event, key, chunk, field, text, kept)
         return chunk
 
     def _block_stop(self, parsed: dict[str, Any], event: bytes) -> bytes:
-        """Close a block. For a call without streamed arguments, the input in its first event is sent."""
+        """Close a block. If the block is a call whose arguments were not streamed, the arguments are sent now. They
+        come from the block's first event."""
         self._run = None
         block = self._open.pop(parsed["index"], None)
         if type(block) is _Thought:
@@ -148,8 +152,8 @@ class MessagesStream(ChunkMaker):
         return self._chunk(_arguments(block.number, block.initial_input.decode()))
 
     def _thought(self, block: dict[str, Any]) -> bytes:
-        """The event with a whole thinking block, in the form in which the client can send the block back later. Each
-        block has its own index, because OpenAI's clients merge items with equal indexes."""
+        """The chat event with a whole thinking block. The client can send the block back later in this form. Each block
+        has its own index, because OpenAI's clients merge items with equal indexes."""
         kept = returnable_thinking(block)
         if kept is None:
             return b""

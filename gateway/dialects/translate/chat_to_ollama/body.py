@@ -50,7 +50,7 @@ def forced_function(body: dict[str, Any]) -> str:
     """The name of the single function that the request forces the model to call; empty if there is none.
 
     Ollama cannot force a call. So the gateway asks for the arguments as a structured answer, and makes the call
-    from it.
+    from this answer.
     """
     choice = body.get("tool_choice") if body.get("tool_choice") is not None else body.get("function_call")
     if type(choice) is dict:
@@ -96,7 +96,7 @@ def _function(tool: Block) -> Block:
 
 
 def _beside(body: dict[str, Any]) -> Block:
-    """The fields of the request that are neither messages nor options nor tools."""
+    """The fields of the request other than messages, options and tools."""
     found = _form(body.get("response_format")) | _think(body.get("reasoning_effort"))
     if body.get("logprobs"):
         found |= {name: body[name] for name in ("logprobs", "top_logprobs") if body.get(name) is not None}

@@ -1,4 +1,5 @@
-"""Converts chat messages to Ollama's messages: one text, pictures in base64, calls whose arguments are objects."""
+"""Converts chat messages to Ollama's messages. In these, the content is one text, pictures are in base64, and the
+arguments of calls are objects."""
 
 from __future__ import annotations
 

@@ -31,8 +31,8 @@ _KEPT_THERE = ("previous_response_id", "conversation", "prompt", "background")
 def translate(
     body: dict[str, Any], messages: list[Numbered], model: str, *, stream: bool, max_tokens: int | None
 ) -> dict[str, Any]:
-    """Convert a chat body to a Responses request. `messages`: those of `body` to send. `max_tokens`: output limit, or
-    None. Raises BadRequest with an unsupported field."""
+    """Convert a chat body to a Responses request. `messages`: the messages of `body` that are sent. `max_tokens`: the
+    output limit; None: no limit is sent. Raises BadRequest with the name of an unsupported field."""
     _refuse_impossible(body)
     # The backend stores nothing: the client sends the whole conversation each time.
     translated: dict[str, Any] = {"model": model, "input": items(messages), "store": False}

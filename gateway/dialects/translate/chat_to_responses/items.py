@@ -43,8 +43,8 @@ def _assistant_items(message: Item, where: str) -> list[Item]:
 
 
 def _assistant_content(message: Item, where: str) -> str | list[Item]:
-    """The content of an assistant message. Usually a string, which every server accepts. If the message contains a
-    refusal, a list of parts."""
+    """The content of an assistant message. If the message contains a refusal, the content is a list of parts. Otherwise
+    it is usually a string, which every server accepts."""
     content = message.get("content") or ""
     parts = [{"type": "text", "text": content}] if type(content) is str and content else list(content)
     if refusal := message.get("refusal"):

@@ -1,7 +1,7 @@
 """Puts the tool calls of a chat stream in order.
 
-The pieces of several calls may be mixed in chat. They are written one call after another, and the pieces of later
-calls wait.
+In a chat stream, the pieces of several calls may be mixed. Here, one call is written after another, and the pieces of
+later calls wait.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Calls:
 
     @property
     def current(self) -> Call | None:
-        """The first call that has not been written completely; None if all calls have been."""
+        """The first call that has not been written completely; None if all calls have been written."""
         return self._calls[self._done] if self._done < len(self._calls) else None
 
     @property
@@ -93,8 +93,8 @@ class Calls:
         self._find(piece).add(piece)
 
     def _find(self, piece: dict[str, Any]) -> Call:
-        """Find the call to which `piece` belongs, or create it. The index of `piece` decides. If it is missing or
-        several calls share it, the id decides."""
+        """Find the call to which `piece` belongs, or create it. The index of `piece` decides. If `piece` has no index,
+        or if several calls have the same index, the id decides."""
         index, value = piece.get("index"), piece.get("id")
         if type(index) is not int:
             index = len(self._calls) if value or not self._calls else self._calls[-1].number

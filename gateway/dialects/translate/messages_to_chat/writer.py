@@ -124,8 +124,8 @@ class MessagesWriter:
         self._open = ""
 
     def _write_calls(self, out: list[bytes], *, to_the_end: bool = False) -> None:
-        """Write the pieces of the current call. If it is complete, also write a waiting call. `to_the_end`: write all
-        calls, because the answer has ended."""
+        """Write the pieces of the current call. If the call is complete, go on with the next call that waits.
+        `to_the_end`: whether to write all calls, because the answer has ended."""
         while (call := self._calls.current) is not None:
             if self._open != "tool_use":
                 if not call.ready and to_the_end:

@@ -117,11 +117,8 @@ def _messages(body: Mapping[str, Any], plan: ContextPlan | None) -> list[dict[st
 
 
 def _changed(item: dict[str, Any], place: int, plan: ContextPlan, silent: AbstractSet[int]) -> dict[str, Any]:
-    """The item in the form that `plan` requires. `silent`: indexes of turns that lose their thinking, and of the
-    reasoning items before them.
-
-    Google's signatures stay, as in chat.
-    """
+    """The item at index `place`, in the form that `plan` requires. `silent`: the indexes of items that lose their
+    thinking. Google's signatures stay, as in chat."""
     if place in plan.replace:
         return shortened(item, plan.replace[place])
     if place in silent and (blocks := unpack(item.get(SEALED))):
@@ -137,7 +134,8 @@ def _logprobs(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _others(body: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields with equal meaning in both dialects, and unknown fields, which some servers support."""
+    """The fields that have the same meaning in both dialects, and unknown fields. Some servers support fields that the
+    gateway does not know."""
     known = _TRANSLATED | _WITHOUT_EQUIVALENT
     for name in _CHATS.intersection(body):
         raise BadRequest(f"{name} is a field of chat completions, which Responses does not have.", param=name)

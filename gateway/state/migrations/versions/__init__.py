@@ -1,1 +1,1 @@
-"""One file per step; Alembic finds them by their revision, not by their name."""
+"""The migrations, one file for each. Alembic finds a migration by its revision id, not by the name of the file."""

@@ -1,4 +1,6 @@
-"""Adds the times of batches' stages, and the headers and usage of their lines; files may expire."""
+"""Adds columns: the times of a batch's stages, the headers and the usage of a batch's lines, and the expiry of
+files.
+"""
 
 from __future__ import annotations
 

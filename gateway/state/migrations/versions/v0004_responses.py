@@ -1,4 +1,4 @@
-"""Tables of stored Responses and their items, which later requests may refer to."""
+"""Adds tables of stored Responses and of their items. Later requests may refer to both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Adds a mark to ledger rows of calls that were expected to cost more than the model that the client named."""
+"""Adds a column to ledger rows: whether the call was expected to cost more than the model that the client named."""
 
 from __future__ import annotations
 

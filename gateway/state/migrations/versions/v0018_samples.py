@@ -1,4 +1,4 @@
-"""Adds the samples that teams keep for learning."""
+"""Adds a table of the samples (compared requests and answers) that teams keep for learning."""
 
 from __future__ import annotations
 
