@@ -187,7 +187,7 @@ def _list(names: Iterable[str]) -> str:
 
 
 def _is_plain(text: str) -> bool:
-    """Return whether YAML reads `text`, written without quotes, as this text."""
+    """Whether `text` needs no quotes in YAML, so that YAML reads it back as the same string."""
     return (
         text.replace("-", "").replace("_", "").isalnum()
         and text[0].isalpha()

@@ -54,8 +54,8 @@ class DeadWorkers(Protocol):
         ...
 
     async def refresh(self, max_age_s: float) -> None:
-        """Read which workers are drained. Does nothing if they were read within the last `max_age_s` seconds.
-        Raises StateUnavailable.
+        """Read which workers' journals are completely in the ledger. Does nothing if this was read within the last
+        `max_age_s` seconds. Raises StateUnavailable.
         """
         ...
 
