@@ -10,7 +10,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Most tests wait more than they compute; a file stays on one process, so that its real servers start once, and files
 # begin in the order of tests/conftest.py.
-PARALLEL ?= -n 6 --dist loadfile --no-loadscope-reorder
+PARALLEL ?= -n 6
 # Without its bytecode each process of the tests would compile what it imports, and pytest rewrite every assertion anew.
 unexport PYTHONDONTWRITEBYTECODE
 GGUF := smollm2-135m-instruct-q4_1.gguf

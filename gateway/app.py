@@ -125,9 +125,8 @@ class Application:
             await self._others(scope, receive, send)
 
     def _booked(self, send: Send) -> Send:
-        """Wrap `send` so that waiting lines of the journal are written to the file before each message is sent. Only
-        for answers that are sent without the write batcher.
-        """
+        """Wrap `send` so that waiting lines of the journal are written to the file before each message is sent. Use it
+        only for answers that are not sent through `WriteBatcher`."""
 
         async def booked(message: Message) -> None:
             self.wiring.journal.flush()

@@ -17,16 +17,16 @@ GatewayError
 ├── Overloaded 503                 shutting down, more than can be served, or a bounded queue is full
 │                                  ShareExceeded 429: this team's own share of the queue is used up
 ├── LedgerUnavailable 503          spend could not be recorded, so no call is made
-├── BackendError 502               the failure of one attempt; above `backends/` only as a part of:
+├── BackendError 502               one attempt failed; clients get AllBackendsFailed or BackendRefused
 │   ├── BackendUnreachable · BackendTimeout · BackendGarbage · BackendFailed (5xx)
 │   │                              BackendOverloaded (503, 529)
-│   │                              NotSpoken (404, 405, 501): it has no such endpoint, but another one serves
+│   │                              NotSpoken (404, 405, 501): the backend lacks the dialect's endpoint
 │   ├── BackendRateLimited (429)
-│   └── BackendRefused (other 4xx: the client's own mistake, passed on as it came)
+│   └── BackendRefused (other 4xx): the client's own mistake; the client gets it unchanged
 ├── AllBackendsFailed 429/502/503
-└── StreamBroken 502               after the first byte: only an error event can report it
+└── StreamBroken 502               broken after the first byte; only an error event can report this
 
-StateUnavailable, EmbedderUnavailable: inside only; callers use their documented fallback.
+StateUnavailable and EmbedderUnavailable are no GatewayErrors, and no client gets them: their callers catch them.
 """
 
 from __future__ import annotations

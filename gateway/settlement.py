@@ -235,13 +235,15 @@ class PaidAnswer:
             self._close()
 
     def _close(self) -> None:
-        """Settle, store the answer and release the hold. The method does not await, so no cancellation can interrupt
-        it."""
+        """Settle, learn from the answer, store it and release the hold. The method does not await, so no cancellation
+        can interrupt it."""
         if not self._settled:
             self._settle_once()
-        self._closed, self._record.others = True, None
+        settlement, record = self._settlement, self._record
+        self._closed, record.others = True, None
         steps, self._after = self._after, []
-        run_steps(self._keep, self.hold.release, *steps)
+        learn = partial(settlement.router.learn, record), partial(settlement.contexts.learn, record)
+        run_steps(*learn, self._keep, self.hold.release, *steps)
 
     def _keep(self) -> None:
         """Store the answer in the cache and offer it for comparisons. An answer that a budget has cut short is not
@@ -269,8 +271,6 @@ class PaidAnswer:
             cost_pico, tokens = settlement.close(record, self.answer)
             self.hold.settle(cost_pico)
             self._permit.settle(tokens)
-            settlement.router.learn(record)
-            settlement.contexts.learn(record)
         except Exception:
             log.exception(NOT_CLOSED)
 

@@ -115,7 +115,8 @@ class Worker:
     litellm_socket: str | None = None
     """The socket of litellm's process. None: no supervisor runs, so the worker starts the process itself."""
     monotonic: Callable[[], float] = time.monotonic
-    """Seconds by which the ages of prompts in providers' caches are known. A replay has a simulated clock."""
+    """The clock, in seconds, with which the ages of prompts in providers' caches are measured. A replay has a simulated
+    clock."""
 
 
 DECODING_THREADS = 2

@@ -58,13 +58,15 @@ class Setting:
 
 @dataclass(slots=True)
 class Outcome:
-    """One arm. `billed_usd`: by the providers' own meter."""
+    """One arm. `billed_usd`: by the providers' own meter, with what was served before the day. `booked_usd`: the same
+    by the ledger."""
 
     arm: Arm
     answered: list[Answered]
     spent: Mapping[str, Spent]
     """By team."""
     billed_usd: float
+    booked_usd: float
 
 
 async def play(setting: Setting, arm: Arm, home: Path) -> Outcome:
@@ -83,14 +85,15 @@ async def play(setting: Setting, arm: Arm, home: Path) -> Outcome:
         if arm.warm:
             await Clients(url, keys, mixture["pools"]).run(setting.before, mixture["seconds"] * mixture["warm_up"])
             await asyncio.sleep(2)
-        begin, began = time.monotonic(), time.time()
+        began = time.time()
         clients = Clients(url, keys, mixture["pools"])
         await clients.run(setting.day, mixture["seconds"])
         await asyncio.sleep(2)  # comparisons in the background may still run
         await asyncio.to_thread(gateway.stop)
         await asyncio.to_thread(gateway.run, "ledger", "drain")
-        billed = sum(call.cost_pico for call in provider.calls if call.at >= begin) / 1e12
-        return Outcome(arm, clients.answered, spent_since(gateway, began), billed)
+        billed = sum(call.cost_pico for call in provider.calls) / 1e12
+        booked = sum(spent.usd for spent in spent_since(gateway, 0.0).values())
+        return Outcome(arm, clients.answered, spent_since(gateway, began), billed, booked)
     finally:
         await asyncio.to_thread(gateway.abandon)
         server.close()
@@ -165,7 +168,7 @@ def dearer(outcomes: Sequence[Outcome]) -> dict[str, Any]:
         f"{one.arm.name}: {team}": round(spent.usd / base[team].usd - 1, 5)
         for one in others
         for team, spent in one.spent.items()
-        if spent.usd > base[team].usd
+        if round((spent.usd - base[team].usd) * 1e12) > 0  # sums of equal costs in another order differ less
     }
     spent = [each for one in outcomes for each in one.spent.values()]
     first, later = sum(one.first_above for one in spent), sum(one.fallbacks_above for one in spent)
@@ -293,11 +296,10 @@ def report(setting: Setting, outcomes: Sequence[Outcome], rows: Sequence[Row], g
     lines = [f"Seed {given.seed}, split {given.split}, {data}.", "", table(rows), ""]
     for outcome in outcomes:
         judged, hull = found[outcome.arm.name, JUDGED], hull_of(setting, outcome)
-        whole = found[outcome.arm.name, WHOLE]
         lines.append(
             f"{outcome.arm.name}: judged strata {judged.usd:.3f} USD, the hull of single models {hull:.3f} USD at the "
-            f"same quality ({100 * (1 - judged.usd / hull):+.1f} % saved); the providers billed "
-            f"{outcome.billed_usd:.3f} USD, the ledger has {whole.usd:.3f}."
+            f"same quality ({100 * (1 - judged.usd / hull):+.1f} % saved); with what was served before the day, the "
+            f"providers billed {outcome.billed_usd:.6f} USD, and the ledger has {outcome.booked_usd:.6f}."
         )
     return "\n".join([*lines, "", in_words(dearer(outcomes)), "", verdict(rows)])
 

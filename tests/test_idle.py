@@ -55,6 +55,17 @@ home = Path(sys.argv[1])
 settings = load_settings(home / "gateway.yaml", home / "data", [home / "policies"])
 Supervisor(settings, config=home / "gateway.yaml", port=0, on_ready=threading.Timer(1.0, tell).start).run()
 """
+AFTER_FORK = """
+import gc, importlib, sys
+gc.disable()
+import gateway.supervisor.supervisor
+from gateway.supervisor.fork_server import IMPORTED
+for module in IMPORTED:
+    importlib.import_module(module)
+print(*sys.modules)
+"""
+OURS = ("gateway", "sqlalchemy", "sqlite3", "uvicorn", "uvloop")
+ALL_MODULES = 'print(*{name.partition(".")[0] for name in sys.modules}'
 BACKEND = "{name: NAME, kind: openai, base_url: 'http://127.0.0.1:9/v1', model: m, price: {input: 1, output: 2}}"
 
 
@@ -86,6 +97,19 @@ def loaded(script: str, *arguments: str | Path) -> set[str]:
 
 def test_an_idle_worker_has_loaded_nothing_heavy(tmp_path: Path, state_url: str) -> None:
     assert loaded(WORKER, home_of(tmp_path), state_url) & HEAVY == set()
+
+
+@pytest.mark.parametrize("script", [WORKER, SUPERVISOR])
+def test_an_idle_process_has_imported_next_to_nothing_since_the_fork(
+    tmp_path: Path, state_url: str, script: str
+) -> None:
+    """Each of these imports would write into memory pages that supervisor and worker share."""
+    shared = set(subprocess.check_output([sys.executable, "-c", AFTER_FORK], text=True).split())
+    assert not [name for name in shared if name.startswith("sqlalchemy.dialects.postgresql")]
+    whole = script.replace(ALL_MODULES, "print(*sys.modules")
+    assert whole != script
+    late = {name for name in loaded(whole, home_of(tmp_path), state_url) - shared if name.startswith(OURS)}
+    assert late == set()
 
 
 def test_an_idle_supervisor_has_loaded_nothing_heavy(tmp_path: Path) -> None:

@@ -1,1 +1,1 @@
-"""Admission: rate limits, load shedding, and budgets that are held before a call."""
+"""Admission: rate limits, load shedding, and budgets on which money is held before a call."""

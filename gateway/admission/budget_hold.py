@@ -54,8 +54,8 @@ _EVER_S = 1e9
 
 
 class BudgetHold:
-    """Implements `Hold` for one counter group, or for the request's own limit. The owner must call `release` at the
-    end.
+    """Implements `Hold` on one group of budgets, or on the limit of the request itself. The owner must call `release`
+    at the end.
 
     `covers`: number of tokens that the held money pays for. Call `grow` before `Attempt.seen` exceeds it.
     `output_limit`: maximum output tokens that the gateway may ask a backend for; None: no limit.
@@ -168,9 +168,8 @@ class BudgetHold:
         return held
 
     def _begin_anew(self) -> None:
-        """Prepare for another attempt. The data of the previous attempt are kept, because the client may still get
-        its answer.
-        """
+        """Prepare for another attempt. The data of the previous attempt are kept, because the client may still get the
+        answer of that attempt."""
         if self._known:
             self._limits[max(self._parts)] = self.covers, self.output_limit
         self.covers, self.output_limit, self._call, self._place, self._known = EVER, None, None, None, False
@@ -254,9 +253,8 @@ class BudgetHold:
             self.covers = tokens * 3 // 4 - 1
 
     async def _resize(self, part: int, patience_s: float) -> None:
-        """Change the amount that is held for the request. `part`: units for the next attempt. The amounts for
-        earlier attempts stay held.
-        """
+        """Change the amount that is held for the request. `part`: units for the next attempt. The amounts for earlier
+        attempts stay held. `patience_s`: maximum seconds to wait if other requests hold the missing units."""
         group, attempts = self._group, self._record.attempts
         parts = {len(attempts): part}
         for place, held in self._parts.items():
@@ -315,9 +313,8 @@ class BudgetHold:
             self._parts[place] += units
 
     def follow(self, attempt: Attempt) -> None:
-        """Make `covers` and `grow` refer to `attempt`, whose answer the client gets. Call this if money is held for
-        several attempts.
-        """
+        """Apply `grow` and `covers` (number of tokens that the held money pays for) to `attempt`, whose answer the
+        client gets. Call this if money is held for several attempts."""
         place = self._record.attempts.index(attempt)
         if place in self._limits and place in self._parts:
             self._call = self._calls.get(place)

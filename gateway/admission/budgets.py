@@ -46,7 +46,7 @@ _EXHAUSTED_FRESH_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class _KeyBudgets:
-    """The counter groups of one key."""
+    """The budgets that apply to one key, as groups of counters."""
 
     policy: Policy
     groups: Groups
@@ -178,9 +178,8 @@ class Budgets:
         return groups
 
     def _of_other_window(self, tenant: Tenant, at: float) -> _KeyBudgets:
-        """The counter groups of the tenant's key in the windows that contain the time `at`. For requests that began
-        in an earlier window.
-        """
+        """The budgets that apply to the tenant's key, in the windows that contain the time `at`. This is used for
+        requests that began in an earlier window."""
         lineage = tenant.key.lineage
         last, key_budgets = self._by_lineage.get(lineage), self._earlier.get(lineage)
         if (

@@ -45,9 +45,8 @@ class BudgetHolds:
         self._cover()
 
     def follow(self, attempt: Attempt) -> None:
-        """Make `covers` and `grow` refer to `attempt`, whose answer the client gets. Call this if money is held for
-        several attempts.
-        """
+        """Apply `grow` and `covers` (number of tokens that the held money pays for) to `attempt`, whose answer the
+        client gets. Call this if money is held for several attempts."""
         for part in self._parts:
             part.follow(attempt)
         self._cover()

@@ -43,7 +43,7 @@ class Meter(Protocol):
 
 
 class Dollars:
-    """Counts nano-dollars, rounded up."""
+    """Implements `Meter` for budgets in US dollars: costs in nano-dollars, rounded up."""
 
     name = "usd"
 
@@ -64,8 +64,8 @@ class Dollars:
 
 
 class Tokens:
-    """Counts input and output tokens of every class. Tokens of simulated backends and of price 0 do not count. Tokens
-    of unknown price count."""
+    """Implements `Meter` for budgets in tokens. Input and output tokens of every class count. Tokens of simulated
+    backends and of price 0 do not count. Tokens of unknown price count."""
 
     name = "tokens"
 

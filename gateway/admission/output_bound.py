@@ -82,9 +82,8 @@ def generous(expectation: Forecast, backend: Backend) -> int:
 
 
 def floor(expectation: Forecast, backend: Backend) -> int:
-    """The lowest limit that may be set for one answer, in output tokens. Nine of ten past answers fit into this limit,
-    with their reasoning.
-    """
+    """The lowest limit that may be set for one answer, in output tokens. Nine of ten past answers, including their
+    reasoning, were not longer."""
     if "reasoning" in backend.capabilities and not expectation.known:
         return max(expectation.output_tokens, _FIRST_REASONING_TOKENS)
     return max(expectation.output_tokens, LEAST_CAP_TOKENS)

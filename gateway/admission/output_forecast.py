@@ -84,8 +84,8 @@ class Forecast:
         return self._output.known
 
     def input_tokens(self, counted: int, kind: str = "text", attached: int = 0) -> int:
-        """The input tokens that the backend is expected to count. `counted`: the gateway's own count. `attached`: the
-        part of `counted` that is not text."""
+        """The input tokens that the backend is expected to count. `counted`: the gateway's own count. `kind`: what is
+        attached, such as `image`, or `text` if nothing is. `attached`: the part of `counted` that is not text."""
         # never below the gateway's count: a field that the backend ignored may count next time
         text = max(1.0, min(self._ratio.value, MOST_INPUT_RATIO))
         if kind == "text":
@@ -98,7 +98,7 @@ class Forecast:
 
     def learn(self, counted: int, usage: Usage, answers: int, kind: str = "text") -> None:
         """Learn from a call. `usage`: usage that the backend reported. `answers`: number of answers. `counted`: the
-        gateway's count of the input tokens."""
+        gateway's count of the input tokens. `kind`: what is attached, such as `image`, or `text` if nothing is."""
         output, tokens = self._output, usage.all_output / answers
         if tokens > _MOST_RISE * FIRST_OUTPUT_TOKENS:
             tokens = min(tokens, _MOST_RISE * max(output.value, FIRST_OUTPUT_TOKENS))

@@ -70,9 +70,7 @@ class Alerts:
         return self._watch.used()
 
     def undrained(self) -> dict[str, int]:
-        """The number of dead workers of each host for which budgets still held money at the last check: host →
-        number.
-        """
+        """Host → the number of its dead workers for whose calls budgets still held money at the last check."""
         return self._watch.undrained()
 
     def objectives(self) -> tuple[Objective, ...]:

@@ -76,9 +76,8 @@ class Authenticator:
     def knows(
         self, endpoint: Callable[[Request, Tenant | None], Awaitable[Response]]
     ) -> Callable[[Request], Awaitable[Response]]:
-        """Wrap a route that needs no key. The endpoint gets the caller's identity if the key is known, and can show
-        more details. An unknown key is treated like no key.
-        """
+        """Wrap a route that needs no key. If the caller's key is known, the endpoint gets the caller's identity, so
+        that it can show more details. An unknown key is treated like no key."""
 
         async def greeted(request: Request) -> Response:
             try:

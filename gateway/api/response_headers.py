@@ -93,14 +93,24 @@ _concealer = lru_cache(maxsize=256)(Concealer)
 def _as_anthropic(ratelimit: Mapping[bytes, bytes]) -> list[tuple[bytes, bytes]]:
     """OpenAI's headers with Anthropic's names and values: `x-ratelimit-limit-requests` becomes
     `anthropic-ratelimit-requests-limit`, and durations become times."""
-    found = []
+    found, now = [], time.time()
     for name, value in ratelimit.items():
-        what, _, of = name.removeprefix(_LIMITS[0]).partition(b"-")
-        if what == b"reset":
-            reset = datetime.fromtimestamp(ceil(time.time() + seconds(value.decode())), UTC)
-            value = reset.strftime(_RFC_3339).encode()
-        found.append((b"anthropic-ratelimit-%b-%b" % (of, what), value))
+        theirs = _anthropic_name(name)
+        if theirs.endswith(b"-reset"):
+            value = _rfc_3339(ceil(now + seconds(value.decode())))
+        found.append((theirs, value))
     return found
+
+
+@lru_cache(maxsize=64)
+def _anthropic_name(name: bytes) -> bytes:
+    what, _, of = name.removeprefix(_LIMITS[0]).partition(b"-")
+    return b"anthropic-ratelimit-%b-%b" % (of, what)
+
+
+@lru_cache(maxsize=64)
+def _rfc_3339(seconds: int) -> bytes:
+    return datetime.fromtimestamp(seconds, UTC).strftime(_RFC_3339).encode()
 
 
 @lru_cache(maxsize=1024)

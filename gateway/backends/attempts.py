@@ -179,10 +179,11 @@ class Attempts:
         return None
 
     def _limited(self, backend_call: BackendCall, failure: BackendRateLimited, errors: Failures, alone: bool) -> None:
-        """Handle an answer 429 of the backend: note in `errors` that the backend may be called again after a pause.
+        """Handle a backend's answer with status 429. If the backend may be called again after a pause, note this in
+        `errors`.
 
-        If the backend named no duration, the pause is short. If it is also the only backend (`alone`), it is not called
-        again.
+        If the answer names no duration, the pause is short. If the answer names no duration and the request has no
+        other backend (`alone`), the backend is not called again.
         """
         if failure.retry_after_s is None:
             if alone or (failure.no_quota and backend_call.backend.facts.tells_cost):
@@ -294,8 +295,8 @@ class Attempts:
         now: float,
         written: Written | None,
     ) -> tuple[Call, Attempt]:
-        """Build the call to send at loop time `now`, and open its attempt in the journal. The caller must have held
-        money for the attempt.
+        """Build the call to send at loop time `now`, and open its attempt in the journal. Before this call, money
+        must have been set aside for the attempt.
 
         Raises BadRequest if the backend's dialect cannot express the request, and LedgerUnavailable.
         """

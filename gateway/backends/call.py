@@ -1,5 +1,5 @@
-"""One call of one backend. Builds the call, sends it, and returns an answer or an error. The answer's first bytes have
-then arrived."""
+"""One call of one backend. Builds and sends the call. Returns the answer when its first bytes have arrived, or raises
+an error."""
 
 from __future__ import annotations
 
@@ -54,10 +54,12 @@ _CAP = re.compile(rb"\d{1,9}")
 _OUTPUT_CAP = b"x-thriftgate-output-cap"
 KEPT_HEADERS = (b"openai-", b"x-ratelimit-", b"x-tokenlimit-", b"anthropic-ratelimit-")
 KEPT_OF_GATEWAYS = (b"x-thriftgate-", b"x-litellm-")
-"""Prefixes of the response headers that are kept for later: of all backends, and of backends that are gateways."""
+"""Prefixes of the response headers that are kept for later. `KEPT_HEADERS` are kept of all backends, `KEPT_OF_GATEWAYS`
+only of backends that are gateways."""
 _NAME = itemgetter(0)
 _MOST_HEADS = 64
-"""Maximum number of sets of header names per backend for which the headers to keep are remembered."""
+"""For each backend, maximum number of different lists of response header names that are remembered. For each list, the
+positions of the headers to keep are stored."""
 _CONTENT_TYPE = re.compile(rb"[\x20-\x7e]{1,256}")
 """Matches the content types of a backend's answer that may be relayed to the client."""
 OPERATOR_ERRORS = {
@@ -105,7 +107,8 @@ class BackendCall:
         self._model = backend.sent_model
         self._kept = KEPT_HEADERS + KEPT_OF_GATEWAYS if backend.facts.tells_cost else KEPT_HEADERS
         self._places = lru_cache(_MOST_HEADS)(self._kept_places)
-        """Which of a response's headers are kept, by the names of all its headers: a server repeats most names."""
+        """Returns the positions of the headers to keep. Argument: the names of all headers of a response. The results
+        are cached, because most responses of a server have the same header names."""
         self._chosen: dict[DialectName, Translator] = {}
         self._unspoken: set[DialectName] = set()
         """The dialects for which the backend's server has no endpoint. The set is valid until `_relearn_at` (loop

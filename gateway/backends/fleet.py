@@ -51,7 +51,8 @@ KINDS: Mapping[str, Callable[[Backend], Kind]] = {
     "ollama": Ollama,
 }
 MAY_LEAD_BACK: Mapping[str, type[OverHttp]] = {"openai": OpenAI, "local": Local, "anthropic": Anthropic}
-"""Kinds whose address may be this gateway's own, without a header of the kind that shows it."""
+"""Kinds of backends whose address may lead back to this gateway. Their own headers do not list the gateways that a
+request has passed, so the gateway adds such a header."""
 
 
 class Fleet:

@@ -30,7 +30,7 @@ class Reached:
     trouble: str = ""
     """The reason why calls would fail, and the remedy; empty if the backend answered."""
     note: str = ""
-    """A part that was not tested, or what the backend is; empty if there is none."""
+    """A remark for people: what was not tested, or that the backend is simulated. Empty if there is no remark."""
     doubt: str = ""
     """A fact that looks wrong, although calls may work; empty if there is none."""
     took_ms: float | None = None

@@ -114,7 +114,8 @@ class Cache:
         return self._hit_checker.report()
 
     def team_errors(self) -> dict[str, dict[str, Any]]:
-        """Team → its element of `errors`, for teams that do not share cached answers with other teams."""
+        """Team → its measured wrong hits and present threshold. Teams that share cached answers with other teams are
+        left out."""
         return {one["scope"].rpartition("/")[2]: one for one in self.errors() if one["scope"].startswith("team/")}
 
     async def caught_up(self, timeout_s: float) -> None:

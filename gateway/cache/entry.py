@@ -99,7 +99,7 @@ class Wrong:
 
 
 class Check(NamedTuple):
-    """The result of checking one hit, by a fresh answer or by a client's report that it is wrong."""
+    """The result of checking one hit, by a fresh answer or by a client's report that the hit is wrong."""
 
     scope: str
     score: float

@@ -150,7 +150,7 @@ def _hash_continued(hashed: _Hash, request: CompletionRequest, body: dict[str, A
     """The exact key of a conversation. The items that an earlier request has hashed are not hashed again. `hashed`: the
     hash object after the data before the body.
 
-    The hashes after this conversation's last items are added to `notes`.
+    For the conversation's next request, `notes` gets copies of the hash object, one after each of the last items.
     """
     name = request.input_field
     items: list[Any] = body[name]

@@ -93,7 +93,8 @@ class Table:
         yield from self._records(console, options.max_width)
 
     def _widths(self, shown: list[int], room: int) -> list[int] | None:
-        """The width of each visible column; None if the columns do not fit into `room`."""
+        """The widths of the columns with the indexes `shown`; None if these columns do not fit into `room`
+        characters."""
         ranges = [self._range(at) for at in shown]
         widths = [natural for _, natural in ranges]
         while sum(widths) > room:

@@ -39,8 +39,8 @@ def family_factor(model: str) -> float:
     """The ratio of two numbers of tokens for the same text: the number by the model's own tokenizer, divided by the
     number that the gateway counts. 1.0 for OpenAI's models and for unknown models.
 
-    Measured on the corpus of `estimate`: Claude's published tokenizer 1.03–1.30, DeepSeek's 0.9–1.14, Mistral's Tekken
-    1.0–1.2 (1.8 on tables of numbers), SmolLM2's 1.1–1.5 (2.1 on Japanese).
+    Measured on the texts that estimate.py describes: Claude's published tokenizer 1.03–1.30, DeepSeek's 0.9–1.14,
+    Mistral's Tekken 1.0–1.2 (1.8 on tables of numbers), SmolLM2's 1.1–1.5 (2.1 on Japanese).
 
     Measured on recorded sessions with Claude 4.5 and 4.6, against the usage that the provider reported, without earlier
     reasoning: median 1.03, at most 1.2.

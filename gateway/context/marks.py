@@ -324,7 +324,7 @@ def _around(warm: _Warm, changed: int, anchor: int, now: float) -> tuple[tuple[i
 def _before_next_cut(warm: _Warm, anchor: int, marks: CacheMarks, now: float) -> tuple[tuple[int, Lifetime], ...]:
     """A cache mark where the next cut begins; empty if there is no such position. The mark makes the provider cache the
     prompt up to this position, so that the request with the next cut can read it. If the provider reads this
-    position from its cache now, a new mark there has no effect. Then the mark is at the last cached position before.
+    position from its cache now, a new mark there has no effect. Then the mark is at the last cached position before it.
 
     `anchor`: the message at which the next cut begins.
     """
@@ -340,8 +340,9 @@ def _read_blocks(warm: _Warm, now: float) -> int:
 
 
 def _cached_end(ends: dict[int, _End], messages: int, now: float) -> int:
-    """The request end in `ends` up to which the prompt is cached. It is the last one with at most `messages` messages
-    that is surely cached. If none is surely cached, it is the earliest one; 0 if there is none at all."""
+    """The position in `ends` up to which the prompt is cached. Only positions after at most `messages` messages count.
+    The result is the last of them that is surely cached. If none is surely cached, it is the first of them; 0 if there
+    are none."""
     before = [each for each in ends if each <= messages]
     return max([each for each in before if ends[each].until >= now], default=min(before, default=0))
 

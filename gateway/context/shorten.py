@@ -13,8 +13,8 @@ _TRIES = 8
 
 
 def level(sizes: Sequence[int], room: int) -> int | None:
-    """A limit of tokens for each text, the highest with which all texts together fit into `room` tokens. Texts below
-    the limit are not changed. `sizes`: tokens of each text.
+    """The highest limit, in tokens, at which all texts fit into `room` tokens together. The limit applies to each text.
+    Texts below the limit are not changed. `sizes`: tokens of each text.
 
     None if the texts do not fit even with a limit of `LEAST_TOKENS`.
     """

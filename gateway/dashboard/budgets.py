@@ -22,7 +22,7 @@ from gateway.ledger.store.entries import entries
 MOST_POINTS = 120
 """Maximum points of a chart. A small chart can show about this many."""
 EARLY_SHARE, EARLY_CALLS = 0.05, 20
-"""Before this share of a window has passed, or with fewer calls in it, nobody can say whether a budget will hold."""
+"""Before this share of a window has passed, or with fewer calls in it, nobody can say whether a budget will last."""
 
 
 def of(connection: Connection, team: str, policy: Policy, now: float) -> list[dict[str, Any]]:

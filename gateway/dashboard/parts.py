@@ -43,7 +43,7 @@ class Scope:
     errors: Mapping[str, Mapping[str, Any]]
     """Team → wrong hits of its semantic cache, as `thriftgate cache stats` shows them: since the cache was started."""
     computed: list[Day] = field(default_factory=list)
-    """Whole days whose figures were not stored."""
+    """Whole days whose figures had to be computed, because they were not stored."""
 
     @property
     def policy(self) -> Policy:

@@ -34,7 +34,7 @@ class Period:
 
     @property
     def end(self) -> datetime:
-        """The local time in `zone` at `until`."""
+        """The end of the period (`until`) as local time in `zone`."""
         return datetime.fromtimestamp(self.until, self.zone).replace(tzinfo=None)
 
     @property

@@ -31,7 +31,7 @@ _TEXT = {
     "backend": ("backend",), "key": ("key_id",), "session": ("session",), "end_user": ("end_user",),
     "model": ("model_asked", "model"),
 }  # fmt: skip
-"""Name of a filter → the columns of which one must be equal to its value."""
+"""Name of a filter → columns. At least one of these columns must be equal to the filter's value."""
 FILTERS = (*_TEXT, "status", "cache", "min_cost")
 NONE = "(none)"
 """As a filter: the requests without a value, for example without an end user."""

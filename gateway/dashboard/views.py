@@ -229,7 +229,8 @@ def _period(query: Mapping[str, str]) -> str:
 
 
 def _json(values: Mapping[str, Any], request: Request | None = None) -> Response:
-    """Answer with JSON values. If the `request` has another language, the translations of their sentences are added."""
+    """Answer with JSON values. If `request` asks for a language other than English, translations of the sentences in
+    `values` are added."""
     if request is not None and (language := language_of(request.headers.get("accept-language", ""))):
         values = {**values, "said": said(values, language)}
     return Response(orjson.dumps(values), headers=PRIVATE, media_type="application/json")

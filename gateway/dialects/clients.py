@@ -26,7 +26,7 @@ CONVERSATIONS: Mapping[str, ConversationDialect] = {
 CONVERSING: Mapping[str, DialectName] = {
     path: name for name, client in CLIENTS.items() if client.conversation for path in client.paths
 }
-"""Path → name of the client dialect, for the same paths."""
+"""Path → name of the client dialect, for the paths whose requests repeat the conversation."""
 DIALECTS: Mapping[DialectName, ClientDialect] = {
     name: client.dialect for name, client in CLIENTS.items() if not FACTS[name].opaque
 }

@@ -19,8 +19,8 @@ _ERRORS = (
     *("err", "exception", "traceback", "fail", "fatal", "denied", "refused", "rejected", "not found", "no such file"),
     *("invalid", "timed out", "exit "),
 )
-"""Every match of `_ERROR` contains one of these texts. Most results contain none, and a search for them
-takes a tenth of the time of the pattern."""
+"""Every match of `_ERROR` contains one of these texts, so a result without them is not searched for `_ERROR`. The
+search for these texts takes a tenth of the time, and most results contain none of them."""
 _ENDS = 2000
 """Number of characters at each end of a tool result that are searched for words that mean an error."""
 

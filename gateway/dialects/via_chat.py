@@ -176,7 +176,7 @@ Error = TypeVar("Error", BadRequest, BackendRefused)
 _FIELD = re.compile(r"\w+")
 _EFFORT = "reasoning_effort"
 _ODD = (ValueError, TypeError, LookupError, AttributeError)
-"""Errors that a part of an answer causes if it is not what chat completions have in its place."""
+"""Errors that occur if a part of an answer does not have the form that chat completions prescribe."""
 _TRACES = frozenset({b"traceparent", b"tracestate", b"x-client-request-id"})
 """Names of headers that have the same meaning in every dialect."""
 

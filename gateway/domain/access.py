@@ -1,5 +1,5 @@
-"""Decides which backends a tenant may use. Three settings can restrict them: the policy's list, the key's list, and the
-key `teams` of each backend."""
+"""Decides which backends a tenant may use. Three settings can restrict them: the policy's list, the API key's list, and
+the setting `teams` of each backend."""
 
 from __future__ import annotations
 

@@ -23,7 +23,8 @@ chunks have several tokens."""
 
 def delivered_tokens(chunks: int, characters: Callable[[], int], count: Callable[[int], int]) -> int:
     """Count the output tokens of an answer whose usage was not reported. `chunks`: number of stream events with
-    content, usually one token each. `count`: estimates the tokens of longer chunks from their number of characters."""
+    content, usually one token each. `characters`: returns the number of characters of the answer. `count`: estimates
+    the tokens from this number, and is called if the chunks are long."""
     try:
         character_count = characters()
         return chunks if character_count <= chunks * MOST_PER_CHUNK else count(character_count)
@@ -79,9 +80,8 @@ class Answer(Protocol):
 
     @property
     def over(self) -> bool:
-        """Whether the last event has been read from the backend. If it has, the piece that is being passed on now is
-        the last one before `ending`.
-        """
+        """Whether the last event has been read from the backend. If it has, only `ending` (the end of the stream) is
+        left after the piece that is being passed on now."""
         ...
 
     @property

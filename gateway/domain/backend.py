@@ -228,8 +228,8 @@ class Backend(Section):
     @model_validator(mode="before")
     @classmethod
     def _defaults(cls, given: Any) -> Any:
-        """Complete the raw values: add the address and key of the kind, and the tier. Values that cannot be used are
-        left for later validators, which refuse them."""
+        """Complete the raw values: add the usual address and API key of the backend's kind, and the tier. Values that
+        cannot be used are left for later validators, which refuse them."""
         if not isinstance(given, dict):
             return given
         given = _of_preset(given)

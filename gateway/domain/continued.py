@@ -44,8 +44,8 @@ class Continued:
     body: dict[str, Any]
     """The parsed body. It is equal to the body that a parser returns for all bytes."""
     rest: bytes
-    """A JSON object with the new items and, if they are not known either, the other fields of the body. The key of the
-    conversation has another name."""
+    """A JSON object with the new items and, if they are not known either, the other fields of the body. In this object,
+    the field with the conversation has another name."""
     scan: BodyScan
     shared: int
     """Number of known items."""

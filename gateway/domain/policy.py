@@ -401,7 +401,7 @@ class Policy(Section):
             name = entry
 
     def _pattern(self, model: str) -> str:
-        """The longest pattern in `models` that fits the name `model`. If no pattern fits, `model` itself."""
+        """The longest pattern in the policy's `models` that fits the name `model`. If none fits, `model` itself."""
         fitting = (name for name in self.models if "*" in name and fits(name, model))
         return max(fitting, key=len, default=model)
 

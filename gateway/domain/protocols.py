@@ -67,8 +67,8 @@ class TokenCounter(Protocol):
         ...
 
     def at_once(self, text: str) -> int:
-        """The exact number of tokens if it can be counted quickly, otherwise an estimate. For callers on the event
-        loop, which cannot wait."""
+        """The exact number of tokens if it can be counted quickly, otherwise an estimate. Use it on the event loop,
+        where an exact count of a long text would take too long."""
         ...
 
 
@@ -175,8 +175,8 @@ class Hold(Protocol):
         ...
 
     def follow(self, attempt: Attempt) -> None:
-        """Make `covers` and `grow` refer to `attempt`, whose answer the client gets. This is necessary if money is held
-        for several attempts."""
+        """Apply `grow` and `covers` (number of tokens that the held money pays for) to `attempt`, whose answer the
+        client gets. This is necessary if money is held for several attempts."""
         ...
 
 
@@ -187,7 +187,7 @@ is also the name of a column of the ledger."""
 
 @dataclass(frozen=True, slots=True)
 class BudgetChecker:
-    """The owner of a budget: an organisation, a team or a key. Empty fields are ignored."""
+    """Names the owner of a budget, whose spend is read: an organisation, a team or a key. Empty fields are ignored."""
 
     organisation: str = ""
     team: str = ""
@@ -196,9 +196,8 @@ class BudgetChecker:
 
 @dataclass(frozen=True, slots=True)
 class SpentReader:
-    """An amount of spend in the units of budgets: pico-dollars and tokens. Simulated attempts do not count. An attempt
-    without a price counts as 0 dollars. The tokens of free attempts do not count.
-    """
+    """The spend that was read from the ledger, in pico-dollars and in tokens. Simulated attempts do not count. An
+    attempt without a price counts as 0 dollars. The tokens of free attempts do not count."""
 
     pico: int = 0
     tokens: int = 0

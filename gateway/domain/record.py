@@ -31,8 +31,8 @@ requests."""
 _LEAST_BYTES = 4
 """Minimum bytes of a token in a stream, including the JSON around the token."""
 CHUNK_BITS = 28
-"""Number of bits of the progress word that count chunks. The upper bits count bytes. So the limits are 2**28 chunks and
-64 GiB."""
+"""The lower `CHUNK_BITS` bits of `Attempt.progress[0]` count chunks, and the upper bits count bytes. So the limits are
+2**28 chunks and 64 GiB."""
 
 _RANDOM_BYTES = 10
 _AT_ONCE = 256
@@ -89,7 +89,7 @@ class Attempt:
     chunks: int = 0
     """Number of stream events with content that have arrived."""
     output_bytes: int = 0
-    """Number of bytes that have arrived, for progress marks."""
+    """Number of bytes of the answer that have arrived. The journal stores it while the answer arrives."""
     usage: Usage | None = None
     cost_pico: int | None = None
     """The cost in pico-dollars; None if the price is unknown."""
@@ -266,7 +266,7 @@ class Record:
     session: str = ""
     """The session that the client named with `x-thriftgate-session`, or else the session id of the coding agent."""
     of_gateway: bool = False
-    """Whether another gateway sent the request, which reads the prices."""
+    """Whether another gateway sent the request. That gateway reads the prices in the answer."""
     agent: str = ""
     """The coding agent that sent the request; empty if no agent was recognised."""
     traffic_class: str = ""

@@ -51,8 +51,9 @@ class Turn:
     counted_asides: tuple[tuple[int, int], dict[int, int]] | None = field(
         default=None, init=False, compare=False, repr=False
     )
-    """The asides of this turn, as `context/attachments/asides.py` counts them, and the range of items that was read.
-    They are counted at the first use and kept, because later requests of the conversation have the same turn."""
+    """The bytes of the strings that `asides` is about, as `context/attachments/asides.py` counts them, and the range of
+    items that was read. They are counted at the first use and kept, because later requests of the conversation have the
+    same turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,12 +155,13 @@ class CompletionRequest:
 
     @property
     def known_scan(self) -> BodyScan | None:
-        """The scan of the present `raw`; None if `raw` was not scanned, or was changed after the scan."""
+        """The scan of the request's present body (`raw`); None if the body was not scanned, or was changed after the
+        scan."""
         scan = self.scan
         return scan if scan is not None and scan.raw is self.raw else None
 
     def contains(self, word: bytes) -> bool:
-        """Whether `word` occurs in `raw`. `word` must be a member of `body_scan.WORDS`."""
+        """Whether `word` occurs in the request's body (`raw`). `word` must be a member of `body_scan.WORDS`."""
         scan = self.known_scan
         return word in scan.words if scan is not None else self.raw.rfind(word) >= 0
 

@@ -29,15 +29,12 @@ _READ = 240
 _LEAST_HITS = 2
 """Minimum number of different function words of a language by which the language is recognised."""
 _EN, _ES, _PT = FUNCTION_WORDS["en"], FUNCTION_WORDS["es"], FUNCTION_WORDS["pt"]
-_WORD_OF = {
-    f"{before}{word}{after}": word
-    for word in _EN | _ES | _PT
-    for before in ("", *"¿¡(\"'«")
-    for after in ("", *"?!.,:;)\"'»")
-}
-"""A function word as it may stand in a text, with punctuation before or after it → the word. To remove the punctuation
-from the text would take longer than everything else."""
-_KNOWN = frozenset(_WORD_OF)
+_BEFORE, _AFTER = "¿¡(\"'«", "?!.,:;)\"'»"
+_KNOWN = frozenset(
+    f"{before}{word}{after}" for word in _EN | _ES | _PT for before in ("", *_BEFORE) for after in ("", *_AFTER)
+)
+"""The function words as they may stand in a text, with punctuation before or after them. To remove the punctuation from
+the whole text would take longer than everything else."""
 
 
 def traffic_class(request: CompletionRequest, input_tokens: int) -> str:
@@ -53,7 +50,7 @@ def language_of(question: str) -> str:
     found = _KNOWN.intersection(question[:_READ].lower().split())
     if len(found) < _LEAST_HITS:
         return "other"
-    words = set(map(_WORD_OF.__getitem__, found))
+    words = {form.strip(_BEFORE + _AFTER) for form in found}
     en, es, pt = len(words & _EN), len(words & _ES), len(words & _PT)
     if en >= _LEAST_HITS and es < en > pt:
         return "en"

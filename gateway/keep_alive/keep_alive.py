@@ -31,7 +31,7 @@ MOST_WAITING = 256
 """Maximum number of sessions for which one worker keeps a request. When the number is exceeded, the session of the same
 key that has waited for the longest time is given up."""
 _MOST_BYTES = 64 * 2**20
-"""Maximum bytes of all kept requests. While a request waits, nothing but its bytes is kept of it."""
+"""Maximum bytes of all kept requests. While a request waits, only its bytes are kept."""
 AT_A_TIME = 4
 """Maximum number of calls that one worker has in flight."""
 _DEADLINE_S = 30.0
@@ -61,9 +61,8 @@ class _Waiting:
 
 
 class KeepAlives:
-    """Implements the protocol `KeepAlive` of `gateway/context`. An error in this class never affects a request; only
-    money is not saved.
-    """
+    """Implements the protocol `KeepAlive` of `gateway/context`. An error in this class never affects a request. It only
+    means that no money is saved."""
 
     def __init__(
         self,
@@ -118,9 +117,8 @@ class KeepAlives:
             self._counts["dropped"] += 1
 
     def _next_dropped(self, one: _Waiting) -> bytes:
-        """The waiting session to drop so that there is room for `one`: the oldest of the same key, else the oldest
-        of all.
-        """
+        """The waiting session to drop so that there is room for `one`: the oldest session of the same key or, if there
+        is none, the oldest session of all keys."""
         key = one.tenant.key.lineage
         own = (session for session, each in self._waiting.items() if each is not one and each.tenant.key.lineage == key)
         return next(own, next(iter(self._waiting)))

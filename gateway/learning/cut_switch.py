@@ -1,7 +1,6 @@
-"""Keeps in each worker a list of the teams for which leaving out old outputs (results of earlier tool calls in a
-conversation) is switched off. The worker reads the list from SQL at intervals, so that all workers apply a change
-at about the same time.
-"""
+"""Keeps in each worker a list of the teams for which context changes (such as leaving out old tool outputs) are
+switched off. The worker reads the list from SQL at intervals, so that all workers apply a change at about the same
+time."""
 
 from __future__ import annotations
 
@@ -21,13 +20,13 @@ INTERVAL_S = 30.0
 
 
 class CutSwitch:
-    """Knows for which teams leaving out old outputs is switched off. The database is read only after the first look-up
-    of a team."""
+    """Knows for which teams context changes (such as leaving out old tool outputs) are switched off. The database is
+    read only after the first look-up of a team."""
 
     def __init__(self, database: Database, *, interval_s: float = INTERVAL_S, clock: Clock = time) -> None:
         self._database, self._interval_s, self._clock = database, interval_s, clock
         self._until: dict[str, float] = {}
-        """Team → Unix time until which leaving out old outputs is switched off for the team."""
+        """Team → Unix time until which context changes are switched off for the team."""
         self._used = False
         self._tasks = Tasks()
 
@@ -39,12 +38,13 @@ class CutSwitch:
         await self._tasks.aclose()
 
     def is_off(self, team: str) -> bool:
-        """Return whether leaving out old outputs is switched off for `team` now."""
+        """Return whether context changes (such as leaving out old tool outputs) are switched off for `team` now."""
         self._used = True
         return bool(self._until) and self._clock.time() < self._until.get(team, 0.0)
 
     async def refresh(self) -> None:
-        """Read the teams for which leaving out old outputs is switched off now. Raises SQLAlchemyError."""
+        """Read the teams for which context changes (such as leaving out old tool outputs) are switched off now. Raises
+        SQLAlchemyError."""
         if not self._used:
             return
         since = self._clock.time() - cut_pauses.OFF_S

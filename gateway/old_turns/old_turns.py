@@ -49,7 +49,7 @@ MOST_WAITING = 256
 """Maximum number of sessions for which one worker keeps a request. When the number is exceeded, the session of the same
 key that has waited for the longest time is given up."""
 _MOST_BYTES = 64 * 2**20
-"""Maximum bytes of all kept requests. While a request waits, nothing but its bytes is kept of it."""
+"""Maximum bytes of all kept requests. While a request waits, only its bytes are kept."""
 _MOST_KNOWN = 512
 AT_A_TIME = 2
 """Maximum number of calls that one worker has in flight."""
@@ -78,9 +78,8 @@ class _Waiting:
 
 
 class SummarizedTurns:
-    """Implements `OldTurns` of gateway/context. An error in this class never affects a request; only money is not
-    saved.
-    """
+    """Implements `OldTurns` of gateway/context. An error in this class never affects a request. It only means that no
+    money is saved."""
 
     def __init__(
         self,
@@ -176,9 +175,8 @@ class SummarizedTurns:
             self._counts["dropped"] += 1
 
     def _next_dropped(self, one: _Waiting) -> bytes:
-        """The conversation to give up so that there is room for `one`: the oldest of the same key, else the oldest of
-        all.
-        """
+        """The conversation to give up so that there is room for `one`: the oldest conversation of the same key or, if
+        there is none, the oldest conversation of all keys."""
         key = one.tenant.key.lineage
         own = (name for name, each in self._waiting.items() if each is not one and each.tenant.key.lineage == key)
         return next(own, next(iter(self._waiting)))

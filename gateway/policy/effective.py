@@ -26,9 +26,9 @@ class Value:
     key: str
     value: Any
     origin: str
-    """`policies/base.yaml:7`, CEILING, or BUILT_IN."""
+    """The place that set the value: file and line such as `policies/base.yaml:7`, CEILING, or BUILT_IN."""
     is_set: bool
-    """Whether a file sets it."""
+    """Whether a policy file sets the value."""
 
 
 def effective(folders: Sequence[Path], ceilings: Ceilings, team: str) -> tuple[str, list[Value]]:

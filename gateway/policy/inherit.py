@@ -1,7 +1,7 @@
 """Splits policy files into teams and bases, and merges each with the base that it extends.
 
-The values are merged as they stand in the files, before validation. So bases do not change the policy's model, defaults
-or fingerprint, and the file and line of each value stay known.
+The values are merged as they stand in the files, before validation. So the class `Policy` needs no fields for bases, a
+fingerprint depends only on the merged values, and the file and line of each value stay known.
 """
 
 from __future__ import annotations

@@ -51,7 +51,8 @@ def _without_mistakes(data: dict[Any, Any]) -> Policy | None:
 
 def _remove(data: Any, path: KeyPath) -> None:
     """Remove the value at `path`. If it is an element of a list, remove the whole list, because the other elements must
-    keep their numbers. Steps of `path` that the data does not have are names of pydantic's unions, and are ignored."""
+    keep their numbers. Pydantic adds names of union members to `path`. Such steps, which `data` does not have, are
+    ignored."""
     keys: list[tuple[dict[Any, Any], Any]] = []
     node = data
     for step in path:

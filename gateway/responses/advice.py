@@ -20,7 +20,7 @@ from gateway.state.sql.tables import responses
 MOST_RESPONSES = 5_000
 """Maximum number of responses of a team that are read, the newest first."""
 _LEAST_RESPONSES = 20
-"""Minimum number of responses with a tool, a limit or instructions for a finding."""
+"""A finding about a tool, an output limit or instructions needs at least this number of responses that had it."""
 _CALLED_BY_NAME = frozenset({"function", "custom"})
 """Types of tools whose calls have the tool's name."""
 _LEAST_TOKENS = 1024

@@ -1,4 +1,4 @@
-"""Stored responses in SQL. Only the key that owns a response, or its team, can read it until it expires."""
+"""Stored responses in SQL. Until a response expires, only its owner (a key or a whole team) can read it."""
 
 from __future__ import annotations
 

@@ -90,8 +90,10 @@ def ceiling_of(
     fleet: FleetView,
     sessions: SessionView,
 ) -> Ceiling | None:
-    """The cost limit of one request: its cost at the cheapest backend of the named model. If no backend serves that
-    model, its cost at the list price, with as much cached input as the backends have. None if there is no list price.
+    """The cost limit of one request: its cost at the cheapest backend of the named model.
+
+    If no backend serves that model, the limit is the cost at the model's list price; None if there is no list price. As
+    many input tokens then count as cached as the best backend has in its cache.
     """
     if not named.backends:
         cost = _listed(named.model, demand, prices, sessions)

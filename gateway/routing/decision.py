@@ -79,8 +79,8 @@ def _nominal(candidates: Sequence[Candidate], named: str | None) -> Candidate:
     """The policy's reference, whether or not it can serve the request.
 
     `named`: a backend, a group or a tier. Of a group or tier, the most expensive backend is taken. None means the
-    strongest tier. If this backend is in a model group and is not itself named, the cheapest member of the group that
-    can serve is taken instead.
+    strongest tier. If the backend found is in a model group, and `named` is not this backend's own name, the cheapest
+    member of the group that can serve is taken instead.
     """
     meant = [each for each in candidates if each.backend.name == named] or [
         each for each in candidates if named in (each.backend.model_group, each.backend.tier)
@@ -137,9 +137,9 @@ def _dearer(one: Candidate, other: Candidate) -> bool:
 
 
 def _last_resort(one: Candidate, reference: Candidate, limit: Ceiling) -> tuple[bool, bool, int, CostKey]:
-    """Sort key for the last fallbacks. Candidates within the ceiling come before the others. Of these, candidates that
-    cost no more than `reference` come first, and then stronger ones before weaker ones. Candidates above the ceiling
-    are sorted by cost, cheapest first."""
+    """Sort key for the last fallbacks. Candidates within the ceiling come before the others. Among the
+    candidates within the ceiling, those that cost no more than `reference` come first, and then stronger ones before
+    weaker ones. Candidates above the ceiling are sorted by cost, cheapest first."""
     if limit.exceeded_by(one):
         return True, True, 0, by_cost(one)
     return False, _dearer(one, reference), -RANK[one.backend.tier], by_cost(one)

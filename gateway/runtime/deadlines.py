@@ -1,5 +1,5 @@
-"""Deadlines for many tasks. Each deadline is rounded up to a moment, and all deadlines of the same moment share one
-timer."""
+"""Deadlines for many tasks. The time of each deadline is rounded up, and all deadlines with the same rounded time share
+one timer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Deadlines:
 
     def __init__(self) -> None:
         self.due: dict[float, set[Deadline]] = {}
-        """The deadlines by the moment at which they end."""
+        """Moment → the deadlines that end at this moment."""
         self.at: Callable[[float], Deadline] = partial(Deadline, self)
         """Creates a deadline at a loop time for a `with` block. A longer block is cancelled and raises TimeoutError.
         This happens up to `FINE_S` seconds late, or `COARSE_S` if the time is far away."""
@@ -35,7 +35,7 @@ class Deadlines:
         return sum(map(len, self.due.values()))
 
     def bucket(self, due: float) -> set[Deadline]:
-        """The new set of deadlines that end at the moment `due`."""
+        """Make the set for the deadlines that end at the moment `due`, and the timer that ends them."""
         self.loop.call_at(due, self._expire, due)
         self.due[due] = found = set[Deadline]()
         return found

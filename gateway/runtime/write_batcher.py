@@ -18,6 +18,14 @@ flow control applies."""
 log = logging.getLogger(__name__)
 
 
+def send_at_once(transport: asyncio.WriteTransport) -> None:
+    """Have `transport` send data as soon as they are written. A transport of uvloop otherwise sends less than its high
+    water mark only after all callbacks that are ready, so the receiver would wait for work that does not concern it.
+    """
+    if transport.get_extra_info("sslcontext") is None:  # with TLS, the mark applies to the data before encryption
+        transport.set_write_buffer_limits(high=0)
+
+
 class WriteBatcher:
     """Collects the writes of one event loop. Call `flush` before a transport is closed or half-closed, and before data
     are written to it directly."""

@@ -56,9 +56,8 @@ class Document:
 
     def place(self, path: KeyPath, written: Mapping[KeyPath, KeyPath] | None = None) -> str:
         """The beginning of an error message about `path`, such as `policies/search.yaml:7: budget.limit_usd: `. If the
-        file does not have `path`, its deepest existing part is used. `written`: path with the models' names → path
-        in the file.
-        """
+        file does not have `path`, its deepest existing part is used. `written`: path in the field names of the settings
+        classes → path in the file."""
         line, key = _place(self.root, path, written)
         if line == 1 and self.root is not None:
             line = self.root.start_mark.line + 1
@@ -200,7 +199,7 @@ _BRANCH = re.compile(r"[\[\]() ]|^[A-Z]")
 
 def _place(root: yaml.Node | None, path: KeyPath, written: Mapping[KeyPath, KeyPath] | None = None) -> tuple[int, str]:
     """The place of `path` in the file: the line of the deepest node that the file has, and the path of that node as the
-    file writes it. `written`: path with the models' names → path in the file."""
+    file writes it. `written`: path in the field names of the settings classes → path in the file."""
     node, line, steps = root, 1, []
     followed: KeyPath = ()
     for step in path:

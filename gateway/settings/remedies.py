@@ -18,7 +18,7 @@ _SENTENCE = 500
 """Maximum number of characters of a validator's message. The limit is needed, because the message may contain a value
 from the file."""
 _BESIDE = {"Policy": ("extends", "base", "teams", "bases")}
-"""Keys of a file that are no fields of its model."""
+"""Settings class of a file → keys of the file that are not fields of the class."""
 _KINDS = {
     "int": "a whole number",
     "float": "a number",
@@ -103,7 +103,7 @@ def did_you_mean(word: str, known: Sequence[str], otherwise: str) -> str:
 
 
 def remedy(problem: Any, model: type[BaseModel]) -> str:
-    """A sentence that names the mistake and its remedy. `model`: the model of the whole file."""
+    """A sentence that names the mistake and its remedy. `model`: the settings class of the whole file."""
     kind, context = str(problem["type"]), problem.get("ctx", {})
     if kind in _BOUNDS:
         key, wanted = _BOUNDS[kind]

@@ -1,7 +1,8 @@
 """Accepts the old and the new names of renamed keys, in gateway.yaml and in policies.
 
-The models keep the old names of most keys, because policy fingerprints are computed from the models' field names, and
-cached answers depend on the fingerprints. So the keys of a file are translated to the models' names before validation.
+The settings classes keep the old names of most keys, because policy fingerprints are computed from their field names,
+and cached answers depend on the fingerprints. So the keys of a file are translated to the field names of the settings
+classes before validation.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ KeyPath = tuple[str | int, ...]
 @dataclass(frozen=True, slots=True)
 class RenamedKey:
     """A key that has a new name, and no other change. `section`: path of the mapping that contains the key, in the
-    models' names, such as `a.b`; `*` stands for each entry of a mapping, `[]` for each item of a list.
-    """
+    field names of the settings classes, such as `a.b`; `*` stands for each entry of a mapping, `[]` for each item of a
+    list."""
 
     section: str
     old: str
@@ -45,7 +46,7 @@ class MovedKey:
 
 @dataclass(frozen=True, slots=True)
 class RenamedValue:
-    """A permitted value of `key` that has a new name. `old`: the old name, which the models still use."""
+    """A permitted value of `key` that has a new name. `old`: the old name, which the settings classes still use."""
 
     section: str
     key: str
@@ -130,18 +131,18 @@ def renamings(model: type) -> Sequence[Renaming]:
 
 @dataclass(slots=True)
 class Translation:
-    """The content of a file, translated to the models' names."""
+    """The content of a file, translated to the field names of the settings classes."""
 
     data: Any
     written: dict[KeyPath, KeyPath] = field(default_factory=dict)
-    """Path in the models' names → path in the file, if their last keys differ."""
+    """Path in the field names of the settings classes → path in the file, if their last keys differ."""
     old_names: list[tuple[KeyPath, str]] = field(default_factory=list)
     """(Path in the file of an old name, advice)."""
     conflicts: list[tuple[KeyPath, str]] = field(default_factory=list)
     """(Path in the file of an old name, advice), for old names whose new name is in the file too."""
 
     def as_written(self, path: KeyPath) -> KeyPath:
-        """Convert `path` from the models' names to the names in the file."""
+        """Convert `path` from the field names of the settings classes to the names in the file."""
         found: KeyPath = ()
         for end in range(1, len(path) + 1):
             found = self.written.get(path[:end]) or (*found, path[end - 1])
@@ -149,7 +150,8 @@ class Translation:
 
 
 def translate(data: Any, table: Sequence[Renaming]) -> Translation:
-    """Translate `data`, the content of a YAML file, to the models' names. Does not change `data`."""
+    """Translate `data`, the content of a YAML file, to the field names of the settings classes. Does not change `data`
+    itself, but returns a translated copy."""
     translation = Translation(_unshared(data) if table else data)
     for row in table:
         for path, section in _sections(translation.data, _steps(row)):
@@ -214,7 +216,7 @@ def _replace_switch(translation: Translation, row: SwitchToValue, path: KeyPath,
 
 
 _OFF = ("false", "no", "off", "0", "f", "n")
-"""Values that the models read as false."""
+"""Values that the settings classes read as false."""
 
 
 def _split_tier(translation: Translation, row: SplitTier, path: KeyPath, section: dict[Any, Any]) -> None:
@@ -258,7 +260,7 @@ def _until(row: Renaming) -> str:
 
 
 def _sections(node: Any, steps: Sequence[str], path: KeyPath = ()) -> Iterator[tuple[KeyPath, dict[Any, Any]]]:
-    """Yield each mapping that the keys in `steps` lead to from `node`, with its path."""
+    """Follow the keys in `steps` from `node`, and yield each mapping that is reached, with its path."""
     if not steps:
         if isinstance(node, dict):
             yield path, node
@@ -281,7 +283,7 @@ def _unshared(value: Any) -> Any:
 
 
 def values(key: str, words: Sequence[str]) -> list[str]:
-    """The values that `key` may have in a file. `words`: the values that the model accepts."""
+    """The values that `key` may have in a file. `words`: the values that the settings class accepts."""
     rows = [row for table in _TABLES.values() for row in table]
     new = {row.old: row.new for row in rows if isinstance(row, RenamedValue) and row.key == key}
     more = {row.value: None for row in rows if isinstance(row, SwitchToValue) and row.key == key}
@@ -289,10 +291,9 @@ def values(key: str, words: Sequence[str]) -> list[str]:
 
 
 def as_new(path: KeyPath, value: Any, table: Sequence[Renaming]) -> Iterator[tuple[KeyPath, Any]]:
-    """Convert a key and its value from the models' names to the names in today's files. `path`, `value`: the key and
-    value in the models' names. `table`: the renamed keys and values. Yields one (path, value), or nothing if the
-    key was replaced and its value needs no key.
-    """
+    """Convert a key and its value from the field names of the settings classes to the names in today's files. `path`,
+    `value`: the key and the value, as the settings classes name them. `table`: the renamed keys and values. Yields one
+    (path, value), or nothing if the key was replaced and its value needs no key."""
     new = list(path)
     for row in table:
         for end, step in enumerate(path):
@@ -349,7 +350,7 @@ def _deprecated(known: dict[str, Any], row: Renaming, new: str) -> dict[str, Any
 
 
 def _schemas(schema: dict[str, Any], node: Any, steps: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Yield the schema of each mapping that the keys in `steps` lead to from `node`."""
+    """Follow the keys in `steps` from `node`, and yield the schema of each mapping that is reached."""
     for each in variants(schema, node):
         if not steps:
             if "properties" in each:

@@ -127,7 +127,7 @@ def flight(record: Record, *, what_if: bool = True) -> dict[str, Any]:
     """The record of a request as JSON values, without prompt, answer or secret. The names of the fields are the same
     as in a record from the ledger's `Archive`.
 
-    `what_if`: also say which changes of the request or policy would change the decision.
+    `what_if`: whether to add which changes of the request or policy would change the decision.
     """
     route = record.route
     return {

@@ -10,6 +10,7 @@ import pytest
 
 from gateway.api.idempotency.idempotency import Idempotency
 from gateway.api.routes.inference import Inference
+from gateway.dialects.requests.known_bodies import KnownBodies
 from gateway.runtime.off_loop import LARGE_BYTES, OffLoop, P, T
 from gateway.settings.gateway import RequestLimits
 from gateway.state.redis.connection import State
@@ -66,6 +67,31 @@ async def test_the_event_loop_neither_locates_items_nor_parses_many_bytes(api: A
     assert await off(conversation(LARGE_BYTES // 4, user="u")) == []
     assert await off(conversation(LARGE_BYTES // 4, "a", user="u")) == ["locate"]
     off_loop.close()
+
+
+class Bodies(KnownBodies):
+    """Notes how many calls of backends are in progress when a body is remembered."""
+
+    def __init__(self, api: Api) -> None:
+        super().__init__()
+        self.calls: list[int] = []
+        self._fleet = api.gateway.fleet
+
+    def keep(self, *given: Any) -> None:
+        self.calls.append(sum(self._fleet.state(each).in_flight for each in self._fleet.backends))
+        super().keep(*given)
+
+
+async def test_a_body_that_continues_another_is_remembered_while_its_backend_answers(api: Api, state: State) -> None:
+    idempotency, bodies = Idempotency(state, patience_s=5), Bodies(api)
+    inference = api.make_inference(idempotency=idempotency, limits=RequestLimits(), bodies=bodies)
+    for more in ((), ("a",), ("a", "b"), ("a", "b", "c")):
+        body = conversation(LARGE_BYTES, *more, stream=True)
+        client = await Client(inference, key=api.secrets["search"], body=body, headers=JSON).run()
+        assert client.status == 200, client.body
+    assert bodies.calls[1:] == [1, 1, 1]
+    assert len(bodies) == 1
+    await idempotency.aclose()
 
 
 async def test_a_body_known_in_one_dialect_is_read_anew_in_another(api: Api, inference: Inference) -> None:

@@ -176,8 +176,8 @@ def test_hours_marks_cost_a_small_share_of_a_session_until_they_bridge_a_pause()
     lifetimes = [session.step(40_000 + 1000 * number).earlier[0] for number in range(30)]
     bought = [place for place, lifetime in lifetimes if lifetime == "1h"]
     assert 1 <= len(set(bought)) <= 5
-    assert session.step(70_000, after_s=900.0).earlier[0] == (bought[-1], "1h")
-    assert {session.step(70_000 + 1000 * number).earlier[0][0] for number in range(2)} == {41, 42}
+    assert session.step(85_000, after_s=900.0).earlier[0] == (bought[-1], "1h")
+    assert {session.step(110_000 + 20_000 * number).earlier[0][0] for number in range(2)} == {41, 42}
 
 
 def test_a_long_answer_waits_for_a_short_one_that_makes_all_of_it_last() -> None:

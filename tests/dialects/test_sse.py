@@ -40,8 +40,9 @@ def test_parts_are_the_events_in_order_and_an_event_with_a_mark_is_a_part_of_its
 ) -> None:
     block = stream[: sse.boundary(stream)]
     found = list(sse.parts(block, marks))
-    assert b"".join(found) == block
-    for part in found:
+    assert b"".join(part for part, _ in found) == block
+    for part, marked in found:
+        assert marked or not sse.has_any(part, marks)
         if sse.has_any(part, marks):
             assert len([event for event in sse.events(part) if event.strip()]) == 1
 
@@ -49,9 +50,10 @@ def test_parts_are_the_events_in_order_and_an_event_with_a_mark_is_a_part_of_its
 def test_events_without_a_mark_are_one_part() -> None:
     plain, marked = b'data: {"a":1}\n\n', b'data: {"mark":1}\n\n'
     block = plain * 3 + marked * 2 + plain * 2 + marked
-    assert list(sse.parts(block, (b"mark", b"absent"))) == [plain * 3, marked, marked, plain * 2, marked]
+    one = marked, True
+    assert list(sse.parts(block, (b"mark", b"absent"))) == [(plain * 3, False), one, one, (plain * 2, False), one]
     block = block.replace(b"\n", b"\r\n")
-    assert list(sse.parts(block, (b"mark",))) == list(sse.events(block))
+    assert list(sse.parts(block, (b"mark",))) == [(event, True) for event in sse.events(block)]
 
 
 def test_whole_events_are_handed_out_at_once_and_the_beginning_of_the_next_is_held() -> None:

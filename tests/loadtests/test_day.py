@@ -167,7 +167,8 @@ def test_first_calls_above_the_ceiling_are_told_from_those_after_another_call() 
     spent = sums_of(rows)
     assert spent["knowledge"] == Spent(3.0, 1.0, first_above=0, fallbacks_above=1)
     assert spent["other"] == Spent(first_above=1)
-    facts = dearer([Outcome(REFERENCE, [], {team: Spent(5.0) for team in spent}, 0.0), Outcome(ALL, [], spent, 0.0)])
+    usual = Outcome(REFERENCE, [], {team: Spent(5.0) for team in spent}, 0.0, 0.0)
+    facts = dearer([usual, Outcome(ALL, [], spent, 0.0, 0.0)])
     assert (facts["first_above"], facts["fallbacks_above"]) == (1, 1)
 
 

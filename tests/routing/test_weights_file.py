@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gateway.routing.difficulty.features import extract
 from gateway.routing.difficulty.grader import Grader
 from gateway.routing.difficulty.weights_file import ArtefactError, load, save
 from tests.routing.conftest import EASY, HARD
@@ -17,6 +18,15 @@ def test_an_artefact_comes_back_as_it_was_saved(grader: Grader, tmp_path: Path) 
     assert [copy.grade(text) for text in (EASY, HARD)] == [grader.grade(text) for text in (EASY, HARD)]
     assert copy.artefact.provenance == grader.artefact.provenance
     assert list(tmp_path.iterdir()) == [tmp_path / "copy.npz"]
+
+
+def test_weights_stay_in_one_byte_each(grader: Grader) -> None:
+    """All weights as floats would take 5 MiB more in each worker."""
+    scorer = grader.artefact.scorer
+    assert scorer.weights.dtype == np.int8
+    floats = replace(scorer, weights=scorer.weights * scorer.unit, unit=np.ones(1, np.float32))
+    for text in (EASY, HARD):
+        assert floats.score(extract(text)) == scorer.score(extract(text))
 
 
 def test_it_is_read_without_running_code_from_it(tmp_path: Path) -> None:

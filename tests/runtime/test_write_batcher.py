@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 
 import pytest
+import uvloop
 
-from gateway.runtime.write_batcher import MOST_BYTES, WriteBatcher
+from gateway.runtime.write_batcher import MOST_BYTES, WriteBatcher, send_at_once
 
 
 class Wire(asyncio.WriteTransport):
@@ -88,3 +90,19 @@ async def test_one_flush_ends_a_turn_with_or_without_data() -> None:
     outgoing.flush_soon(loop)
     await asyncio.sleep(0)
     assert log[2:] == [("before", b"")]
+
+
+def test_what_is_written_is_sent_before_other_callbacks_run() -> None:
+    async def sent() -> bytes:
+        ours, theirs = socket.socketpair()
+        theirs.setblocking(False)
+        transport, _ = await asyncio.get_running_loop().create_connection(asyncio.Protocol, sock=ours)
+        send_at_once(transport)
+        transport.write(b"answer")
+        with theirs:
+            found = theirs.recv(100)
+        transport.abort()
+        return found
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert runner.run(sent()) == b"answer"

@@ -12,13 +12,15 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, func, insert, select, text
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as DatabaseTimeout
+from sqlalchemy.schema import CreateIndex
 
 from gateway.state.migrations import HEAD
 from gateway.state.migrations.upgrade import configuration
 from gateway.state.sql.database import Database
-from gateway.state.sql.tables import audit, files, keys, metadata, response_items
+from gateway.state.sql.tables import audit, files, keys, ledger, metadata, name_partial_indexes, response_items
 
 
 def note(action: str) -> dict[str, object]:
@@ -47,6 +49,15 @@ def test_the_migrations_lead_to_the_same_tables(any_database: Database) -> None:
     with any_database.begin() as connection:
         assert compare_metadata(MigrationContext.configure(connection), metadata) == []
         assert versions(connection) == [HEAD]
+
+
+def test_indexes_that_leave_out_empty_values_do_so_on_both_databases() -> None:
+    name_partial_indexes()
+    for dialect in (sqlite.dialect(), postgresql.dialect()):
+        made = {index.name: str(CreateIndex(index).compile(dialect=dialect)) for index in ledger.indexes}
+        assert made["ix_ledger_session"].endswith("WHERE session <> ''")
+        assert made["ix_ledger_supersedes"].endswith("WHERE supersedes <> ''")
+        assert "WHERE" not in made["ix_ledger_team_at"]
 
 
 def test_head_names_the_newest_migration() -> None:

@@ -135,6 +135,11 @@ def run(
         return subprocess.CompletedProcess(list(arguments), code, output.read().decode(), errors.read().decode())
 
 
+def prepare() -> None:
+    """Start the process that is forked; processes of tests that are forked after this share it."""
+    _control()
+
+
 def _control() -> socket.socket:
     if not _template:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -77,8 +77,8 @@ def write(
 
 
 def claim(connection: Connection, now: float, busy_s: float) -> list[Delivery]:
-    """Claim the deliveries that are due, and return them. The caller must attempt them now. No other process gets them
-    for `busy_s` seconds, in addition to the usual pause (`wait_s`)."""
+    """Claim the deliveries that are due, and return them. The caller must attempt them now. If no result is stored,
+    other processes get them only after `busy_s` seconds plus the pause that `wait_s` returns."""
     table = alerts.c
     waiting = connection.execute(
         select(table.id, table.target, table.payload, table.tries, table.created_at, table.next_try_at)

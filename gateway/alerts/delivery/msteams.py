@@ -25,8 +25,8 @@ class MsTeams:
 
 
 def message(payload: Mapping[str, Any]) -> dict[str, Any]:
-    """The body of the request: one card. The alert's text is sent as text runs, because Teams shows the text of these
-    unchanged, without interpreting markup."""
+    """The body of the request: one card. The alert's text is sent as text runs, because Teams does not interpret markup
+    in text runs."""
     facts = [f"{name}: {payload[name]}" for name in ("team", "kind", "severity", "at", "id") if name in payload]
     head = {"size": "Large", "weight": "Bolder", "color": _COLOURS.get(str(payload.get("severity")), "Default")}
     card = {

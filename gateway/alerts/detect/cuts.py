@@ -1,5 +1,5 @@
-"""The alert that leaving out old outputs does not pay for a team. The stored alert also switches leaving out off for
-this team."""
+"""The alert that context changes (such as leaving out old tool outputs) do not pay for a team. The stored alert also
+switches context changes off for this team."""
 
 from __future__ import annotations
 
@@ -23,10 +23,9 @@ _WORDS = {
 
 
 def found(connection: Connection, policy: Policy, now: float) -> list[Alert]:
-    """The alert that leaving out old outputs certainly makes the sessions of the team worse. The list is empty if this
-    is not certain, or if leaving out is already switched off. Only sessions since it was last switched off are
-    compared.
-    """
+    """A list with the alert that context changes (such as leaving out old tool outputs) make the sessions of the team
+    worse. The list is empty if this is not certain, or if context changes are switched off already. If they were
+    switched off before, only later sessions are compared."""
     team, share = policy.team, policy.context.holdout
     context = policy.context
     nothing = context.old_outputs == context.old_turns == "keep" and not context.shortens and not context.keep_alive

@@ -18,9 +18,8 @@ def found(objectives: Iterable[Objective], now: float) -> Iterator[Alert]:
 
 
 def slo_alert(one: Objective, now: float) -> Alert:
-    """Make the alert about one objective. The alert's id stays the same for the length of the objective's window, as
-    long as the state of the objective stays the same.
-    """
+    """Make the alert about one objective. The alert gets a new id if the state of the objective changes, and otherwise
+    once per window length of the objective."""
     what = "all traffic" if one.traffic_class == ALL else f"class {one.traffic_class}"
     begun = (
         f"Team {one.team}, {what}: {one.quality or 0:.1%} of {one.judged:.0f} judged answers were as good as the "

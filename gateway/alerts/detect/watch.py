@@ -126,8 +126,7 @@ class Watch:
         return {budget: share if now < end else 0.0 for budget, (share, end) in self._used.copy().items()}
 
     def undrained(self) -> dict[str, int]:
-        """The number of dead workers of each host for which budgets still held money at the last check: host →
-        number."""
+        """Host → the number of its dead workers for whose calls budgets still held money at the last check."""
         return dict(self._undrained)
 
     def objectives(self) -> tuple[Objective, ...]:
@@ -185,7 +184,7 @@ class Watch:
         return fired
 
     def _cuts(self, policy: Policy, now: float) -> list[Alert]:
-        """Store and return the alert that leaving out old outputs does not pay for a team."""
+        """Store and return the alert that context changes (such as leaving out old outputs) do not pay for a team."""
         with self._database.read() as connection:
             found = cuts.found(connection, policy, now)
         return self._store(found, policy.team, policy, None, now)
@@ -297,7 +296,7 @@ class Watch:
 
     def _at_most(self, team: str, window: Window) -> int | None:
         """An upper limit of the team's spend in `window`: the result of the last query, plus the rows since then. None
-        if it is unknown, and the ledger must be queried. It is known only with SQLite, where `notice` gets every row.
+        if it is unknown; then the ledger must be queried. It is known only with SQLite, where `notice` gets every row.
         """
         known = self._queried.get((team, window))
         return None if known is None else known[0] + self._noticed.get(team, 0) - known[1]

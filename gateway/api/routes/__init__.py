@@ -1,1 +1,1 @@
-"""The endpoints."""
+"""The HTTP endpoints of the API."""

@@ -104,8 +104,8 @@ def common_headers(request: Request, tenant: Tenant) -> dict[str, str]:
 
 
 def asked_once(request: Request, tenant: Tenant, fingerprint: str) -> BatchFields:
-    """Read `Idempotency-Key`, and return the stored fields by which a repeated request finds the batch of the first
-    one.
+    """Read `Idempotency-Key`, and return fields that are stored with the new batch. By these fields, a repeated request
+    finds the batch of the first request.
 
     `fingerprint` identifies the content of the request. Raises BadRequest.
     """

@@ -6,8 +6,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import lru_cache, partial
 
 from starlette.types import Receive, Scope, Send
 
@@ -68,17 +68,19 @@ class Inference:
         idempotency: Idempotency,
         memory: StoredContext | None = None,
         decoding: OffLoop | None = None,
+        bodies: KnownBodies | None = None,
         instance: str = "",
     ) -> None:
         """`memory`: reads stored responses; without it, no request can refer to an earlier response. `decoding`:
-        threads for decoding bodies. `instance`: the id of this gateway in the list of hops."""
+        threads for decoding bodies. `bodies`: remembers large bodies. `instance`: the id of this gateway in the list of
+        hops."""
         self._instance = instance
         self._tenants, self._pipeline, self._telemetry = tenants, pipeline, telemetry
         self._limits, self._overload, self._envelope = limits, overload, envelope
         self._idempotency, self._memory = idempotency, memory
         self._small_bytes = min(2 * limits.max_items, LEAST_BYTES)
-        """Maximum bytes of a body that is not remembered and cannot have too many items."""
-        self._bodies, self._ids = KnownBodies(), RequestIds()
+        """A body of up to this number of bytes cannot have too many items, and is too small to be remembered."""
+        self._bodies, self._ids = KnownBodies() if bodies is None else bodies, RequestIds()
         self._pace = Pace.of(limits)
         self._decoding = decoding or OffLoop()
         self.deadlines = pipeline.deadlines
@@ -161,7 +163,7 @@ class Inference:
             await off_loop.run(self._bodies.locate, bodies)
         known = longest(alike, body)
 
-        def parse(continued: Continued | None) -> CompletionRequest:
+        def parse(continued: Continued | None, *, on_loop: bool = False) -> CompletionRequest:
             scan = continued.scan if continued else scanned(body)
             if not is_form(headers.get(b"content-type", b"")):
                 check_extent(body, self._limits.max_items, scan=scan)
@@ -169,12 +171,15 @@ class Inference:
                 request = dialect.parse(body, request_id, controls, headers)
             else:
                 request = conversing.parse(body, request_id, controls, headers, continued)
-            fields, notes = request.body, Notes()
-            request.scan, request.notes = scan, notes
+            fields, before = request.body, known if continued else None
+            request.scan, request.notes = scan, (notes := before.notes() if before else Notes())
             check_forwarding(request, tenant.policy)
             if conversing is not None:
-                before = known if continued else None
-                self._bodies.keep(owner, name, body, fields, request.turns, notes, scan, before)
+                keep = partial(self._bodies.keep, owner, name, body, fields, request.turns, notes, scan, before)
+                if on_loop and notes.ends:
+                    self._after_sending(keep)
+                else:
+                    keep()
             return request
 
         if known is not None and known.new_bytes(body) > _MOST_NEW_BYTES:
@@ -182,7 +187,13 @@ class Inference:
         continued = known.parsed(body) if known else None
         if continued is None and len(body) > LARGE_BYTES:
             return await off_loop.run(parse, None)
-        return parse(continued)
+        return parse(continued, on_loop=True)
+
+    def _after_sending(self, work: Callable[[], None]) -> None:
+        """Run `work` when the request that is being parsed has been sent to its backend, as long as nothing delays it:
+        in the first turn of the loop its call begins, and in the second the write batcher sends it."""
+        soon = self.deadlines.loop.call_soon
+        soon(soon, soon, work)
 
     async def authenticate(self, headers: Mapping[bytes, bytes]) -> Tenant:
         """The tenant of a key that may ask for completions. Raises InvalidKey, Forbidden."""

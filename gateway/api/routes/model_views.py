@@ -18,7 +18,8 @@ from gateway.domain.tenant import Tenant
 
 
 class ModelViews:
-    """The routes that describe models as vendors' APIs do. There is one route for each view of a client dialect."""
+    """The routes that describe models as vendors' APIs do. There is one route for each `View` that a client dialect
+    defines."""
 
     def __init__(self, *, authenticator: Authenticator, fleet: Fleet) -> None:
         self._fleet = fleet
@@ -30,7 +31,7 @@ class ModelViews:
         ]
 
     async def _answer(self, view: View, request: Request, tenant: Tenant) -> Response:
-        """Answer with one view of the models. Raises UnknownModel, BadRequest."""
+        """Answer a request to the route of `view` with a description of the models. Raises UnknownModel, BadRequest."""
         asked = await read_object(request) if view.method == "POST" else {}
         backends = {name: each for each in self._fleet.backends for name in (each.model, each.name)}
         models = [

@@ -16,7 +16,8 @@ from gateway.api.server.request_head import (
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """One client connection with the limits. An exception in one of the callbacks ends the parser's `feed_data`."""
+    """One client connection, with limits on the request target and on the framing of chunks. An exception in a callback
+    also ends the call of the parser's `feed_data`."""
 
     unparsed = 0
     """Bytes received since the last complete head or piece of a body. They belong to a head, to trailers, or to the

@@ -19,7 +19,8 @@ FRAME = 64 * 2**10
 
 
 class Form:
-    """A push parser: fields are kept, and the bytes of part `file` go to `sink`. Use it off the event loop only."""
+    """A push parser for one multipart form. It keeps the fields, and passes the bytes of part `file` to `sink`. Use it
+    off the event loop only."""
 
     def __init__(self, content_type: bytes, sink: Callable[[bytes], object]) -> None:
         """Start parsing. Raises UnsupportedMediaType if `content_type` is not that of a form."""

@@ -1,4 +1,4 @@
-"""Converts an answer for a client dialect that differs from another dialect only in its form on the wire."""
+"""Converts answers for client dialects that differ from another dialect only in the wire format."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from gateway.errors import BackendGarbage
 
 
 class Reframed(Wrapped):
-    """A caller whose answers are converted. An error before the beginning of an answer is sent unchanged."""
+    """A caller that converts each answer to the wire format of the client's dialect. An error before the beginning of
+    an answer is sent unchanged."""
 
     def __init__(self, caller: Caller, dialect: ClientDialect, framing: Framing) -> None:
         super().__init__(caller)

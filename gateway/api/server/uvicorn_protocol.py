@@ -27,7 +27,7 @@ from gateway.dialects.clients import of_path
 from gateway.domain.record import new_request_id
 from gateway.errors import BadRequest, GatewayError, MethodNotAllowed
 from gateway.runtime.deadlines import Deadlines
-from gateway.runtime.write_batcher import WriteBatcher
+from gateway.runtime.write_batcher import WriteBatcher, send_at_once
 
 log = logging.getLogger(__name__)
 
@@ -69,6 +69,10 @@ class InferenceProtocol(BoundedProtocol):
     _ahead: RequestResponseCycle | None = None
     """The request that is being answered while pipelined requests wait. `cycle` is then the last of the waiting
     requests."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        super().connection_made(transport)
+        send_at_once(transport)
 
     def data_received(self, data: bytes) -> None:
         try:

@@ -112,8 +112,8 @@ class Session:
             await own.aclose()
 
     async def _something(self, reading: asyncio.Task[Message], leaving: asyncio.Task[None], ends_at: float) -> bool:
-        """Wait for a message. While an answer is in progress, the end of the answer also ends the wait. While there
-        is none, the shutdown of the worker ends it.
+        """Wait for a message. If an answer is in progress, the wait also ends with this answer. Otherwise, the wait
+        also ends when the worker shuts down.
 
         Returns False if the socket has reached its maximum idle time or age.
         """
@@ -181,9 +181,8 @@ class Session:
         self._answering = self._turns.spawn(self._serve(turn), "answer on a socket")
 
     async def _warm(self, body: dict[str, Any]) -> None:
-        """Answer a request whose field `generate` is false, without a call of a backend. The next request can
-        continue its input.
-        """
+        """Answer a request whose field `generate` is false, without a call of a backend. The next request can continue
+        the input of this request."""
         await self._admit()
         _, events = socket.warmed(body, new_request_id(), int(time.time()))
         self._keep(socket.kept_after(body, events[-1]))

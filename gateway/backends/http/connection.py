@@ -11,7 +11,7 @@ import httptools
 from gateway.backends.http.response import Response
 from gateway.backends.http.wire import MAX_HEAD_BYTES, check_head
 from gateway.errors import BackendError, BackendGarbage, BackendTimeout, BackendUnreachable, StreamBroken
-from gateway.runtime.write_batcher import WriteBatcher
+from gateway.runtime.write_batcher import WriteBatcher, send_at_once
 
 _ONE_WRITE_BYTES = 64 * 1024
 """Maximum body size in bytes for sending head and body in one write. For a larger body, copying the body takes longer
@@ -171,6 +171,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport  # type: ignore[assignment]  # a stream transport, as create_connection gives
+        send_at_once(transport)  # type: ignore[arg-type]
 
     def connection_lost(self, exc: Exception | None) -> None:
         response, self._response = self._response, None

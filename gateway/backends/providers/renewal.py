@@ -65,7 +65,8 @@ class Renewed(ABC, Generic[C]):
     """
 
     tries_expired: ClassVar[bool] = True
-    """Whether an expired credential is used if no new one can be fetched: this machine's clock may be wrong."""
+    """Whether an expired credential is used if no new one can be fetched, because this machine's clock may be
+    wrong."""
 
     def __init__(self, backend: str, what: str, page: str) -> None:
         """`what`: the name of the credential in messages. `page`: the documentation page that explains the
@@ -93,7 +94,8 @@ class Renewed(ABC, Generic[C]):
             self._begin()
 
     async def within(self, until: float) -> C:
-        """Like `current`, but waits only until the loop time `until`. Raises BackendFailed."""
+        """The current credential. Waits for a fetch at most until `until` (loop time). Raises BackendFailed if there is
+        no credential by then."""
         now = time.time()
         if now < self._look_at and (found := self._found) is not None and self._valid(now):
             return found

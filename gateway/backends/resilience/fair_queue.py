@@ -84,8 +84,8 @@ class FairQueue(Generic[Waiter]):
           one.
         - A batch request displaces only batch requests.
         - Of the requests that may be displaced, the team with the most loses its newest one.
-        - Between two batch requests, or two interactive ones, a team loses a request only if more of its requests wait
-          than of `share`, counting the new one.
+        - If both requests are batch requests, or both are interactive, the numbers of waiting requests are compared. A
+          team loses a request only if it has more than `share` has together with the new request.
         """
         if not batch and self._batch:
             shares, shorter = self._batch, 0

@@ -100,9 +100,9 @@ class Coalescer:
     async def join(
         self, subscriber: Subscriber, digest: bytes, request: CompletionRequest, deadline: float, *, claim: bool
     ) -> Join | None:
-        """The answer in progress that `subscriber` reads. Returns after its first bytes. If the call fails before,
-        another call in progress may be joined. None if this request must make the call. `claim`: whether calls of
-        other workers may be joined too."""
+        """The answer in progress that `subscriber` reads. Returns after its first bytes. If the call fails before
+        its first bytes, another call in progress may be joined. None if this request must make the call. `claim`:
+        whether calls of other workers may be joined too."""
         for joined in range(1, MOST_JOINS + 1):
             if join := await self._begin(subscriber, request):
                 self._counts["joined"] += 1

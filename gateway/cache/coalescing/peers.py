@@ -96,7 +96,8 @@ class Peers:
     async def _send_shared(self, subscriber: Subscriber, writer: asyncio.StreamWriter) -> None:
         """Send the pieces of the answer as they arrive, and then the last frame.
 
-        A silent subscriber gets only the last frame. If the usage is unknown, the last frame is not sent.
+        A silent subscriber waits for the end of the answer, and gets only the last frame. If the usage is unknown, the
+        last frame is not sent.
         """
 
         def put(piece: bytes) -> bool:

@@ -148,7 +148,8 @@ class SharedCall:
         self.ending, self.over = source.ending, True
         if self.subscribers:
             self._wake()
-            await _YIELD  # subscribers can send the end of the answer before this task stores the answer
+            await _YIELD  # the subscribers write the end of the answer
+            await _YIELD  # the write batcher sends it before this task stores the answer
 
     def _put(self, piece: bytes) -> bool:
         """Pass a piece to all subscribers that wait for a piece. Returns whether any subscriber wants the next

@@ -123,7 +123,7 @@ class Subscriber:
         return self._answer.delivered_characters()
 
     async def cut(self, delivered: Usage) -> bool:
-        """Returns False, because other subscribers read the same answer."""
+        """Returns False: the answer cannot be ended early, because other subscribers read it too."""
         return False
 
     async def aclose(self) -> None:

@@ -158,8 +158,8 @@ class Tally:
 
 @dataclass(slots=True)
 class Measured:
-    """The wrong hits that were measured since the start. There is no initial assumption, and older checks count as
-    much as newer ones.
+    """The measured numbers of look-ups, hits, checks and wrong hits. No error rate is assumed before the first check,
+    and older checks count as much as newer ones.
     """
 
     lookups: int = 0

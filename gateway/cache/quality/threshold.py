@@ -296,7 +296,7 @@ class Thresholds:
         return Judged(self._author, totals, checks)
 
     def add_report(self, judged: Judged) -> None:
-        """Add a report that another worker, or an earlier worker, has sent."""
+        """Add a report of another worker. That worker may have ended already."""
         if judged.author == self._author:
             return
         for name, figures in judged.totals.items():

@@ -196,8 +196,8 @@ class SemanticIndex:
     # -- lists, trained in another thread ------------------------------------------------------------------------------
 
     def outgrown(self) -> Build | None:
-        """The largest partition that needs new lists. None if there is none, or while the lists of a partition are
-        being trained.
+        """The largest partition that needs new lists. None if no partition needs them, or while the lists of a
+        partition are being trained.
         """
         if self._drafted is not None:
             return None

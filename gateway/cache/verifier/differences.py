@@ -78,8 +78,8 @@ class Comparison:
 
     @property
     def exchanged(self) -> bool:
-        """Whether the only replacement has at most two words, or is in a later sentence, which may ask for a format
-        of the answer.
+        """Whether the texts differ by one replacement that has at most two words, or that is after the first
+        sentence. A later sentence may ask for a format of the answer.
 
         Such a replacement nearly always makes a different question. A longer replacement may be a paraphrase.
         """
@@ -139,7 +139,7 @@ class Comparer:
 
     def _only_moved(self, gaps: list[Gap], stored: Reading, asked: Reading, lexicon: Lexicon) -> bool:
         """Whether two texts with the same words in another order have the same meaning. This holds if whole phrases
-        moved, or if only words moved such as `is` in `where the station is`."""
+        moved. It also holds if only question words or forms of `be` moved, as in `where the station is`."""
         forms = stored.forms, asked.forms
         if carried(gaps, _moved(gaps), forms, lexicon.prepositions) or fronted(gaps, _moved(gaps), forms):
             return True
@@ -296,7 +296,7 @@ def _moved(gaps: list[Gap]) -> frozenset[str]:
 
 
 def _question_signs(only: list[list[Token]], stored: Reading, asked: Reading, lexicon: Lexicon) -> set[str]:
-    """Signs from question words.
+    """The signs, found from question words, that the answers differ.
 
     `questions`: the texts ask for different things, such as where and when. `question`: only one of them asks for
     something.

@@ -98,9 +98,11 @@ def _parts_of_quien(forms: Forms, prepositions: frozenset[str]) -> Iterator[_Par
 
 
 def _passive(after: Forms, before: Forms, prepositions: frozenset[str]) -> Iterator[tuple[bool, int, Forms]]:
-    """Read a clause in the passive voice. `after`: the words after a form of `be`.
+    """Read a clause in the passive voice. `after`: the words after a form of `be`. `before`: the word before the
+    question word; empty if there is none.
 
-    Returns whether the question word stands for the one who acts, the position of the verb, and the other party.
+    Yields three values: whether the question word stands for the one who acts, the position of the verb, and the other
+    party.
     """
     if before == ("by",):
         yield from ((True, at, after[:at]) for at in range(1, len(after)))

@@ -121,7 +121,8 @@ class Reader:
         return COLUMNS[best] if COLUMNS[best] in LANGUAGES and totals[best] > second + _CLEARLY else ""
 
     def varies(self, text: str) -> bool:
-        """Whether the answer to `text` depends on the time or on chance, or `text` asks for something new."""
+        """Whether the answer to `text` depends on the time or on chance, or `text` asks for a new text (a poem, another
+        joke)."""
         words, language = plain(text.lower()), self.language(text)
         return any(
             self._words.lexicons[name].varying.search(words) for name in ((language,) if language else LANGUAGES)

@@ -112,8 +112,8 @@ class Verifier:
         return reading
 
     def varies(self, text: str) -> bool:
-        """Whether the answer to `text` depends on the time or on chance, or `text` asks for something new. Then a
-        semantic hit is refused."""
+        """Whether the answer to `text` depends on the time or on chance, or `text` asks for a new text (a poem, another
+        joke). Then a semantic hit is refused."""
         return self.reader.varies(text)
 
     def verify(self, stored: str, asked: str, cosine: float, *, max_error: float = 0.01, among: int = 1) -> Verdict:

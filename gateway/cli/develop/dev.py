@@ -138,7 +138,7 @@ _LATE = b"\0late"
 
 def _exchanged(link: socket.socket, attack: Attack, until: float) -> bytes:
     """The bytes that arrived before the other side closed the connection. `until`: the monotonic time, in seconds, at
-    which to give up. If no bytes arrived until then, the marker `_LATE`."""
+    which to give up. Returns the marker `_LATE` if no bytes arrived until then."""
     came = bytearray()
     try:
         with contextlib.suppress(

@@ -54,7 +54,7 @@ class Team:
     cached: float
     """The share of requests that the cache answers."""
     easy: float
-    """The share of the other requests that go to the cheap model."""
+    """The share that goes to the cheap model, among the requests that the cache does not answer."""
 
 
 Models = tuple[tuple[Backend, Price | None], tuple[Backend, Price | None]]

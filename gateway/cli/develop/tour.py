@@ -27,9 +27,9 @@ budget:
 limits: {{requests_per_minute: 120, concurrent: 8}}
 """
 MODEL = "tour"
-"""The model name of the tour's requests, which only the tour's policy has. Unlike `auto`, it may use the packaged local
-model, because that answers the tour's questions correctly (a test checks this). When it is listed, the policy is
-active."""
+"""The model name of the tour's requests, which only the tour's policy has. Requests with
+this name may use the packaged local model, which requests with `auto` may not. The packaged model answers the tour's
+questions correctly (a test checks this). When the gateway lists this name among its models, the policy is active."""
 
 
 def write_policy(folder: Path, team: str, variable: str, toy: str | None) -> None:

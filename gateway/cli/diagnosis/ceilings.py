@@ -18,8 +18,8 @@ _INPUT, _OUTPUT = 1000, 250
 
 
 def notes(backends: Sequence[Backend], policies: Mapping[str, Policy], prices: ModelPrices) -> list[str]:
-    """A sentence about each model name in a policy for which requests may cost more than the client expects. The named
-    model's cost is compared with the cost of the selected backends, or of the rule's reference."""
+    """A sentence about each model name in a policy whose requests may cost more than the client expects. The cost of
+    the named model is compared with the cost of the selected backends, or of the rule's reference."""
     return [
         f"team {team}: models.{name}: {note}"
         for team, policy in policies.items()

@@ -69,7 +69,7 @@ def breakeven(
     thriftgate breakeven --model gpt-4o --size 8b --student 80% --training-usd 120
 
     With --student, also shows after how many days the student has saved what its training cost. `quality compare` and
-    `quality learned` measure the share.
+    `quality learned` measure the share to give to --student.
     """
     now = time.time()
     try:

@@ -39,7 +39,7 @@ from gateway.settings.gateway import Settings
 def list_unpriced(context: Context, since: str | None, until: str | None) -> None:
     """List attempts whose price was not known.
 
-    It also lists attempts with a fee or a service tier without a price, and attempts with cost 0 on a backend with a
+    It also lists attempts whose fee or service tier has no price, and attempts that cost 0 although the backend has a
     price.
     """
     settings = context.of_running()

@@ -174,7 +174,7 @@ def _try(values: Mapping[str, Any]) -> Reached:
 
 def _write(path: Path, before: tuple[str, GatewayConfig] | None, new: Entry) -> list[str]:
     """Write the backend to the file. If the file had no list of backends, the backends that the gateway found by itself
-    are written, too. Returns their names."""
+    are written, too. Returns the names of these found backends."""
     found: list[Entry] = []
     if before is None or before[1].backends is None:
         config = before[1] if before else GatewayConfig()
@@ -225,7 +225,8 @@ def _show(path: Path, values: Mapping[str, Any], others: list[str], reached: Rea
 
 
 def _next(gateway: RunningGateway, path: Path) -> str:
-    """A sentence about the next step: what to do with a running gateway, or a warning that it reads another file."""
+    """A sentence about the next step: what to do with a running gateway, or a warning that this
+    gateway reads another file."""
     if gateway.config is not None and gateway.config.resolve() == path.resolve():
         return f"The gateway on {gateway.url} uses it after a rolling restart: kill -USR2 {gateway.pid}"
     if gateway.config is None:

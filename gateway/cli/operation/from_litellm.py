@@ -31,7 +31,8 @@ MOST_BYTES = 2**20
 MOST_NOTES = 500
 """Maximum notes on one section."""
 MOST_STEPS = 12
-"""Maximum steps of a path in a note. YAML's aliases can make a file that contains itself."""
+"""Maximum steps of a path in a note. The limit is needed because, with YAML's
+aliases, a value can contain itself."""
 
 
 def read(path: Path) -> Found:

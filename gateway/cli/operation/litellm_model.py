@@ -49,7 +49,7 @@ _PLACEHOLDERS = frozenset(
     {"none", "null", "empty", "fake", "fake-key", "fake-api-key", "dummy", "na", "n/a", "not-needed", "no-key",
      "anything", "unused", "sk-no-key-required"}
 )  # fmt: skip
-"""What people write as the key of a server that needs none."""
+"""Values that people write as the key of a server that needs no key."""
 _PRICES = {
     "input_cost_per_token": "input",
     "output_cost_per_token": "output",

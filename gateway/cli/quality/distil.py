@@ -63,7 +63,8 @@ def export(context: Context, team: str, out: Path, kinds: tuple[str, ...]) -> No
 @common
 @TEAM
 def forget(context: Context, team: str) -> None:
-    """Delete all samples of a team at once. Without this, they are deleted when `data.store_samples` has passed."""
+    """Delete all samples of a team at once. Without this command, samples are deleted when `data.store_samples`
+    has passed."""
     settings = context.of_running()
     with open_database(settings, existing=True) as database:
         known_team(database, settings, team)

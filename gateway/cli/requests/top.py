@@ -25,9 +25,9 @@ from gateway.ledger.rows import Row
 
 MOST = 20_000
 SHOWN = 5
-"""Maximum teams, and maximum backends."""
+"""Maximum number of teams, and of backends, that are shown."""
 NEWEST = 3
-"""Minimum number of newest requests, which is shown in 24 lines."""
+"""Minimum number of newest requests that are shown. A terminal with more than 24 lines may show more."""
 
 
 @dataclass(slots=True)

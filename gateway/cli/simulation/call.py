@@ -19,7 +19,7 @@ from gateway.domain.units import usd_to_pico
 
 Object = Mapping[str, Any]
 _ABSURD_USD = 10**9
-"""A cost of one call from this number of US dollars on is rejected as impossible."""
+"""If the cost of one call is this number of US dollars or more, the cost is rejected as impossible."""
 
 
 class LogError(ValueError):

@@ -68,7 +68,8 @@ class Simulation:
     moves: Counter[tuple[str, str]] = field(default_factory=Counter)
     """(Model in the log, backend) → number of moved calls."""
     unknown: Counter[str] = field(default_factory=Counter)
-    """Why calls were not decided → number of calls. Their recorded cost is used on both sides."""
+    """Why calls were not decided → number of calls. The actual cost of these calls counts also as
+    their cost in this gateway."""
     unpriced: Counter[str] = field(default_factory=Counter)
     """Model → number of calls without a cost in the log and without a list price. They are in no sum."""
     _keys: Keys = field(default_factory=lambda: Keys("simulation"))

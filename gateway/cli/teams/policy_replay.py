@@ -42,10 +42,10 @@ from gateway.settings.running import local_model_url
 def replay(context: Context, file: Path, since: str, until: str | None, max_increase: float | None) -> None:
     """Price the ledger's requests under the rules in NEW.yaml, without calling a backend.
 
-    NEW.yaml is a policy file. Each of its teams is compared with the policy that the team has now; a base in it is
-    compared for all teams that extend it. Prints dollars as a range, requests that move to another backend or are
-    refused, budgets that would have been spent, and how many requests could not be decided again, with the reasons.
-    Their recorded cost is used on both sides.
+    NEW.yaml is a policy file. Each of its teams is compared with the policy that the team has now; a base in
+    NEW.yaml is compared for all teams that extend this base. Prints dollars as a range, requests that move to another
+    backend or are refused, budgets that would have been spent, and how many requests could not be decided again, with
+    the reasons. For requests that could not be decided again, the recorded cost counts as the old and as the new cost.
 
     \b
     thriftgate policy replay policies/search.yaml --since 30d --max-increase 5

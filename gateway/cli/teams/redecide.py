@@ -180,7 +180,7 @@ def expected(route: Route, usage: Usage, prices: ModelPrices) -> tuple[int | Non
 
 def elsewhere(price: Price | None, usage: Usage) -> tuple[int | None, int | None]:
     """The lowest and highest cost of the same tokens at another backend, in pico-dollars. It is unknown how much of the
-    prompt this backend would have had in its cache. One cost assumes nothing, the other assumes the recorded amount.
+    prompt this backend would have had in its cache. One cost assumes no cached tokens, the other the recorded number.
 
     Fees in addition to tokens are not included.
     """

@@ -85,7 +85,7 @@ class Replay:
     low_pico: int = 0
     high_pico: int = 0
     kept_pico: int = 0
-    """Cost of the requests that were not decided again; part of all three sums."""
+    """Recorded cost of the requests that were not decided again. Each of the three sums above contains this cost."""
     routes: Counter[tuple[str, str]] = field(default_factory=Counter)
     unknown: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)

@@ -51,7 +51,7 @@ def _of_turn(request: CompletionRequest, given: Any, turn: Turn, begins: int, en
     """The bytes of the asides (strings that are not counted elsewhere) of `turn` and of the items around it: index of a
     turn → bytes. The key `_STAYS` has the asides that are never dropped.
 
-    `given`: all items of the conversation. `begins`, `ends`: the range of indexes to read.
+    `given`: all items of the conversation. Only the items with indexes in `[begins, ends)` are read.
     """
     found: dict[int, int] = {}
     shown = FACTS[request.dialect].image_part
@@ -67,8 +67,8 @@ def _messages(
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield (index, message) for the message of `turn`, and for the items between the previous turn and `turn`.
 
-    If `turn` is the last turn, also yield the items after it. `given`: all items of the conversation. `begins`, `ends`:
-    the range of indexes to read.
+    If `turn` is the last turn, also yield the items after it. `given`: all items of the conversation. Only the
+    items with indexes in `[begins, ends)` are read.
     """
     if turn.index < 0 and (field := FACTS[request.dialect].system_field):
         yield turn.index, {"content": request.body.get(field)}
@@ -78,7 +78,7 @@ def _messages(
 
 
 def _goes_along(item: Mapping[str, Any], before: bool) -> bool:
-    """Whether `item` is dropped together with the turn after it. `before`: whether a turn comes after `item`."""
+    """Whether `item` is dropped together with the turn after it. `before`: whether there is such a turn."""
     return before and item.get("type") == "reasoning"
 
 

@@ -96,7 +96,7 @@ class Needed:
 
     def _inherited(self, output: Output, turns: list[Turn]) -> bool | Output:
         """Whether the output repeats a line of an earlier output, and a call repeated a line of that earlier output. If
-        the answer needs the same fact about an earlier output first, this output is returned."""
+        the same fact must first be found for an earlier output, returns that earlier output."""
         if output.inherits is not None:
             return output.inherits
         while output.earlier:

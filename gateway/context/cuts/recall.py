@@ -237,7 +237,9 @@ def _scores(
     """Two lists with one value per sentence: the sentence's BM25 score for the questions, and the share of its words
     that occur in no other sentence.
 
-    A fact that answers a question usually has such rare words: names, numbers, terms.
+    A fact that answers a question usually has such rare words: names, numbers, terms. `tokens`: words, with a line
+    break between sentences. `wanted`: weights of words. `alone`: words that occur only once. `prose`: for each
+    sentence, whether its output is prose. `whole`: sum of the weights of all words of the questions.
     """
     fits, novelties, sizes = list[float](), list[float](), list[int]()
     hits, words, new = dict[str, float](), 0, 0
@@ -273,7 +275,9 @@ def _chosen(
     """The sentences to quote, as (index of the output, index of the sentence).
 
     Half of the allowed tokens are for sentences with words of the questions. The other half is for sentences with words
-    that occur nowhere else. `fits`: the first measure. `novelties`: the second measure.
+    that occur nowhere else. `split`: the sentences of each output. `places`: for each sentence, its text and its two
+    indexes. `fits`: for each sentence, its score for the questions. `novelties`: for each sentence, its share of words
+    that occur nowhere else. `most`: the allowed tokens.
     """
     top = max(fits, default=0.0) or 1.0
     ranked = [fit / top + _NOVELTY * new if fit else 0.0 for fit, new in zip(fits, novelties, strict=True)]
@@ -293,7 +297,8 @@ def _take(
 ) -> int:
     """Add sentences and their neighbours to `chosen`, until the next sentence does not fit into `room` tokens.
 
-    Returns the number of tokens that were added.
+    `split`: the sentences of each output. `places`: (index of the output, index of the sentence), best first. Returns
+    the number of tokens that were added.
     """
     taken = 0
     for number, at in places:

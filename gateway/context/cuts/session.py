@@ -125,8 +125,8 @@ class SessionCuts:
     same time."""
 
     def __init__(self, rules: CacheRules, factor: float, weighs_all: bool = False) -> None:
-        """`weighs_all`: whether `weighed` counts only outputs that may be left out, even for a cut that is too
-        expensive. The count then takes longer. The cuts are the same."""
+        """`weighs_all`: whether `weighed` is exact also for a cut that is too expensive. Deciding then takes longer,
+        but the cuts are the same."""
         self._weighs_all = weighs_all
         self._rules, self._factor = rules, factor
         self._weighed = 0, 0, 0.0, 0.0, False

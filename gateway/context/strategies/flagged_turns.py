@@ -97,6 +97,6 @@ def _thinks(request: CompletionRequest) -> bool:
     """Whether the request contains thinking, or asks for it. Then no further answer is left out, because a signature
     covers everything before the thinking.
 
-    Notes that replaced answers before the thinking began stay, because the signature covers them.
+    Notes that were sent before the thinking began stay in place, because the signature covers these notes.
     """
     return contains_thinking(request) or asks_for_thinking(request) or b'"effort"' in request.raw

@@ -1,6 +1,6 @@
 """Puts notes in place of old tool outputs and old answers (`context.old_turns`). The notes are written by a model.
 
-The notes are sent in place of the first of these texts. A placeholder is sent in place of each further text. Messages,
+The notes replace the first of the old texts. A placeholder replaces each further old text. Messages,
 tool calls and words of the user stay where they are, so every call keeps its result. New notes are put into a prompt
 only when the provider's cache has expired. They stay the same, byte for byte, until the client rewrites its history.
 """
@@ -153,11 +153,11 @@ class OldTurns(Protocol):
     def asked(
         self, request: CompletionRequest, tenant: Tenant, backend: Backend, plan: ContextPlan, cached_s: float
     ) -> None:
-        """A request is about to be sent. `cached_s`: seconds for which its prompt is cached from now on."""
+        """Called when a request is about to be sent. `cached_s`: seconds for which its prompt is cached from now on."""
         ...
 
     def ended(self, record: Record, attempt: Attempt | None) -> None:
-        """The request has ended. If it was answered, notes are planned for the case that the session pauses.
+        """Called when a request has ended. If it was answered, notes are planned for the case that the session pauses.
         `attempt`: None if no backend was called."""
         ...
 

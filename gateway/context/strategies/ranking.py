@@ -71,8 +71,8 @@ class Words:
         return best
 
     def novelties(self) -> list[float]:
-        """For each passage, the highest share, over its sentences, of words that occur nowhere else in the
-        document.
+        """For each passage, the share of words that occur nowhere else in the document, in the sentence with the
+        highest share.
 
         A fact that answers a question usually has such words: names, numbers, terms.
         """

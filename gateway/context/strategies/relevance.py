@@ -131,7 +131,8 @@ class Relevance:
 
 
 def contains_thinking(request: CompletionRequest) -> bool:
-    """Whether the request contains signed thinking, or asks for it. Then nothing before it may change."""
+    """Whether the request contains signed thinking, or asks for thinking. Then no text before the thinking may
+    change."""
     return any(name in request.raw for name in _THOUGHT)
 
 

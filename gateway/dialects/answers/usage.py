@@ -10,9 +10,9 @@ from gateway.domain.money.usage import Usage
 from gateway.domain.units import PICO_PER_USD
 
 ABSURD_TOKENS = 100_000_000
-"""A token count from this number on is rejected as impossible, because no model has such a large context window."""
+"""A token count of this size or more is rejected as impossible, because no model has such a large context window."""
 _ABSURD_USD = 100_000
-"""A cost of one call from this number of US dollars on is rejected as impossible."""
+"""If the cost of one call is this number of US dollars or more, the cost is rejected as impossible."""
 
 Fees = tuple[tuple[str, int], ...]
 _Object = dict[str, Any]

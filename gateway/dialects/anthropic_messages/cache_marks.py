@@ -120,8 +120,8 @@ def _before(parts: list[Part], count: int) -> Place | None:
 
 
 def _last_markable(parts: list[Part], number: int, most: int) -> Place | None:
-    """The last block that can be marked, searched backwards from block number `most` of the part `number`, also in
-    earlier messages. None if no block of the messages can be marked."""
+    """The last block that can be marked. Only the first `most` blocks of the part with index `number`, and the messages
+    before this part, are searched. None if none of these blocks can be marked."""
     for each in range(number, _MESSAGES - 1, -1):
         first, blocks = parts[each]
         for at in range((most if each == number else len(blocks)) - 1, -1, -1):

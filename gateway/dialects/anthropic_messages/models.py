@@ -12,7 +12,8 @@ _NUMBERS = re.compile(r"claude-(?:[a-z]+-)?(\d{1,2})(?:[-.](\d{1,2})(?!\d))?(?!\
 
 
 MOST_USUAL_OUTPUT = 32_000
-"""The output limit in tokens of a request without a limit is at most this number."""
+"""If a request has no output limit, the gateway adds a limit. This number is the maximum of the added limit, in
+tokens."""
 
 
 class Abilities(NamedTuple):

@@ -144,7 +144,8 @@ class GeminiRelay(GeminiStream):
         self._beside: dict[str, Any] = {}
         self._candidate: dict[str, Any] = {}
         self._answer: list[Part] = []
-        """The whole answer so far: fields of the answer, fields of its candidate, and parts."""
+        """The whole answer so far. `_beside`: fields of the answer. `_candidate`: fields of its candidate. `_answer`:
+        the parts."""
         self._several = False
 
     def _relay(self, block: bytes) -> bytes:

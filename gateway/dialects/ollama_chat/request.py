@@ -40,7 +40,7 @@ _WANTED_OPTIONS = {
     "num_predict": Wanted((int,), "a whole number"),
 }
 _IN_CHAT = frozenset({*_WANTED, "model", "keep_alive"})
-"""Fields that chat has too, and those that do not change an answer."""
+"""Names of the fields that chat has too, and of the fields that do not change an answer."""
 _ROLES = frozenset({"system", "user", "assistant", "tool"})
 _EFFORT = "medium"
 """The reasoning effort for `think: true`."""

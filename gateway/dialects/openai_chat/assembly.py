@@ -297,8 +297,9 @@ class _Call:
 
 
 def _merged(known: Any, value: Any, name: str = "") -> Any:
-    """Merge a new `value` of an unknown field of a delta with the `known` value. Texts and lists are concatenated,
-    objects merged, other values replaced."""
+    """Merge two values of a delta's field: `known`, the value so far, and the new `value`. Texts and lists are
+    concatenated, objects are merged, and other values are replaced. `name`: the field's name; some fields are always
+    replaced."""
     if type(known) is not type(value) or name in _NEVER_JOINED:
         return value if value is not None else known
     if type(known) is dict:

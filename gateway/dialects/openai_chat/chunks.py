@@ -26,15 +26,16 @@ class ChatChunks:
 
     def __init__(self) -> None:
         self._alike = AlikeEvents(b"\n\n\n", b"\n\n\n")
-        """Events like the last one; at first, bytes that no event has."""
+        """Finds events that differ from the last parsed event only in their text. Before the first event, it finds
+        none."""
         self._start = self._stop = 0
         self._chunk: Chunk = {}
         self._delta: dict[str, Any] = {}
         self._field = ""
         self._content = False
-        """Whether these events contain content of the first choice."""
+        """Whether the events that `_alike` finds contain content of the first choice."""
         self._repeats = False
-        """Whether the previous event was one of these, and contains content of the first choice."""
+        """Whether the previous event has the form of `_alike` and contains content of the first choice."""
         self._tries = _TRIES
 
     def again(self, event: bytes) -> Chunk | None:

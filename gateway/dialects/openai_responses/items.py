@@ -107,7 +107,7 @@ class _Conversation:
             self._instruct(content)
 
     def _instruct(self, content: Content) -> None:
-        """Add an instruction to the first system message: many open models accept only one."""
+        """Add an instruction to the first system message, because many open models accept only one system message."""
         if not isinstance(content, str) and all(part.keys() == {"type", "text"} for part in content):
             content = "\n\n".join(part["text"] for part in content)
         first = self.messages[0] if len(self.messages) == 1 else {}

@@ -60,10 +60,10 @@ class ResponsesRelay(EventReader):
 
     def _relay(self, block: bytes) -> bytes:
         relayed = []
-        for part in sse.parts(block, _WORK):
+        for part, marked in sse.parts(block, _WORK):
             if self.ended or self._failure:
                 break
-            if not sse.has_any(part, self._marks) and sse.sound(part):
+            if not (marked and sse.has_any(part, self._marks)) and sse.sound(part):
                 self._transcript.add(part)
                 relayed.append(part)
             else:

@@ -106,8 +106,8 @@ def _joined(one: bytes, two: bytes) -> orjson.Fragment:
 
 
 def warmed(body: Mapping[str, Any], request_id: str, now: int) -> tuple[CompletionRequest, list[dict[str, Any]]]:
-    """Handle a message with `generate: false`, which expects no answer. Returns the request, and the events of a
-    response without output.
+    """Handle a message with `generate: false`, for which the model generates nothing. Returns the request, and the
+    events of a response without output.
 
     Raises BadRequest.
     """

@@ -11,15 +11,15 @@ from gateway.domain.body_scan import MODEL, WORDS, BodyScan, has_escaped_letter
 from gateway.domain.request import Turn
 
 _PER_BYTE = (3, 6, 10)
-"""Maximum bytes of memory for each byte of JSON: the JSON, its strings as Python objects, and copies of the strings in
-turns. For JSON whose strings take 1 byte for each character, 2 bytes, and 4 bytes. One character determines how many
-bytes each character of a string takes."""
+"""Maximum bytes of memory for each byte of JSON. Includes the JSON, its strings as Python objects, and copies of the
+strings in turns. The three numbers are for strings that Python stores with 1, 2 or 4 bytes for each character. The
+widest character of a string determines how many bytes each of its characters takes."""
 _PER_OBJECT, _PER_VALUE, _PER_KEY = 130, 84, 75
 """Bytes of memory for each object or array, for each further value, and for each key: its string, and a slot of a dict
 that has just grown."""
 _MOST_WALKED = 5000
-"""Maximum number of brackets and commas of an item whose objects are measured one by one, which takes up to a
-millisecond."""
+"""The objects of an item are measured one by one if the item has at most this number of brackets and commas. This
+measuring takes up to a millisecond."""
 _WIDE = (*(bytes([first]) for first in range(0xF0, 0xF5)), b"\\ud", b"\\uD")
 """The first bytes of characters above U+FFFF, and the beginnings of their JSON escapes."""
 
@@ -32,8 +32,8 @@ _MOST_UNDERSCORES = 24
 
 
 class Facts(NamedTuple):
-    """The facts about a part of a body from which a `BodyScan` is made. The part contains only whole values, such as
-    the items of a conversation."""
+    """Facts about one part of a body. A `BodyScan` is made from the facts about all parts. A part contains only whole
+    values, such as the items of a conversation."""
 
     items: int = 0
     keys: int = 0

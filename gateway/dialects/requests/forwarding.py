@@ -68,7 +68,8 @@ _CLIENTS = (
     *("function", "custom", "namespace", "computer", "bash", "text_editor", "memory", "local_shell", "apply_patch"),
     "tool_search",
 )
-"""Prefixes of the types of tools that the client runs. Also of the tool that only selects among such tools."""
+"""Prefixes of the types of tools that the client runs. The list also contains `tool_search`, which only selects among
+such tools."""
 
 
 def check_forwarding(request: CompletionRequest, policy: Policy) -> None:

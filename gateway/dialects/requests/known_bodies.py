@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from operator import attrgetter
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 
@@ -34,8 +34,8 @@ LEAST_BYTES = 32 * 2**10
 """Minimum bytes of a body that is remembered."""
 MOST_BYTES = 64 * 2**20
 MOST_IDLE_S = 3600.0
-"""Seconds after which a body that no request has continued is forgotten: the longest lifetime of a provider's prompt
-cache, after which a session rarely goes on."""
+"""A body is forgotten if no request has continued it for this number of seconds. This is the longest lifetime of a
+provider's prompt cache. A session rarely goes on after such a pause."""
 _PER_ITEM = 900
 """Bytes of memory for the turn and the facts of each item of the conversation."""
 _KEY = secrets.token_hex(16)
@@ -51,7 +51,7 @@ _MOST_LOOKED = 64
 MOST_LOCATED = 4
 """Maximum number of remembered bodies whose items are located for one request."""
 _PROBE = 64
-"""Bytes that a place in the index of remembered bodies has of a body."""
+"""Number of bytes of a body in a key (`_Place`) of the index of remembered bodies."""
 _Place = tuple[str, str, int, bytes]
 """The API key with the client dialect, the name of the conversation's field, a position, and the bytes of the body from
 this position on."""
@@ -114,19 +114,20 @@ class _Body:
             ends = _ends_of(self.raw, at, self.items, first=True)
             if ends and (found := _rest_of(head + self.raw[ends[-1] :], self.owner[1])) and not found[1]:
                 self.head, self.start = head, at
-                self._count(ends)
+                self._count(ends, [])
                 return
 
-    def _count(self, ends: list[int]) -> None:
-        """Set `ends`, and find the facts about the items that have no facts yet."""
+    def _count(self, ends: list[int], new: list[Facts]) -> None:
+        """Set `ends`, and find the facts about the items that have no facts yet. `new`: these facts without the
+        memory; empty if they are not known."""
         facts = self.facts[-1] if self.facts else Facts()
         at = ends[len(self.facts) - 1] if self.facts else self.start
         known = len(self.facts)
         turns = {turn.index: turn for turn in self.turns[bisect_left(self.turns, known, key=_index) :]}
         for index, end in enumerate(ends[known:], known):
             part = self.raw[at:end]
-            memory = memory_of_item(part, self.items[index], turns.get(index))
-            facts = facts.plus(Facts.of(part, self.words)._replace(memory=memory))
+            memory = facts.memory + memory_of_item(part, self.items[index], turns.get(index))
+            facts = (new[index - known] if new else facts.plus(Facts.of(part, self.words)))._replace(memory=memory)
             self.facts.append(facts)
             at = end
         if self.around is None or self.raw[at:] != self.tail:
@@ -137,14 +138,13 @@ class _Body:
         self.ends = ends
 
     def follow(self, known: Known) -> None:
-        """Copy the facts about the first items from an earlier body, and find the positions of the other items.
-        `known`: the items that both bodies have."""
+        """Copy the facts about the first items from an earlier body. Find the positions of the other items, unless
+        `known` has them. `known`: the items that both bodies have."""
         before, count = known.body, known.shared
         self.head, self.start = before.head, before.start
-        ends = _ends_of(self.raw, known.end, self.items[count:], first=False)
-        if ends or count == len(self.items):
+        if ends := known.ends or known.found_ends(self.raw, self.items[count:]):
             self.facts, self.tail, self.around = before.facts[:count], before.tail, before.around
-            self._count(before.ends[:count] + ends)
+            self._count(ends, known.new_facts)
 
     def memory(self, scan: BodyScan) -> int:
         """The maximum bytes of memory of the body. `scan`: scan of `raw`."""
@@ -171,11 +171,17 @@ class _Body:
         return least
 
 
-class Known(NamedTuple):
+@dataclass(slots=True)
+class Known:
     """The items that a new body has in common with an earlier body. These are its first items."""
 
     body: _Body
     shared: int
+    ends: list[int] = field(default_factory=list)
+    """The position after each item of the new body. `parsed` finds the positions if all other fields are as before."""
+    new_facts: list[Facts] = field(default_factory=list)
+    """For each new item, the facts about the bytes from the first item to its end, without the memory. Empty as long as
+    `ends` is."""
 
     @property
     def is_most(self) -> bool:
@@ -210,10 +216,9 @@ class Known(NamedTuple):
         at, facts = at + more, earlier.facts[self.shared - 1]
         last, around = len(raw) - len(earlier.tail), earlier.around
         if around is not None and last >= at and raw.endswith(earlier.tail):
-            rest, facts = b'{"%b":[%b]}' % (_KEY.encode(), new := raw[at:last]), facts.plus(around).plus(Facts.of(new))
+            rest = b'{"%b":[%b]}' % (_KEY.encode(), raw[at:last])
         else:
             rest, around = earlier.head + raw[at:], None
-            facts = facts.plus(Facts.of(rest))
         found = _rest_of(rest, name := earlier.owner[1])
         if found is None or (more and not found[1]):
             return None
@@ -222,11 +227,34 @@ class Known(NamedTuple):
             if len(fields) > 1:  # the conversation ends before the known tail, and other fields follow
                 return None
             fields = earlier.fields
+            self._locate(raw, items)
+        if self.ends and around is not None:
+            facts = (self.new_facts[-1] if items else facts).plus(around)
+        else:
+            new = facts.plus(Facts.of(rest) if around is None else around.plus(Facts.of(raw[at:last])))
+            facts = new._replace(values=new.values + more)
         body = {name if key == _KEY else key: value for key, value in fields.items()}
         body[name] = earlier.items[: self.shared] + items
         turns = earlier.turns[: bisect_left(earlier.turns, self.shared, key=_index)]
-        scan = facts._replace(values=facts.values + more).scan(raw)
-        return Continued(body, rest, scan, self.shared, turns, earlier.notes)
+        return Continued(body, rest, facts.scan(raw), self.shared, turns, earlier.notes)
+
+    def notes(self) -> Notes:
+        """Notes about the new body, for `keep`, with the positions that `parsed` has found."""
+        return Notes(start=self.body.start, ends=self.ends)
+
+    def found_ends(self, raw: bytes, new: list[Any]) -> list[int]:
+        """The position after each item of `raw`; empty if the items `new` are not where they should be."""
+        ends = _ends_of(raw, self.end, new, first=False)
+        return self.body.ends[: self.shared] + ends if ends or not new else []
+
+    def _locate(self, raw: bytes, new: list[Any]) -> None:
+        """Find `ends` and `new_facts`."""
+        self.ends = self.found_ends(raw, new)
+        facts, at = self.body.facts[self.shared - 1], self.end
+        for end in self.ends[self.shared :]:
+            facts = facts.plus(Facts.of(raw[at:end]))
+            self.new_facts.append(facts)
+            at = end
 
 
 def to_locate(bodies: list[_Body]) -> list[_Body]:
@@ -330,8 +358,8 @@ class KnownBodies:
 class _Queue:
     """A queue of remembered bodies, the oldest first.
 
-    Bodies that a request has continued and all other bodies are in two separate queues. The others are evicted earlier,
-    because most of them belong to no session.
+    There are two queues: one for bodies that a later request has continued, and one for bodies that no request has
+    continued yet. Bodies of the second queue are evicted earlier, because most of them belong to no session.
     """
 
     def __init__(self) -> None:
@@ -340,8 +368,8 @@ class _Queue:
         self._random = Random(0)  # noqa: S311
 
     def random(self) -> _Body:
-        """A random body, to be evicted. If the oldest body were evicted each time, some sessions would never find their
-        last body: those that take turns and do not all fit."""
+        """A random body, to be evicted. A random choice is needed if several sessions take turns and their bodies do
+        not all fit. If the oldest body were evicted each time, no such session would find its last body."""
         return next(islice(self.bodies, self._random.randrange(len(self.bodies)), None))
 
     def add(self, body: _Body) -> None:

@@ -28,7 +28,7 @@ NO_END = 2**40
 _COUNTS = ("n", "best_of", "n_cmpl", "num_beams", "beam_width", "num_return_sequences")
 """Names of the fields for the number of generated answers. Answers that are generated but not returned are included."""
 _HOLDERS = frozenset({"options", "parameters", "sampling_params", "generation_config", "extra_body"})
-"""Names of the objects in which Ollama, TGI, SGLang, Transformers and LiteLLM's proxy expect these fields."""
+"""Names of the objects in which Ollama, TGI, SGLang, Transformers and LiteLLM's proxy expect limit fields."""
 _CHATS_OWN = frozenset({"max_completion_tokens", "max_tokens"})
 _FOREIGN_COUNTS = _HOLDERS | {*_COUNTS[3:]}
 _SEVERAL = _HOLDERS | {*_COUNTS}

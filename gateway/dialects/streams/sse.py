@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import repeat
 from typing import Any
 
 import orjson
@@ -119,14 +120,14 @@ def events(block: bytes, at: int = 0) -> Iterator[bytes]:
         at = end
 
 
-def parts(block: bytes, marks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the bytes of `block` in order, divided into pieces. An event that contains one of `marks` is a piece. The
-    events between two such events are together one piece.
+def parts(block: bytes, marks: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:
+    """Yield the bytes of `block` in order, divided into pieces, and whether the piece may contain one of `marks`. An
+    event that contains a mark is a piece. The events between two such events are together one piece.
 
-    If `block` contains carriage returns, each event is a piece.
+    If `block` contains carriage returns, each event is a piece that may contain a mark.
     """
     if b"\r" in block:
-        yield from events(block)
+        yield from zip(events(block), repeat(True), strict=False)
         return
     spans = set[tuple[int, int]]()
     for mark in marks:
@@ -139,11 +140,11 @@ def parts(block: bytes, marks: Iterable[bytes]) -> Iterator[bytes]:
     at = 0
     for start, end in sorted(spans):
         if at < start:
-            yield block[at:start]
-        yield block[start:end]
+            yield block[at:start], False
+        yield block[start:end], True
         at = end
     if at < len(block):
-        yield block[at:]
+        yield block[at:], False
 
 
 def objects(block: bytes) -> list[dict[str, Any]] | None:

@@ -48,9 +48,8 @@ class Usage:
         return self.all_input + self.all_output
 
     def doubted(self, *names: str) -> str:
-        """Return the value of `doubt` with `names` added. The value contains each name once, in alphabetical order,
-        separated by `+`.
-        """
+        """Return the field `doubt` (names of reported numbers that contradict each other) with `names` added. The
+        result contains each name once, in alphabetical order, separated by `+`."""
         return "+".join(sorted({*names, *self.doubt.split("+")} - {""}))
 
 
@@ -71,10 +70,9 @@ def interrupted(reported: Usage | None, input_tokens: int, delivered: int) -> Us
 
 
 def with_unseen(usage: Usage, unseen: int, most: int | None, *, plain: bool) -> Usage:
-    """Complete the `usage` of an attempt that ended early by the tokens that were probably generated and did not
-    arrive. `unseen`: estimated number of these tokens. `plain`: whether the answer is not streamed. `most`: maximum
-    output of the call in tokens, which limits the sum.
-    """
+    """The `usage` of an attempt that ended early, including the tokens that were probably generated and did not arrive.
+    `unseen`: estimated number of these tokens. `plain`: whether the answer is not streamed. `most`: maximum output of
+    the call in tokens, which limits the sum."""
     seen = usage.all_output - (usage.output_tokens if plain else usage.reasoning_tokens)
     if most is not None:
         unseen = min(unseen, max(0, most - seen))

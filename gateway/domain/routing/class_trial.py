@@ -110,7 +110,7 @@ class ClassTrial:
     lately: int = 0
     """Comparisons since the wealth of the closing test was last at its minimum."""
     lost: float = 0.0
-    """Sum of 1 - score over these comparisons."""
+    """Sum of 1 - score over the comparisons that `lately` counts."""
     version: int = 0
     """Number of comparisons that were processed since the trial began."""
     why: str = "not compared yet"
@@ -125,7 +125,8 @@ class ClassTrial:
 
     @property
     def boundary(self) -> float:
-        """The mean score with which the backend's mean score is compared."""
+        """The limit for the backend's mean score. Above it, the class may open for the backend; below it, the class
+        closes."""
         return max(_LEAST_BOUNDARY, self.target - TOLERANCE)
 
     @property
@@ -135,7 +136,7 @@ class ClassTrial:
 
     @property
     def mean(self) -> float:
-        """The mean score of the comparisons in this attempt; 0 without comparisons."""
+        """The mean score of the comparisons in the present attempt to open the class; 0 without comparisons."""
         return self.total / self.compared if self.compared else 0.0
 
     def compare_share(self, learning: float, *, served: bool) -> float:

@@ -38,7 +38,7 @@ _HALF_LIFE, _HALF_LIFE_ALARMED = 150, 25
 """Number of later answers after which the weight of an answer has fallen to one half. The second number applies while
 an alarm lasts."""
 _LEAST_TO_END = 10.0
-"""Minimum number of judged answers since the change before an alarm may end."""
+"""An alarm may end only after this number of judged answers since the change of quality."""
 _STEPS = 12
 _MOST_TARGET = 0.999
 _Z = NormalDist().inv_cdf(0.95)

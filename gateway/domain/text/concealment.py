@@ -16,7 +16,7 @@ _FRAGMENT = 12
 _START, _END = 6, 4
 """Minimum number of characters with which a provider identifies a key: at the start of the key, and at its end."""
 _BESIDE_MASK = 3
-"""Number of characters next to a mask that identify a key."""
+"""Number of characters of a key that identify it if they stand next to a mask such as `***`."""
 _MASK = re.compile(r"\*+|[•●…]+|\.{2,}|x{4,}|-{4,}|_{4,}")
 
 

@@ -235,7 +235,7 @@ class Journal:
 
     def _keep(self, values: rows.Values, record: Record, slot: int | None) -> None:
         """Write a line that ends an attempt to the journal. The line is written at the end of this turn of the event
-        loop, or earlier. After that, another attempt can use `slot`."""
+        loop, or earlier. `slot`: number of the attempt's progress slot, which another attempt can use after that."""
         line = segments.encode({"close": values, "class": record.traffic_class})
         self._closed += 1
         if slot is not None:
@@ -422,7 +422,7 @@ def _at_most(price: Price, usage: Usage, attempt: Attempt) -> Usage:
 
 
 def _countable(price: Price, usage: Usage, attempt: Attempt, record: Record) -> bool:
-    """Return whether an estimated usage can be priced. False for sound or images if neither the tokens nor a limit of
-    the output is known."""
+    """Return whether an estimated usage can be priced. Sound and images cannot be priced if the number of output tokens
+    is unknown and the output has no limit."""
     unbounded = FACTS[record.dialect].opaque and usage.total > 0 and attempt.most_output is None
     return not unbounded or price.every_tier or not (price.output or price.audio or price.image)

@@ -229,8 +229,8 @@ def listed_of(provider: str, model: str, facts: dict[str, Any], today: date) -> 
 
 
 def _beyond(facts: dict[str, Any], tier: str) -> dict[str, Any] | None:
-    """The price of calls above a number of input tokens, from an entry of LiteLLM's file; None if the entry has no such
-    price. `tier`: the suffix of the service tier in the entry's keys. Raises ValueError."""
+    """The price of long calls (calls with more input tokens than a limit), from an entry of LiteLLM's file. None if the
+    entry has no such price. `tier`: the suffix of the service tier in the entry's keys. Raises ValueError."""
     above = min((int(match[1]) for name in facts if (match := _ABOVE.match(name))), default=None)
     if above is None or (part := _whole(_classes(facts, f"_above_{above}k_tokens{tier}"))) is None:
         return None

@@ -71,8 +71,9 @@ def groups(
     since: float | None = None,
     until: float | None = None,
 ) -> list[Group]:
-    """All groups of rows with a problem: first `unpriced`, then `units`, then `zero`. Within a problem, the group with
-    most tokens comes first. Only `units` includes rows that were rolled up into sums."""
+    """All groups of rows with a problem. The order is: rows without a price (`unpriced`), rows with fees or a service
+    tier without a price (`units`), rows with a suspicious cost of 0 (`zero`). Within a problem, the group with most
+    tokens comes first. Only `units` includes rows that were rolled up into sums."""
     c, found = ledger.c, list[Group]()
     for why, condition in (("unpriced", unpriced), ("zero", free)):
         columns = (func.count(), func.sum(_TOKENS), func.min(c.at), func.max(c.at))
@@ -93,7 +94,7 @@ def groups(
 
 
 def _of_units(connection: Connection, since: float | None, until: float | None) -> list[Group]:
-    """The groups of the problem `units`, one for each backend and model."""
+    """The groups of rows whose fees or service tier have no price, one for each backend and model."""
     c = entries.c
     tokens: ColumnElement[Any] = sum((c[name] for name in TOKENS), start=literal(0))
     rows = connection.execute(
@@ -127,7 +128,8 @@ def _times(units: str, count: int) -> str:
 
 
 def _read(units: str) -> list[tuple[str, int]]:
-    """Parse units into pairs (name, number). For a service tier the number is 0."""
+    """Parse a text such as `web_search:12,service_tier=scale` into pairs (name, number). A service tier has no number
+    in the text; its pair has 0."""
     tiers = [(part, 0) for part in units.split(",") if part.startswith(TIER)]
     return [*fees_of(units), *tiers]
 

@@ -166,7 +166,7 @@ def compare(found: Sequence[Load], machines: Sequence[Machine], since: float, un
 
 
 def as_object(found: Sequence[Comparison], student: Student | None = None) -> dict[str, Any]:
-    """The comparison as JSON values. Amounts are exact decimal text in USD; shares are text rounded to four places."""
+    """The comparisons as JSON values. Amounts are exact decimal text in USD; shares are text rounded to four places."""
     rows = [_object(one) for one in found]
     if student is not None:
         for one, row in zip(found, rows, strict=True):

@@ -60,7 +60,8 @@ def session_rows(connection: Connection, *, since: float, team: str | None, sess
 
 
 def misses(rows: Iterable[Row]) -> Iterator[Miss]:
-    """Yield the misses in `rows`. `rows`: the calls of one or more sessions, oldest call first."""
+    """Yield a miss for each call that read less from the provider's cache than expected. `rows`: the calls of one or
+    more sessions, oldest call first."""
     last: dict[tuple[str, str], Row] = {}
     last_there: dict[tuple[str, str, str, str], Row] = {}
     for row in rows:

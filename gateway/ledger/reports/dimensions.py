@@ -54,8 +54,8 @@ def dimensions(by: str) -> tuple[str, ...]:
 
 def column(table: Any, name: str, *, sqlite: bool, zone: tzinfo = UTC) -> ColumnElement[Any]:
     """The SQL expression for the dimension `name`. `table`: the ledger, or a subquery with the ledger's columns.
-    `zone`: the time zone of the dimensions `day` and `hour`. Outside UTC, the expression counts quarter hours instead,
-    and `written` converts them."""
+    `zone`: the time zone of the dimensions `day` and `hour`. If `zone` is not UTC, the expression gives the number of
+    the quarter hour since 1970, and `written` converts this number to the day or hour."""
     found: ColumnElement[Any] = table.c["tags" if name.startswith(TAG) else COLUMNS[name]]
     if (seconds := _SECONDS.get(name)) is None:
         return found

@@ -144,7 +144,7 @@ def _ratio(sums: list[float], counts: list[int]) -> Interval | None:
 
 
 def as_object(variant: Variant) -> dict[str, Any]:
-    """The variants as JSON values."""
+    """The variant as JSON values."""
     figures = {
         name: None
         if (found := getattr(variant, name)) is None

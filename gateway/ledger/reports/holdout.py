@@ -129,8 +129,8 @@ def has_cuts(connection: Connection, team: str, since: float) -> bool:
 
 
 def calls(connection: Connection, team: str, since: float, kind: str) -> tuple[int, int]:
-    """Calls of the kind `kind` on the ledger of `team` since `since` (Unix seconds), as (number, cost in
-    pico-dollars)."""
+    """Count the calls of one `kind`, such as keep-alive calls, that were made for `team` since `since` (Unix seconds).
+    Returns (number of calls, their cost in pico-dollars)."""
     c = ledger.c
     which = [newest, c.kind == kind, *within(since, None, team, ledger)]
     row = connection.execute(select(func.count(), *pico_sum(c.cost_pico)).where(*which)).one()
@@ -245,7 +245,8 @@ def _figures(held: list[_Session], cut: list[_Session]) -> tuple[Figure, ...]:
 
 
 def _drawn(arm: np.ndarray[Any, Any], number: int) -> np.ndarray[Any, Any]:
-    """Means of the columns of `arm` over sessions drawn with replacement. The result has one row per draw."""
+    """Means of the columns of `arm` over sessions drawn with replacement. `arm`: one group of sessions, one row per
+    session. The result has one row per draw."""
     import numpy as np
 
     random, size = np.random.default_rng((_SEED, number)), len(arm)
@@ -259,8 +260,8 @@ def _drawn(arm: np.ndarray[Any, Any], number: int) -> np.ndarray[Any, Any]:
 def _exchanged(
     held: np.ndarray[Any, Any], cut: np.ndarray[Any, Any]
 ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Means of the columns after the sessions were assigned to the two groups at random: (held out, others). Each
-    result has one row per assignment."""
+    """Means of the columns after the sessions were assigned to the two groups at random: (held out, others). `held`,
+    `cut`: the real groups, one row per session. Each result has one row per assignment."""
     import numpy as np
 
     random, every, size = np.random.default_rng((_SEED, 2)), np.concatenate((held, cut)), len(held)

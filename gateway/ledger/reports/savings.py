@@ -181,7 +181,7 @@ def _flat(price: Price) -> Price:
 
 
 def as_object(found: Sequence[Statement]) -> dict[str, Any]:
-    """The statement as JSON values. Money is exact decimal text in USD; `saved_usd` is negative if routing cost
+    """The statements as JSON values. Money is exact decimal text in USD; `saved_usd` is negative if routing cost
     more."""
     known = [one for one in found if one.baseline_pico is not None]
     total = {

@@ -49,8 +49,8 @@ class ChainHeads:
         return chained, head
 
     def append(self, connection: Connection, make: Rollup) -> Head:
-        """Store a roll-up as the chain's next entry. The roll-up that `make` returns must have the id `next_id`. Raises
-        ChainForked."""
+        """Store the roll-up `make` as the chain's next entry. The id of `make` must be the result of
+        `next_id`. Raises ChainForked."""
         before = self._current(connection)
         head = Head(before.chain, before.seq + 1, following(before.hash, make.canonical()))
         self._move(connection, before, head)

@@ -1,5 +1,5 @@
-"""Reads for which teams the shortening of old tool outputs is switched off. It is switched off by an alert: by a row in
-the table `alerts`. So alert and switch always agree."""
+"""Reads for which teams the shortening of old tool outputs is switched off. An alert switches it off. The switch is
+not stored separately: it follows from the alert's row in the table `alerts`. So alert and switch always agree."""
 
 from __future__ import annotations
 

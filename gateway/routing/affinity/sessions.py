@@ -84,8 +84,7 @@ class Sessions:
         return round(self._remembered(prefix, backend, input_tokens) * self._read.get(backend.name, 1.0))
 
     def warmest(self, prefix: Prefix, input_tokens: int) -> int:
-        """The number of the `input_tokens` that are probably cached at one backend: at the backend with the highest
-        number."""
+        """The highest number of the `input_tokens` that any single backend probably has in its cache."""
         session = self._known.get(prefix.session)
         if session is None:
             return 0

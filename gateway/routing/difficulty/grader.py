@@ -10,7 +10,6 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
 import orjson
 
 from gateway.dialects.openai_chat.turns import read_turns
@@ -36,7 +35,6 @@ class Grader:
     def __init__(self, artefact: Artefact) -> None:
         self.artefact = artefact
         self._remembered: OrderedDict[bytes, Grade] = OrderedDict()
-        self._vocabulary = np.unpackbits(artefact.support.vocabulary).astype(bool)
 
     @classmethod
     def load(cls, path: Path | None = None) -> Self:
@@ -99,7 +97,9 @@ class Grader:
 
     def coverage(self, features: Features) -> float:
         """The share of the text's longer words that occurred in the training prompts; 0 if the text has no words."""
-        return float(self._vocabulary[features.vocabulary].mean()) if len(features.vocabulary) else 0.0
+        hashes = features.vocabulary
+        known = self.artefact.support.vocabulary[hashes >> 3] >> (7 - (hashes & 7)) & 1
+        return float(known.mean()) if len(hashes) else 0.0
 
 
 def grade_lines(lines: Iterable[bytes], grader: Grader) -> Iterator[bytes]:

@@ -3,11 +3,14 @@ data."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gateway.routing.difficulty.features import Features, Floats
+
+Steps = NDArray[np.int8]
 
 CLIP = np.float32(3.0)
 """Number of standard deviations to which lexical counts are limited, in both directions."""
@@ -18,9 +21,10 @@ class Scorer:
     """Computes the score of a text with features x: shared(x) + Σ gate(x) · expert(x). All parts are linear, and each
     gate is limited to 0..1. Source: mixture of experts, Jacobs et al. 1991."""
 
-    weights: Floats
-    """Weights of the n-gram bins: one row per bin, one column for the shared scorer and one for each of k experts. All
-    weights of a bin are in one row, because a text that has the bin needs all of them."""
+    weights: Floats | Steps
+    """Weights of the n-gram bins, in units of `unit`: one row per bin, one column for the shared scorer and one for
+    each of k experts. All weights of a bin are in one row, because a text that has the bin needs all of them. The
+    weights of a file stay in one byte each, because a worker would need four times the memory for them otherwise."""
     idf: Floats
     lexical_mean: Floats
     lexical_deviation: Floats
@@ -33,6 +37,8 @@ class Scorer:
     """Weights of the 46 lexical counts in the gates, per standard deviation. One row for each of k experts."""
     gate_intercepts: Floats
     """Intercepts of the gates of k experts."""
+    unit: Floats = field(default_factory=lambda: np.ones(1, np.float32))
+    """The weight that 1 in `weights` stands for: one for each column, or one for all."""
 
     def standard(self, lexical: Floats) -> Floats:
         """The lexical counts, standardised with the mean and the standard deviation of the training prompts."""
@@ -48,6 +54,6 @@ class Scorer:
         for block in (slice(0, features.word_bins), slice(features.word_bins, None)):
             length = np.sqrt(weighted[block] @ weighted[block])
             if length:
-                parts = parts + weighted[block] @ self.weights[features.bins[block]] / length
+                parts = parts + weighted[block] @ (self.weights[features.bins[block]] * self.unit) / length
         gates = (self.gate_intercepts + self.gates @ standard).clip(0, 1)
         return float(parts[0] + gates @ parts[1:])

@@ -78,13 +78,14 @@ class Artefact:
 def save(artefact: Artefact, path: Path) -> None:
     """Write the file, with weights rounded to one byte. An older file is replaced atomically. Raises OSError."""
     scorer = artefact.scorer
-    steps = np.maximum(np.abs(scorer.weights).max(0), 1e-12) / LEVELS
+    weights = scorer.weights * scorer.unit
+    steps = np.maximum(np.abs(weights).max(0), 1e-12) / LEVELS
     support, curves = artefact.support, artefact.curves
     buffer = io.BytesIO()
     np.savez_compressed(
         buffer,
         format=np.int64(FORMAT),
-        weights=np.round(scorer.weights / steps).astype(np.int8).T,
+        weights=np.round(weights / steps).astype(np.int8).T,
         steps=steps.astype(np.float32),
         idf=np.clip(np.round((scorer.idf - 1) * IDF_STEP), 0, 255).astype(np.uint8),
         lexical_mean=scorer.lexical_mean,
@@ -129,7 +130,8 @@ def _read(arrays: Mapping[str, Any], name: str) -> Artefact:
     centre, spread = (float(value) for value in arrays["scale"])
     coverage, longest, strangeness = (float(value) for value in arrays["limits"])
     scorer = Scorer(
-        weights=np.ascontiguousarray(arrays["weights"].T) * arrays["steps"],
+        weights=np.ascontiguousarray(arrays["weights"].T),
+        unit=arrays["steps"],
         idf=(1 + arrays["idf"] / IDF_STEP).astype(np.float32),
         lexical_mean=arrays["lexical_mean"],
         lexical_deviation=arrays["lexical_deviation"],

@@ -190,8 +190,8 @@ def _measured(evidence: Evidence, price: Array, settings: Settings) -> tuple[Arr
 
 
 def written(models: Sequence[str], evidence: Evidence, learned: Learned, place: int) -> dict[Pattern, State]:
-    """The states of a strategy that prompts reach at the price of money with index `place`. The models have the names
-    in `models`."""
+    """The states of the strategy for one price of money, without states that no prompt reaches. A price of money is the
+    quality that one US dollar must gain; `place` is its index. `models`: the names of the models."""
     states: dict[Pattern, State] = {}
     for asked, level, state, onward in walk(evidence, learned, place):
         ask = {models[model]: _short(level.worth[model][state, :, place]) for model in onward}

@@ -284,8 +284,9 @@ def _ask(
 
 
 def walk(evidence: Evidence, learned: Learned, place: int) -> Iterator[tuple[Asked, Level, int, list[int]]]:
-    """Yield each state that prompts reach at the price of money with index `place`, as (called models, their `Level`,
-    index of the state, models that are called next for some prompt)."""
+    """Yield each state that prompts reach at one price of money, as (called models, their `Level`, index of the state,
+    models that are called next for some prompt). A price of money is the quality that one US dollar must gain. `place`:
+    its index."""
     codes: dict[Asked, Whole] = {(): encode(evidence.labels, ())}
     front: list[tuple[Asked, int]] = [((), 0)]
     seen = set(front)
@@ -309,8 +310,8 @@ def walk(evidence: Evidence, learned: Learned, place: int) -> Iterator[tuple[Ask
 
 
 def choose(evidence: Evidence, level: Level, state: int, place: int, *, stops: bool) -> Whole:
-    """The next model for each of n prompts in one state; −1: no further call. `stops`: whether the cascade may end in
-    this state."""
+    """The next model for each of n prompts in one state; −1: no further call. `place`: index of the price of money
+    (the quality that one US dollar must gain). `stops`: whether the cascade may end in this state."""
     best = np.full(len(evidence), 0.0 if stops else -np.inf)
     chosen = np.full(len(evidence), -1)
     for model, worth in level.worth.items():
@@ -321,7 +322,8 @@ def choose(evidence: Evidence, level: Level, state: int, place: int, *, stops: b
 
 
 def play(evidence: Evidence, learned: Learned, place: int) -> tuple[Array, Array]:
-    """Apply the decisions for the price of money `place` to each of n prompts. Returns quality and US dollars."""
+    """Apply the decisions for one price of money to each of n prompts. Returns quality and US dollars. `place`: index
+    of the price of money (the quality that one US dollar must gain)."""
     quality, usd = np.zeros(len(evidence)), np.zeros(len(evidence))
     front: dict[Asked, Whole] = {(): np.arange(len(evidence))}
     while front:
@@ -360,8 +362,8 @@ def _voted(labels: Whole, asked: Asked) -> Whole:
 
 
 def _plural(evidence: Evidence, rows: Whole, asked: Asked) -> Whole:
-    """The index in `asked` of the answer with which most other answers agree. If several answers have this number, the
-    answer of the model with the best mean quality is taken."""
+    """The index in `asked` of the answer with which most other answers agree. If several answers have the
+    highest number, the answer of the model with the best mean quality is taken."""
     votes = evidence.labels[rows][:, asked]
     agree = ((votes[:, :, None] == votes[:, None, :]) & (votes >= 0)[:, :, None]).sum(2)
     level = evidence.quality[:, asked].mean(0)

@@ -132,8 +132,8 @@ def _repriced(
     frontier: Sequence[Strategy], others: Sequence[Strategy], tariff: Tariff, reference: str
 ) -> list[Strategy]:
     """All strategies at the prices of `tariff`. `frontier`: the best strategies at the fitted prices. `others`:
-    strategies whose quality is known less exactly. Their quality is limited to the quality that the frontier has at
-    equal cost."""
+    strategies whose quality is known less exactly. The quality of the others is limited to the quality that the
+    frontier has at equal cost."""
     usd, quality = [each.usd for each in frontier], [each.least(reference) for each in frontier]
     ceiling = np.interp([each.usd for each in others], usd, quality).tolist()
     lower = [max(0.0, each.least(reference) - most) for each, most in zip(others, ceiling, strict=True)]

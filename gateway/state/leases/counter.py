@@ -120,9 +120,9 @@ class Lease:
         take_all(((self, units),), step)
 
     def force(self, units: int, step: int) -> None:
-        """Take `units` even if the server has not reserved them for this worker. For policies that serve while the
-        server is unreachable. `step`: the server's clock in steps of 100 ms, for counters of the kind `rate`.
-        """
+        """Take `units` even if the server has not reserved them for this worker. Use this only for policies that serve
+        requests while the server is unreachable. `step`: the server's clock in steps of 100 ms, for counters of the
+        kind `rate`."""
         self.free += units
         self.take(units, step)
 
@@ -133,9 +133,8 @@ class Lease:
         self.touched = True
 
     def settle(self, held: int, cost: int, mark: int) -> None:
-        """End the use of `held` units, of which `cost` units were spent. `cost` may exceed `held`. Only for counters
-        of the kind `sum`. `mark`: time in steps of 10 ms.
-        """
+        """End the use of `held` units, of which `cost` units were spent. `cost` may exceed `held`. Only for counters of
+        the kind `sum`. `mark`: time of the settlement in steps of 10 ms."""
         self.busy -= held
         self.free += held - cost
         self.touched = True
@@ -223,7 +222,8 @@ class Lease:
         self._demand = 0.0
 
     def tick(self, step: int) -> None:
-        """Lower the expected demand and move the window to `step`. Must be called once per period."""
+        """Lower the expected demand and move the window to `step`. Must be called once per reporting period (`period_s`
+        of `Leases`)."""
         self._demand = max(float(self._taken), self._demand * _FADE)
         self._taken = 0
         if self._demand < 0.02 * self._biggest:
@@ -244,8 +244,8 @@ class Lease:
             self._pending = _counting({max(self._pending): sum(self._pending.values())})
 
     def report(self, base: str) -> list[str | int]:
-        """The arguments of the server's script for this counter. They offer some free units to other workers. This
-        worker cannot take these units until the reply arrives.
+        """The arguments of the server's script for this counter. The report offers some free units to other workers.
+        This worker cannot take these units until the reply arrives.
 
         `base`: result of `rebuild.read_base`, or empty.
         """

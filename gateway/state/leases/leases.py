@@ -42,7 +42,7 @@ _QUIET_S = 1.0
 _SELDOM_S = 4.0
 """Seconds after which an unchanged lease of a counter with `ahead` False is reported again."""
 _LOSS_S = 2.0
-"""Seconds after the server has lost its data in which a newly created sum grants nothing."""
+"""After the server has lost its data, a newly created sum grants nothing for this number of seconds."""
 _REBUILD_S = 5.0
 """Seconds between attempts to rebuild a sum."""
 _READS = 8
@@ -232,8 +232,8 @@ class Leases:
                 self._report_now.set()
 
     def force(self, lease: Lease, units: int) -> None:
-        """Take `units` even if the server has not reserved them. For policies that serve requests while the server is
-        unreachable."""
+        """Take `units` even if the server has not reserved them. Use this only for policies that serve requests while
+        the server is unreachable."""
         self.taken_at = step = self.step
         lease.force(units, step)
         self._watch(lease)

@@ -66,7 +66,7 @@ class DeadWorkers(Protocol):
     def stats(self) -> dict[str, int | float | str]: ...
 
     async def run(self) -> None:
-        """Keep `drained` up to date until cancelled."""
+        """Keep `drained` (the names of the drained workers) up to date until cancelled."""
         ...
 
 

@@ -94,4 +94,4 @@ def _machine() -> str:
 
 
 _MACHINE = _machine()
-"""Read only once, because it cannot change while this process runs."""
+"""The result of `_machine` for this process. It cannot change while the process runs."""

@@ -29,7 +29,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as DatabaseTimeout
 
 from gateway.state.migrations import HEAD
-from gateway.state.sql.tables import metadata
+from gateway.state.sql.tables import metadata, name_partial_indexes
 
 T = TypeVar("T")
 
@@ -157,6 +157,7 @@ def _sqlite(url: Any) -> Engine:
 
 
 def _postgres(url: Any) -> Engine:
+    name_partial_indexes()
     engine = create_engine(
         url,
         pool_size=THREADS,

@@ -37,21 +37,28 @@ def run(*given: str) -> dict[str, Any]:
 def test_what_is_sent_is_marked_and_billed_alike_by_replay_and_bill(tmp_path: Path) -> None:
     sessions, prices, out = tmp_path / "sessions.jsonl", tmp_path / "prices.json", tmp_path / "sent.jsonl"
     sessions.write_bytes(
-        session("a", "anthropic", "claude-sonnet-4-5") + b"\n" + session("b", "openai", "gpt-4o", 0) + b"\n"
+        b"\n".join(
+            [
+                session("first", "anthropic", "claude-sonnet-4-5"),
+                session("a", "anthropic", "claude-sonnet-4-5"),
+                session("b", "openai", "gpt-4o", 0),
+            ]
+        )
     )
     prices.write_bytes(orjson.dumps(PRICES))
     replayed = run("replay", str(sessions), "--prices", str(prices), "--out", str(out))
     assert replayed == run("bill", str(out), "--sessions", str(sessions), "--prices", str(prices))
     rows = [orjson.loads(line) for line in out.read_bytes().splitlines()]
     assert [(row["id"], row["turn"], row["own_usd"]) for row in rows] == [
-        (name, turn, 0.0) for name in "ab" for turn in range(12)
+        (name, turn, 0.0) for name in ("first", "a", "b") for turn in range(12)
     ]
     assert b"cache_control" not in b"".join(map(orjson.dumps, (row for row in rows if row["id"] == "b")))
-    kept = replayed["sessions"][0]
+    unknown, kept, short = replayed["sessions"]
+    assert unknown["cache_write_1h_tokens"] == 0  # no pause was seen before its own
     assert kept["input_tokens"] == 0
     assert kept["cached_tokens"] > 11 * 30_000  # the pause of 25 minutes too was within the hour of a mark
     assert 0 < kept["cache_write_1h_tokens"] < 10  # only the first of the two new messages
-    assert replayed["sessions"][1]["cached_tokens"] == 0  # too short to be cached
+    assert short["cached_tokens"] == 0  # too short to be cached
 
 
 def test_a_prompt_is_kept_in_the_pauses_of_a_session_if_wanted(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ class Reply:
     chunks: AsyncGenerator[bytes] | None = None
     """The chunks of a stream, as JSON. None for a plain answer. Raises Failed if the stream breaks off."""
     failure: str = ""
-    """Why there is no response of the provider; see `protocol.FAILURE`. Empty if there is one."""
+    """The reason why the provider sent no response; see `protocol.FAILURE`. Empty if the provider sent a response."""
 
 
 class Litellm:
@@ -107,7 +107,7 @@ class Litellm:
 
     def _refusal(self, error: Exception) -> Reply:
         """The response that the provider sent, restored from the `error` that litellm raised. If the provider sent no
-        response, the reason why."""
+        response, the result contains the reason."""
         exceptions = self._library.exceptions
         if isinstance(error, exceptions.Timeout):
             return Reply(failure="timeout")

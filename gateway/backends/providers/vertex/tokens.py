@@ -30,7 +30,7 @@ _EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
 _ACCESS = "urn:ietf:params:oauth:token-type:access_token"
 _LIFE_S = 3600
 _SKEW_S = 30.0
-"""Maximum difference in seconds between Google's clock and this machine's for which the difference is ignored."""
+"""A difference between Google's clock and this machine's clock is ignored up to this number of seconds."""
 _WAIT_S = 10.0
 
 

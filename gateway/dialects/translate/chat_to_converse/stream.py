@@ -26,7 +26,8 @@ class ConverseStream(ObjectReader, MessagesStream):
         self._blocks: dict[int, str] = {}
         """Index of an open block → the type of the block."""
         self._opening = b""
-        """The chunk for `messageStart`, sent with the next chunk: a failure before that can still be retried."""
+        """The chunk for `messageStart`. It is sent together with the next chunk, so that a failure before the next
+        chunk can still be retried."""
         self._answered = False
         self._faulty: FaultyAnswer | None = None
         """The error of an answer without content. It is raised when the usage has arrived, or at the end."""

@@ -1,6 +1,7 @@
 """Translator for a client of OpenAI's embeddings and a Gemini backend, which is called through `batchEmbedContents`.
 
-https://ai.google.dev/api/embeddings. Kind `vertex` converts the request once more, because Vertex AI has other methods.
+https://ai.google.dev/api/embeddings. Backends of the kind `vertex` convert the request once more, because Vertex AI has
+other methods.
 """
 
 from __future__ import annotations

@@ -85,8 +85,8 @@ def usage(given: Any) -> Usage | None:
 
 
 def _sum(one: Any, other: Any) -> Any:
-    """The sum of two counts, one of which may be missing. If a value is no number, it is returned instead, so that a
-    later check finds it."""
+    """The sum of two counts, one of which may be missing. If one of the values is not a number, this value is
+    returned, so that a later check finds it."""
     odd = next((each for each in (one, other) if each is not None and type(each) is not int), None)
     return odd if odd is not None else (one or 0) + (other or 0)
 

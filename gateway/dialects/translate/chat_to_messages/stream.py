@@ -130,8 +130,11 @@ class MessagesStream(ChunkMaker):
     def _repeated(
         self, event: bytes, key: str, delta: dict[str, Any], field: str, text: str, kept: list[bytes] | None = None
     ) -> bytes:
-        """Write the chunk for `event`, and prepare for similar events: later events that differ only in their text are
-        translated without parsing. Not prepared for the answer's first chunk, because it also contains the role."""
+        """Write the chunk for `event`. Later events that differ from `event` only in their text are then translated
+        without parsing. The answer's first chunk is an exception, because this chunk also contains the role.
+
+        `text`: the event's text. `key`: the field of the text in the event. `delta`: the delta of the chunk. `field`:
+        the field of the text in the delta. `kept`: a list to which the texts of later events are appended."""
         first = not self._begun
         chunk = self._chunk(delta)
         self._run = None if first else DeltaRun.after(event, key, chunk, field, text, kept)

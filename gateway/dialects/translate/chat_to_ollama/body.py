@@ -50,7 +50,7 @@ def forced_function(body: dict[str, Any]) -> str:
     """The name of the single function that the request forces the model to call; empty if there is none.
 
     Ollama cannot force a call. So the gateway asks for the arguments as a structured answer, and makes the call
-    from it.
+    from this answer.
     """
     choice = body.get("tool_choice") if body.get("tool_choice") is not None else body.get("function_call")
     if type(choice) is dict:

@@ -17,7 +17,7 @@ from gateway.errors import BackendGarbage, ContextTooLong
 Block = dict[str, Any]
 
 _TOO_LONG = re.compile(r"exceeds the (?:available )?context (?:length|size)|prompt is too long", re.IGNORECASE)
-"""Matches the errors for a prompt that does not fit the window: of Ollama's runner, and of llama.cpp's server."""
+"""Matches the errors of Ollama's runner and of llama.cpp's server for a prompt that does not fit the window."""
 
 
 def usage(line: Block) -> Usage | None:
@@ -66,7 +66,8 @@ class Calls:
         return len(self._ids)
 
     def made(self, call: Block) -> Block:
-        """The call in the format of chat. Raises LookupError, TypeError or AttributeError if it is not a call."""
+        """The call in the format of chat. Raises LookupError, TypeError or AttributeError if `call` is not a
+        call."""
         function, number = call["function"], len(self._ids)
         given = function.get("arguments")
         arguments = given if type(given) is str else orjson.dumps(given or {}).decode()

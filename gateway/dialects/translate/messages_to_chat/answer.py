@@ -44,8 +44,8 @@ def message(request: CompletionRequest, completion: dict[str, Any], usage: Usage
 
 
 def opening(request: CompletionRequest, start: dict[str, Any]) -> dict[str, Any]:
-    """A message without content and without the fields of its end. `start`: the completion, or the first chunk of a
-    stream."""
+    """A message that has just begun: it has no content, and the stop reason and stop sequence are null. `start`: the
+    completion, or the first chunk of a stream."""
     model = start.get("model")
     return {
         "id": _id("msg_", start.get("id") or request.id),

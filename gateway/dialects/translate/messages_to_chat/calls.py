@@ -71,7 +71,7 @@ class Calls:
 
     @property
     def current(self) -> Call | None:
-        """The first call that has not been written completely; None if all calls have been."""
+        """The first call that has not been written completely; None if all calls have been written."""
         return self._calls[self._done] if self._done < len(self._calls) else None
 
     @property

@@ -38,8 +38,9 @@ def chat_messages(message: Message, where: str) -> Iterator[Message]:
 
 
 def _user(role: str, content: list[Part], where: str) -> Iterator[Message]:
-    """Yield the messages for a user's message: tool results first, directly after their calls. Then one message with
-    the text and all other parts of the results."""
+    """Yield the chat messages for a user's message. The tool results come first, because chat requires them directly
+    after their calls. Then comes one message with the user's text and with the parts that a tool result cannot have in
+    chat."""
     shown: list[Part] = []
     own: list[Part] = []
     for number, block in enumerate(content):

@@ -1,8 +1,8 @@
 """Adds two columns. Keys get their lineage: the id of the first key in a chain of rotations. Ledger rows get the time
 from the start of the request to the call.
 
-The lineage of an existing key is its own id, because the ledger has its spend under this id. Existing rows have the
-start of the call as their time, so their time until the call is 0.
+The lineage of an existing key is its own id, because the ledger has its spend under this id. In existing rows, the time
+from the start of the request to the call is 0, because only the start of the call is known.
 """
 
 from __future__ import annotations
