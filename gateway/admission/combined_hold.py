@@ -38,7 +38,7 @@ class BudgetHolds:
 
     async def grow(self, output_tokens: int, seen: int) -> None:
         """Hold more money if an answer in progress needs it. `output_tokens`: estimate from the delivered text.
-        `seen`: maximum number of tokens that may have arrived. Raises BudgetExhausted.
+        `seen`: upper limit of this number. Raises BudgetExhausted.
         """
         for part in self._parts:
             await part.grow(output_tokens, seen)

@@ -100,8 +100,8 @@ _Windows = tuple[Callable[[str], tuple[str, ...]], list[int]]
 
 @lru_cache(maxsize=256)
 def _windows_of(length: int) -> _Windows:
-    """For a text of at least `length` characters: return a function that cuts the sampled windows from it, and the
-    start of each window."""
+    """Returns two values for texts of at least `length` characters: a function that cuts the sampled windows out of
+    such a text, and the start of each window."""
     starts = [int((length - _WINDOW) * place) for place in _PLACES]
     return itemgetter(*[slice(start, start + _WINDOW) for start in starts]), starts
 

@@ -1,14 +1,15 @@
-"""The fork server: the process from which workers are forked. The supervisor forks the fork server while it has no
-thread, no event loop and no open file.
+"""The fork server: the process from which workers are forked. The supervisor forks it early, while the supervisor
+itself has no thread, no event loop and no open file.
 
 The fork server has already imported the modules of a worker. A forked worker therefore starts in a fraction of the
 time, and shares the memory pages of these modules with the other workers. Each worker is forked through an intermediate
 process. When the intermediate process has ended, the kernel makes the worker a child of the supervisor, which is the
 nearest `subreaper`. The supervisor waits for a worker as for any child, and the worker ends when the supervisor ends.
 
-A worker that writes to a page no longer shares this page. The fork server therefore ends when all workers are ready. If
-a worker must be replaced, or a rolling restart begins, the fork server is started again as a program: `python -m
-gateway.supervisor.fork_server`, with the control socket as standard input.
+When a worker writes to a shared page, it gets a copy, and the fork server still keeps the old page, which costs memory.
+So the fork server ends when all workers are ready. If a worker must be replaced, or a rolling restart begins, the fork
+server is started again as a program: `python -m gateway.supervisor.fork_server`, with the control socket as standard
+input.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class ModelViews:
         ]
 
     async def _answer(self, view: View, request: Request, tenant: Tenant) -> Response:
-        """Answer a request to the route of `view` with a description of the models. Raises UnknownModel, BadRequest."""
+        """Describe the models in the format of `view`. Raises UnknownModel, BadRequest."""
         asked = await read_object(request) if view.method == "POST" else {}
         backends = {name: each for each in self._fleet.backends for name in (each.model, each.name)}
         models = [

@@ -39,7 +39,7 @@ class BackendDrains:
         self._tasks = Tasks()
 
     async def open(self) -> None:
-        """Start reading the shared drains."""
+        """Start the background task that reads from the state server which backends are drained for all workers."""
         if self._state is not None:
             self._tasks.spawn(self._follow(self._state), "drained backends")
 

@@ -42,7 +42,7 @@ class FairQueue(Generic[Waiter]):
         return self.length
 
     def shares(self) -> int:
-        """The number of shares that have waiting requests."""
+        """The number of teams (shares) that have requests in the queue."""
         return len(self._interactive.keys() | self._batch.keys())
 
     def waiting(self, share: str) -> int:

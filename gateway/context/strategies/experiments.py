@@ -26,9 +26,8 @@ _SEALED = "reasoning.encrypted_content"
 def assigned(request: CompletionRequest, tenant: Tenant) -> dict[str, str]:
     """Experiment → variant for the session of a request. Empty if the request takes no part.
 
-    A request takes no part if it has no session name, is held out, must be sent unchanged, or asks for thinking. A
-    model may think without being asked. This does no harm: the session has had the same text from its first request on,
-    so the text before signed thinking does not change.
+    A request takes no part if it has no session name, is held out, or must be sent unchanged. A request that asks for
+    thinking takes no part either, because thinking is signed, and the text before it must not change.
     """
     session = request.controls.session or request.agent_session
     if not session or request.dialect not in _FIELDS or asks_for_thinking(request) or is_exempt(request, tenant):

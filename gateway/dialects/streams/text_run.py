@@ -132,7 +132,7 @@ class AlikeEvents:
         """Read the events from position `at`. Returns three values: the position after the events, the contents of
         their JSON strings, and the decoded texts.
 
-        The lists are empty if the next event has another form or must be parsed alone.
+        The lists are empty if the next event does not have the expected form, or if it must be parsed by itself.
         """
         if not block.startswith(self.before, at):
             return at, [], []

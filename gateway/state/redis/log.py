@@ -51,9 +51,10 @@ class IndexLog:
     """A stream of limited length. Each instance has at most one follower; any instance may append."""
 
     def __init__(self, state: State, name: str, *, max_length: int = 200_000) -> None:
-        """`max_length`: maximum length of the log; the oldest entries are removed above it.
+        """`max_length`: maximum length of the log; beyond it, the oldest entries are removed.
 
-        An instance that follows the log adds up the weights of the entries. Other instances only count the entries.
+        An instance that follows the log knows the weight of each entry, and compares the sum of the weights with the
+        maximum. Other instances compare the number of entries.
         """
         self._state = state
         self._key = state.key("log", name)
