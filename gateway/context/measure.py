@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import repeat
+from itertools import compress, repeat
 from operator import attrgetter, is_
 
 import orjson
@@ -85,14 +85,11 @@ def estimated(request: CompletionRequest) -> int:
 
 
 def _parts(request: CompletionRequest) -> list[str]:
-    """The text and the calls of each turn. The turns of a conversation that an earlier request has sent have them
-    already, so only the others are visited."""
-    turns = request.turns
-    for turn in turns[0 if request.continued is None else len(request.continued.turns) :]:
-        _whole(request, turn)
-    parts = list(map(_WHOLE, turns))
-    if any(map(is_, parts, repeat(None))):
-        return [_whole(request, turn) for turn in turns]
+    """The text and the calls of each turn. Only new turns are visited: the others have `whole` from an earlier request
+    of the conversation."""
+    parts = list(map(_WHOLE, request.turns))
+    for place in compress(range(len(parts)), map(is_, parts, repeat(None))):
+        parts[place] = _whole(request, request.turns[place])
     return parts
 
 
