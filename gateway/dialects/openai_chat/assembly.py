@@ -9,6 +9,7 @@ import orjson
 from gateway.dialects.openai_chat.content_parts import flattened
 from gateway.dialects.openai_chat.message import TEXT_FIELDS, generated_text, mean_probability, overall_finish
 from gateway.dialects.streams import sse
+from gateway.dialects.streams.text_run import TextRun
 
 MAX_BYTES = 256 * 2**10
 """Maximum bytes of a plain body that is assembled. Of a longer answer, only the beginning is kept, and the characters
@@ -54,16 +55,15 @@ class Assembly:
                 else:
                     self.add_parsed(chunk, len(data))
 
-    def add_text(self, choice: int, field: str, text: bytes) -> None:
-        """Add text to the field `field` of a choice. `text`: the inside of a JSON string. `choice`: index of the
-        choice."""
+    def add_text(self, run: TextRun, first: str, text: bytes) -> None:
+        """Add several events of `run`, whose texts are together `first` and `text`, the inside of a JSON string."""
         try:
-            decoded = orjson.loads(b'"%b"' % text)
+            decoded = first + orjson.loads(b'"%b"' % text) if text else first
         except orjson.JSONDecodeError:
             self.unreadable += 1
-        else:
-            self._choice(choice).add_text(field, decoded)
-            self._grow(len(decoded))
+            decoded = first
+        run.holder[run.field] = decoded
+        self.add_parsed(run.chunk, len(decoded))
 
     def add_parsed(self, chunk: Any, size: int) -> None:
         """Add the parsed data of an event of `size` bytes."""
@@ -205,13 +205,6 @@ class _Choice:
                 self._fields[key] = value
         return kept
 
-    def add_text(self, field: str, text: str) -> None:
-        texts = self._texts.get(field)
-        if texts is None:
-            self._texts[field] = [text]
-        else:
-            texts.append(text)
-
     def _delta(self, delta: dict[str, Any], size: int) -> int:
         """Add a delta from a chunk of `size` bytes. Returns how many bytes the stored answer grows."""
         characters, more = 0, False
@@ -223,7 +216,7 @@ class _Choice:
             elif value:
                 more = True
             if key in TEXT_FIELDS and type(value) is str:
-                self.add_text(key, value)
+                self._texts.setdefault(key, []).append(value)
             elif key == "tool_calls":
                 self._tool_calls(value or [])
             elif key == "function_call" and value:
