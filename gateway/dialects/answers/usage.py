@@ -82,14 +82,15 @@ def openai_usage(value: object, *, tier: str = "", fees: Fees = ()) -> Usage | N
         and type(completion) is int
         and prompt > 0 <= completion
         and total == prompt + completion < ABSURD_TOKENS
-        and (len(value) == 3 or value.keys() <= set(names))
-        and (cached := _only(read, "cached_tokens")) <= prompt
-        and (reasoning := _only(wrote, "reasoning_tokens")) <= completion
     ):
-        output = completion - reasoning
-        return Usage(
-            prompt - cached, cached, output_tokens=output, reasoning_tokens=reasoning, service_tier=tier, fees=fees
-        )
+        if len(value) == 3:
+            return Usage(prompt, output_tokens=completion, service_tier=tier, fees=fees)
+        cached, thought = _only(read, "cached_tokens"), _only(wrote, "reasoning_tokens")
+        if cached <= prompt and thought <= completion and value.keys() <= set(names):
+            output = completion - thought
+            return Usage(
+                prompt - cached, cached, output_tokens=output, reasoning_tokens=thought, service_tier=tier, fees=fees
+            )
     return _Reading(value).usage(tier, fees)
 
 

@@ -67,8 +67,10 @@ class MessagesRelay(EventReader):
 
     def _take(self, block: bytes, at: int) -> int:
         """Store the deltas that begin at position `at`. Returns the position of the first event of another kind."""
-        begin, alone = at, False
-        while found := _DELTA(block, at):
+        found, begin, alone = _DELTA(block, at), at, False
+        if not found:
+            return at
+        while found:
             index, field, text = found.groups()
             self.chunks += text != b""
             at = found.end()
@@ -79,6 +81,7 @@ class MessagesRelay(EventReader):
                 alone = True
             self._pieces.append((index, field, text))
             self.most_characters += len(text)
+            found = _DELTA(block, at)
         self._held += at - begin
         if self._held > _FOLD_BYTES:
             self._fold()
@@ -93,7 +96,7 @@ class MessagesRelay(EventReader):
     def _relay(self, block: bytes) -> bytes:
         relayed, begin, at, returns = [], 0, 0, b"\r" in block
         while not (self.ended or self._failure) and (at := self._take(block, at)) < len(block):
-            end = sse.next_boundary(block, at, returns)
+            end = sse.next_boundary(block, at, returns) if returns else block.find(b"\n\n", at) + 2
             if not self._read(block[at:end]):
                 relayed.append(block[begin:at])
                 begin = end

@@ -27,21 +27,22 @@ class Assembly:
     """Assembles an answer from whole events. The answer so far can be read at any time. If an event could not be read,
     the whole answer is not available."""
 
+    usage: dict[str, Any] | None = None
+    """The last usage object that the backend sent."""
+    unreadable = 0
+    _size = 0
+    """The approximate number of bytes that are stored for the choices."""
+    _beginning: str | None = None
+    """The beginning of an answer that is too long to be kept as a whole; None if the answer is kept as a whole."""
+    _beginning_confidence: float | None = None
+    _discarded = 0
+    """Number of characters that were counted and discarded."""
+
     def __init__(self) -> None:
-        self.usage: dict[str, Any] | None = None
-        """The last usage object that the backend sent."""
-        self.unreadable = 0
         self._top: dict[str, Any] = {}
         self._known = set(_CHUNK_ONLY)
         """Names of top-level fields whose value is already known. These fields are not read again."""
         self._choices: dict[int, _Choice] = {}
-        self._size = 0
-        """The approximate number of bytes that are stored for the choices."""
-        self._beginning: str | None = None
-        """The beginning of an answer that is too long to be kept as a whole; None if the answer is kept as a whole."""
-        self._beginning_confidence: float | None = None
-        self._discarded = 0
-        """Number of characters that were counted and discarded."""
 
     def add(self, block: bytes) -> None:
         """Add a block of whole events."""

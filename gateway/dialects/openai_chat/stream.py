@@ -63,9 +63,9 @@ class ChatStream(ChatReader):
             else:
                 at = 0
         while not (self.ended or self._failure) and (at := transcript.take(block, at)) < len(block):
-            end = sse.next_boundary(block, at, returns)
+            end = sse.next_boundary(block, at, returns) if returns else block.find(b"\n\n", at) + 2
             event = block[at:end]
-            if transcript.irregular and _is_stored(event):
+            if transcript.irregular and not sse.has_any(event, _MARKS) and sse.sound(event):
                 transcript.add(event)
             elif not self._read(event):
                 relayed.append(block[begin:at])
@@ -91,14 +91,15 @@ class ChatStream(ChatReader):
                 self._count(chunk)
             return False
         if type(chunk) is dict:
-            return self._transcript.add_parsed(event, chunk) or self._note(chunk)
-        if data and not _is_stored(event):
-            self._failure = BackendGarbage("The backend sent an event that is not one of a chat stream.")
-        elif data:
+            says = self._transcript.add_parsed(event, chunk)
+            return says is None or self._note(chunk, says)
+        if data and not sse.has_any(event, _MARKS) and sse.sound(event):
             self._transcript.add(event)
+        elif data:
+            self._failure = BackendGarbage("The backend sent an event that is not one of a chat stream.")
         return not self._failure
 
-    def _note(self, chunk: dict[str, Any]) -> bool:
+    def _note(self, chunk: dict[str, Any], says: bool) -> bool:
         choices, ends = chunk.get("choices"), False
         self._count(chunk)
         if type(choices) is not list:
@@ -107,7 +108,7 @@ class ChatStream(ChatReader):
             reason = choice.get("finish_reason") if type(choice) is dict else None
             if type(reason) is str and reason:
                 self.finish, ends = overall_finish((self.finish, reason)), True
-        if ends and not self._transcript.says(chunk):
+        if ends and not says:
             self._transcript.silent += 1
         only_usage = not choices and type(chunk.get("usage")) is dict
         return self._wants_usage or not only_usage
@@ -181,11 +182,6 @@ class ChatStream(ChatReader):
     @property
     def confidence(self) -> float | None:
         return self._transcript.read().confidence if self._wants_logprobs else None
-
-
-def _is_stored(event: bytes) -> bool:
-    """Whether `event` is stored without being parsed, although it may not be valid JSON."""
-    return not sse.has_any(event, _MARKS) and sse.sound(event)
 
 
 def _without_null_usage(relayed: bytes) -> bytes:

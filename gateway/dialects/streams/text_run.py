@@ -197,16 +197,15 @@ def events_with(before: bytes, texts: list[str], after: bytes) -> bytes:
     return b"%b%b%b" % (before, (after + before).join(encoded(texts)), after)
 
 
-def _called(calls: object) -> _Object | None:
+def _called(calls: Any) -> _Object | None:
     """The object in `calls` that contains a piece of arguments. None unless `calls` is one call of a function, with its
     index, and contains no other text."""
-    call = calls[0] if type(calls) is list and len(calls) == 1 else None
-    if type(call) is not dict or type(call.get("index")) is not int or "custom" in call:
-        return None
-    function = call.get("function")
-    if type(function) is not dict or not function.get("arguments") or function.get("name") or "input" in function:
-        return None
-    return function
+    match calls:
+        case [dict(call)] if type(call.get("index")) is int and "custom" not in call:
+            function = call.get("function")
+            if type(function) is dict and function.get("arguments") and not function.get("name"):
+                return function if "input" not in function else None
+    return None
 
 
 def _inside(text: bytes) -> bool:

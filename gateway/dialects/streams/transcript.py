@@ -33,24 +33,23 @@ class Transcript:
     mark = b'"delta"'
     """A text that occurs in an event once for each piece of the answer."""
 
+    chunks = 0
+    """Number of events with a delta so far. This is about the number of tokens."""
+    silent = 0
+    """Number of events in `chunks` without text. Most streams begin with an event with the role and end with an event
+    with the finish reason."""
+    first: dict[str, Any] | None = None
+    """The first parsed event with choices."""
+    cites = False
+    """Whether the answer cites web sources."""
+    most_characters = 0
+    """An upper bound of the number of characters of the answer's text: the bytes of the texts, or of whole events if
+    their texts were not looked for."""
+    _run: TextRun | None = None
+    _alone = _pause = _held = 0
+
     def __init__(self) -> None:
-        self.chunks = 0
-        """Number of events with a delta so far. This is about the number of tokens."""
-        self.silent = 0
-        """Number of events in `chunks` without text. Most streams begin with an event with the role and end with an
-        event with the finish reason."""
-        self.first: dict[str, Any] | None = None
-        """The first parsed event with choices."""
-        self.cites = False
-        """Whether the answer cites web sources."""
-        self.most_characters = 0
-        """An upper bound of the number of characters of the answer's text: the bytes of the texts, or of whole events
-        if their texts were not looked for."""
-        self._run: TextRun | None = None
-        self._alone = 0
-        self._pause = 0
         self._kept: list[bytes | RunText | _Parsed] = []
-        self._held = 0
         self._assembly = self._new_assembly()
 
     def _new_assembly(self) -> Assembly:
@@ -87,7 +86,9 @@ class Transcript:
             self.chunks += events
             self.most_characters += end - at - events * run.frame
             self._alone = 0
-            self._hold(end - at)
+            self._held += end - at
+            if self._held > _FOLD_BYTES:
+                self.read()
         return end
 
     def add(self, block: bytes) -> None:
@@ -102,10 +103,11 @@ class Transcript:
             self._pause = max(0, self._pause - block.count(self.mark))
             self._keep(block, block, len(block))
 
-    def add_parsed(self, event: bytes, chunk: dict[str, Any]) -> bool:
-        """Store an event that was already parsed to `chunk`. Returns whether it begins a run. If it does, it contains
-        nothing but a text, and only the texts of the next events are stored if they differ only in their text."""
-        deltas, run = event.count(self.mark), None
+    def add_parsed(self, event: bytes, chunk: dict[str, Any]) -> bool | None:
+        """Store an event that was already parsed to `chunk`. Returns whether it contains anything besides the role and
+        the finish reason. None if it begins a run: it contains nothing but a text, and of the next events, only the
+        texts are stored if they differ only in their text."""
+        deltas, says, run = event.count(self.mark), self.says(chunk), None
         if self.first is None and chunk.get("choices"):
             self.first = chunk
         if self._pause:
@@ -114,16 +116,15 @@ class Transcript:
             self._alone += 1
             if self._alone > _TRIES:
                 self._pause = _PAUSE
-            run = self._run_after(event, chunk)
+            run = self._run_after(event, chunk) if says else None
         if run is not None:  # one character more, because a line break may precede the text
             self._keep(None, event, len(event) - run.frame + 1)
             self._run = run
-            return True
-        says = self.says(chunk)
+            return None
         if deltas and not self.chunks and not says:
             self.silent += 1
         self._keep(_Parsed(chunk, len(event)), event, len(event) if says else 0)
-        return False
+        return says
 
     def keep(self, block: bytes) -> None:
         """Store a block of events of any kind."""
@@ -142,16 +143,13 @@ class Transcript:
             self.cites = True
         if kept is not None:
             self._kept.append(kept)
-        self._hold(len(event) if kept is event else len(event) * _PARSED_WEIGHT)
+        self._held += len(event) if kept is event else len(event) * _PARSED_WEIGHT
+        if self._held > _FOLD_BYTES:
+            self.read()
 
     def _end_run(self) -> None:
         if self._run is not None and (text := self._run.take_text()):
             self._kept.append(text)
-
-    def _hold(self, size: int) -> None:
-        self._held += size
-        if self._held > _FOLD_BYTES:
-            self.read()
 
     def read(self) -> Assembly:
         """Parse all events stored so far. Returns the assembled answer."""
