@@ -27,6 +27,8 @@ class Notes:
     """Whether it was checked that the items contain no reference that a policy must permit."""
     checked: Mapping[str, Any] = field(default_factory=dict)
     """The fields of the body that were checked for references. If `no_references` is true, they contain none."""
+    declared: tuple[list[Any], str] = ([], "")
+    """The values of the fields that are counted beside the items, such as `tools`, and their text."""
     start: int = 0
     """The position of the first item in the body."""
     ends: Sequence[int] = ()

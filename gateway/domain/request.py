@@ -46,8 +46,9 @@ class Turn:
     instructs: bool = False
     """Whether the user wrote text beside tool results. Coding agents send text in this way if a user types during a
     tool loop."""
-    written_calls: str | None = field(default=None, compare=False, repr=False)
-    """The tool calls as JSON, as `context/measure.py` counts them. They are written at the first use and kept."""
+    whole: str | None = field(default=None, init=False, compare=False, repr=False)
+    """`text`, and in a further line the tool calls as JSON, as `context/measure.py` counts them. It is made at the
+    first use and kept, because later requests of the conversation have the same turn."""
     counted_asides: tuple[tuple[int, int], dict[int, int]] | None = field(
         default=None, init=False, compare=False, repr=False
     )
