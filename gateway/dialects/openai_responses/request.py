@@ -31,6 +31,7 @@ _OF_MESSAGES = frozenset({"content"})
 _OF_CUSTOM_CALLS = frozenset({"input"})
 _OF_DECLARATIONS = frozenset({"tools"})
 _OF_RESULTS = frozenset({"output"})
+_OBJECTS = frozenset({dict})
 
 _ROLES: dict[str, Role] = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
 _ELSEWHERE = {
@@ -190,9 +191,9 @@ def _turn(index: int, item: Any) -> Turn | None:
 def _check_tools(tools: Any, where: str) -> None:
     if type(tools) is not list:
         raise BadRequest(f"{where} must be an array.", param=where)
-    for index, tool in enumerate(tools):
-        if type(tool) is not dict:
-            raise BadRequest(f"{where}[{index}] must be an object.", param=f"{where}[{index}]")
+    if not _OBJECTS.issuperset(map(type, tools)):
+        index = next(index for index, tool in enumerate(tools) if type(tool) is not dict)
+        raise BadRequest(f"{where}[{index}] must be an object.", param=f"{where}[{index}]")
 
 
 def _need_text(item: Mapping[str, Any], where: str, *names: str) -> None:
