@@ -25,9 +25,9 @@ _TEXTS = frozenset({"text"})
 THINKING = frozenset({"thinking", "redacted_thinking"})
 _OF_MESSAGES = frozenset({"content"})
 _OF_BLOCKS = {
-    "text": frozenset({"text", "cache_control"}),
-    "tool_use": frozenset({"name", "input", "cache_control"}),
-    "tool_result": frozenset({"content", "is_error", "cache_control"}),
+    "text": frozenset({"type", "text", "cache_control"}),
+    "tool_use": frozenset({"type", "name", "input", "cache_control"}),
+    "tool_result": frozenset({"type", "content", "is_error", "cache_control"}),
 }
 
 
@@ -101,7 +101,7 @@ def _turn(index: int, message: Any) -> Turn:
         raise BadRequest(f"{where}.content must be a string or an array of content blocks.", param=f"{where}.content")
     blocks = _blocks(content, f"{where}.content")
     calls, results, images, files = [], [], 0, 0
-    asides = has_asides(message, _OF_MESSAGES)
+    asides = (len(message) > 2 or role not in _ROLES) and has_asides(message, _OF_MESSAGES)
     for block, place in blocks:
         form = block["type"]
         if form == "tool_use":

@@ -27,10 +27,10 @@ DECLARATIONS = frozenset({"additional_tools", "tool_search_output"})
 SEARCHES = frozenset({"tool_search_call", "web_search_call"})
 """Types of items that contain a search query. The search results are in the items after it."""
 _TEXTS = frozenset({"input_text", "output_text"})
-_OF_MESSAGES = frozenset({"content"})
-_OF_CUSTOM_CALLS = frozenset({"input"})
-_OF_DECLARATIONS = frozenset({"tools"})
-_OF_RESULTS = frozenset({"output"})
+_OF_MESSAGES = frozenset({"type", "content"})
+_OF_CUSTOM_CALLS = frozenset({"type", "input"})
+_OF_DECLARATIONS = frozenset({"type", "tools"})
+_OF_RESULTS = frozenset({"type", "output"})
 _OBJECTS = frozenset({dict})
 
 _ROLES: dict[str, Role] = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
