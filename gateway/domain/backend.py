@@ -346,12 +346,12 @@ class Backend(Section):
         """The model name that the gateway sends to the backend."""
         return self.deployment or self.model
 
-    @property
+    @cached_property
     def hosted(self) -> bool:
         """Whether prompts to the backend leave the operator's machines."""
         return bool(self.why_hosted)
 
-    @property
+    @cached_property
     def why_hosted(self) -> str:
         """The reason why prompts to the backend leave the operator's machines; empty if they stay there. The tier
         `hosted` in gateway.yaml is a reason, too."""
