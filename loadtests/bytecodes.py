@@ -1,7 +1,7 @@
-"""How many Python bytecodes and frames one plain cache miss takes: a count, which a slow machine does not change.
+"""How many Python bytecodes and frames one cache miss takes: a count, which a slow machine does not change.
 
-`python -m loadtests bytecodes` opens one worker's application in process, in front of a small upstream in a thread, and
-traces the loop's thread while single requests are answered. The request that took least is judged: during others the
+`python -m loadtests bytecodes` opens one worker's application in process, in front of the scripted provider, and traces
+the loop's thread while single requests of a cell are answered. The request that took least is judged: during others the
 worker's background tasks had a turn. `--against PATH` counts in another checkout too; exit status 1 when this one takes
 more than `--tolerance` percent more bytecodes.
 """
@@ -13,33 +13,25 @@ import asyncio
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
 import orjson
+import uvloop
+import yaml
+
+from loadtests import cells, configs
+from loadtests.agent_answers import PATHS
+from loadtests.processes import Cores
+from loadtests.questions import Asked, Dialect, Questions
+from loadtests.sessions import Sessions
+from loadtests.targets import running_upstream
 
 REPOSITORY = Path(__file__).parents[1]
 WARM_UP = 60
-ANSWER = orjson.dumps(
-    {
-        "id": "c",
-        "object": "chat.completion",
-        "created": 1,
-        "model": "m",
-        "choices": [{"index": 0, "message": {"role": "assistant", "content": "word " * 40}, "finish_reason": "stop"}],
-        "usage": {"prompt_tokens": 20, "completion_tokens": 40, "total_tokens": 60},
-    }
-)
-POLICY = """\
-team: counted
-cache: {semantic: {enabled: false}}
-limits: {requests_per_minute: 1000000, tokens_per_minute: 100000000, concurrent: 64}
-budget: {limit_usd: 1000, window: month}
-"""
 
 
 class Counter:
@@ -73,34 +65,6 @@ class Counter:
         return self._executed
 
 
-class Upstream:
-    """Answers every request alike, in a thread of its own."""
-
-    def __init__(self) -> None:
-        self.port = 0
-        self._ready = threading.Event()
-        threading.Thread(target=lambda: asyncio.run(self._run()), daemon=True).start()
-        self._ready.wait(10)
-
-    async def _run(self) -> None:
-        server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        self.port = server.sockets[0].getsockname()[1]
-        self._ready.set()
-        await server.serve_forever()
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            while head := await reader.readuntil(b"\r\n\r\n"):
-                length = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
-                await reader.readexactly(int(length.split(b":")[1]))
-                writer.write(
-                    b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(ANSWER)
-                )
-                writer.write(ANSWER)
-        except (asyncio.IncompleteReadError, ConnectionError):
-            writer.close()
-
-
 @dataclass(frozen=True, slots=True)
 class Count:
     """Of the request that took least."""
@@ -111,7 +75,62 @@ class Count:
     """Bytecodes by function."""
 
 
-async def measure(folder: Path, requests: int) -> Count:
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """Asks the questions of a cell."""
+
+    dialect: Dialect
+    bodies: Asked
+    everything: bool
+    """Whether the gateway has everything on."""
+
+    @classmethod
+    def of(cls, cell: str) -> Asking:
+        """A cell for agents has one session, so after `WARM_UP` requests its bodies have 370 to 600 KB."""
+        (found,) = cells.chosen(f"{cell}-c1", (1,))
+        shape = found.shape
+        if shape.turns:
+            model = "loadtest" if shape.dialect == "chat" else f"loadtest-{shape.dialect}"
+            return cls(shape.dialect, Sessions(replace(shape, at_a_time=1), model), everything=False)
+        everything = any(entry.target == "everything" for entry in found.entries)
+        return cls("chat", Questions(shape, "auto" if everything else "loadtest"), everything)
+
+    async def ask(self, app: Any, secret: str, number: int) -> None:
+        """Ask question `number`, and read the whole answer. Raises RuntimeError unless it is a success."""
+        path = PATHS[self.dialect]
+        scope = {
+            "type": "http",
+            "http_version": "1.1",
+            "method": "POST",
+            "path": path,
+            "scheme": "http",
+            "raw_path": path.encode(),
+            "root_path": "",
+            "query_string": b"",
+            "headers": [(b"content-type", b"application/json"), (b"authorization", b"Bearer " + secret.encode())],
+            "server": ("127.0.0.1", 80),
+            "client": ("127.0.0.1", 1),
+        }
+        pieces = [{"type": "http.request", "body": self.bodies.body(number), "more_body": False}]
+        over, statuses = asyncio.Event(), list[int]()
+
+        async def receive() -> Any:
+            if pieces:
+                return pieces.pop()
+            await over.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                statuses.append(message["status"])
+
+        await app(scope, receive, send)
+        over.set()
+        if statuses != [200]:
+            raise RuntimeError(f"request {number} was answered with {statuses}")
+
+
+async def measure(folder: Path, cell: str, requests: int) -> Count:
     """The least of `requests`. Imported here, so that PYTHONPATH decides whose code it is."""
     from gateway.app import Application
     from gateway.policy import keys
@@ -120,45 +139,37 @@ async def measure(folder: Path, requests: int) -> Count:
     from gateway.state.sql.database import Database
     from gateway.wiring import Worker
 
-    upstream = Upstream()
+    asking = Asking.of(cell)
     (folder / "policies").mkdir()
-    (folder / "policies" / "counted.yaml").write_text(POLICY)
-    backend = {
-        "name": "one",
-        "kind": "openai",
-        "base_url": f"http://127.0.0.1:{upstream.port}/v1",
-        "model": "m",
-        "tier": "large",
-        "price": {"input": 1, "output": 2},
-        "max_output_tokens": 4096,
-    }
-    config = GatewayConfig.model_validate(
-        {"backends": [backend], "local_model": {"enabled": False}, "telemetry": {"access_log": False}}
-    )
-    settings = Settings(config, Paths(folder / "data"), (folder / "policies",))
-    settings.paths.data.mkdir()
-    server = EmbeddedServer(settings.paths.valkey)
-    server.start()
-    app = Application(Worker(settings, server.url))
-    try:
-        async with _lifespan(app):
-            database = await asyncio.to_thread(Database, settings.database_url)
-            secret, _ = await asyncio.to_thread(keys.create, database, "counted")
-            await asyncio.sleep(1.5)
-            return await _counted(app, secret, requests)
-    finally:
-        server.stop()
+    policy = configs.EVERYTHING if asking.everything else configs.AGENTS
+    (folder / "policies" / "counted.yaml").write_text(policy.format(team="counted"))
+    with running_upstream(Cores.available()) as upstream:
+        gateway = configs.GATEWAY + (configs.SMALL if asking.everything else "")
+        config = GatewayConfig.model_validate(yaml.safe_load(gateway.format(upstream=upstream)))
+        settings = Settings(config, Paths(folder / "data"), (folder / "policies",))
+        settings.paths.data.mkdir()
+        server = EmbeddedServer(settings.paths.valkey)
+        server.start()
+        app = Application(Worker(settings, server.url))
+        try:
+            async with _lifespan(app):
+                database = await asyncio.to_thread(Database, settings.database_url)
+                secret, _ = await asyncio.to_thread(keys.create, database, "counted")
+                await asyncio.sleep(1.5)
+                return await _counted(asking, app, secret, requests)
+        finally:
+            server.stop()
 
 
-async def _counted(app: Any, secret: str, requests: int) -> Count:
+async def _counted(asking: Asking, app: Any, secret: str, requests: int) -> Count:
     counter, found = Counter(), list[tuple[int, int, dict[CodeType, int]]]()
     for number in range(WARM_UP + requests):
         if number < WARM_UP:
-            await _ask(app, secret, number)
+            await asking.ask(app, secret, number)
             continue
         await asyncio.sleep(0.02)
         with counter:
-            await _ask(app, secret, number)
+            await asking.ask(app, secret, number)
         found.append((counter.bytecodes, counter.frames, counter.functions))
     bytecodes, frames, functions = min(found, key=lambda each: each[:2])
     named: dict[str, int] = {}
@@ -171,43 +182,6 @@ async def _counted(app: Any, secret: str, requests: int) -> Count:
 def _module(file: str) -> str:
     """As it is called in every checkout."""
     return file[file.index("gateway/") :] if "gateway/" in file else Path(file).name
-
-
-async def _ask(app: Any, secret: str, number: int) -> None:
-    body = orjson.dumps(
-        {"model": "one", "messages": [{"role": "user", "content": f"What is {number}?"}], "temperature": 0}
-    )
-    headers = [(b"content-type", b"application/json"), (b"authorization", b"Bearer " + secret.encode())]
-    scope = {
-        "type": "http",
-        "http_version": "1.1",
-        "method": "POST",
-        "path": "/v1/chat/completions",
-        "scheme": "http",
-        "raw_path": b"/v1/chat/completions",
-        "root_path": "",
-        "query_string": b"",
-        "headers": headers,
-        "server": ("127.0.0.1", 80),
-        "client": ("127.0.0.1", 1),
-    }
-    pieces = [{"type": "http.request", "body": body, "more_body": False}]
-    over, statuses = asyncio.Event(), list[int]()
-
-    async def receive() -> Any:
-        if pieces:
-            return pieces.pop()
-        await over.wait()
-        return {"type": "http.disconnect"}
-
-    async def send(message: Any) -> None:
-        if message["type"] == "http.response.start":
-            statuses.append(message["status"])
-
-    await app(scope, receive, send)
-    over.set()
-    if statuses != [200]:
-        raise RuntimeError(f"request {number} was answered with {statuses}")
 
 
 class _lifespan:  # noqa: N801 - used as a function
@@ -234,10 +208,10 @@ class _lifespan:  # noqa: N801 - used as a function
             raise RuntimeError(answer.get("message", what))
 
 
-def count(checkout: Path, requests: int) -> Count:
+def count(checkout: Path, cell: str, requests: int) -> Count:
     """In a process of its own, with the `gateway` of `checkout`. Raises RuntimeError when that fails."""
     environment = {"PATH": "/usr/bin:/bin", "HOME": str(Path.home()), "PYTHONPATH": str(checkout)}
-    command = [sys.executable, str(Path(__file__)), "--measure", "--requests", str(requests)]
+    command = [sys.executable, str(Path(__file__)), "--measure", "--cell", cell, "--requests", str(requests)]
     done = subprocess.run(command, env=environment, cwd=checkout, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"{checkout}: {done.stderr[-2000:]}")
@@ -253,21 +227,24 @@ def differences(ours: Count, theirs: Count) -> list[tuple[str, int, int]]:
 
 def main(words: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m loadtests bytecodes", description=__doc__)
-    parser.add_argument("--requests", type=int, default=60)
+    parser.add_argument("--cell", default="1k", help="for example burst or agent-messages; default: 1k")
+    parser.add_argument("--requests", type=int, default=40, help="at most 40 in a cell for agents")
     parser.add_argument("--against", type=Path, help="another checkout of this repository")
     parser.add_argument("--tolerance", type=float, default=2.0, help="percent")
-    parser.add_argument("--functions", type=int, default=0, help="of how many to tell what differs")
+    parser.add_argument("--functions", type=int, default=0, help="of how many to tell what differs, or what they take")
     parser.add_argument("--measure", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args(words)
     if given.measure:
         with tempfile.TemporaryDirectory(prefix="tg-count-", ignore_cleanup_errors=True) as folder:
-            print(orjson.dumps(asdict(asyncio.run(measure(Path(folder), given.requests)))).decode())
+            print(orjson.dumps(asdict(uvloop.run(measure(Path(folder), given.cell, given.requests)))).decode())
         return 0
-    ours = count(REPOSITORY, given.requests)
-    print(f"{ours.bytecodes:,} bytecodes in {ours.frames:,} frames a plain miss, at least")
+    ours = count(REPOSITORY, given.cell, given.requests)
+    print(f"{ours.bytecodes:,} bytecodes in {ours.frames:,} frames a request of {given.cell}, at least")
     if given.against is None:
+        for name, taken in sorted(ours.functions.items(), key=lambda each: -each[1])[: given.functions]:
+            print(f"{taken:6}  {name}")
         return 0
-    theirs = count(given.against.resolve(), given.requests)
+    theirs = count(given.against.resolve(), given.cell, given.requests)
     more = ours.bytecodes / theirs.bytecodes - 1
     print(f"{theirs.bytecodes:,} bytecodes in {theirs.frames:,} frames in {given.against}: {more:+.1%}")
     for name, here, there in differences(ours, theirs)[: given.functions]:
