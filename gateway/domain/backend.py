@@ -310,14 +310,14 @@ class Backend(Section):
             return facts.at_v1
         return facts.of_claude if facts.of_claude is not None and "claude" in self.model.lower() else facts
 
-    @property
+    @cached_property
     def takes_marks(self) -> bool:
         """Whether the gateway may add marks to a prompt. Marks tell this backend which part of the prompt to cache."""
         if not self.facts.caches_marked_only:
             return False
         return host_of(self.base_url) == "api.anthropic.com" if self.prompt_cache is None else self.prompt_cache
 
-    @property
+    @cached_property
     def takes_cache_key(self) -> bool:
         """Whether the gateway may send `prompt_cache_key` to the backend. With this key, OpenAI finds the machine that
         has a prompt in its cache."""
@@ -346,12 +346,12 @@ class Backend(Section):
         """The model name that the gateway sends to the backend."""
         return self.deployment or self.model
 
-    @property
+    @cached_property
     def hosted(self) -> bool:
         """Whether prompts to the backend leave the operator's machines."""
         return bool(self.why_hosted)
 
-    @property
+    @cached_property
     def why_hosted(self) -> str:
         """The reason why prompts to the backend leave the operator's machines; empty if they stay there. The tier
         `hosted` in gateway.yaml is a reason, too."""

@@ -217,7 +217,9 @@ class Leases:
     def give(self, leases: Sequence[Lease], units: int) -> None:
         """Return `units` to each counter in `leases`. The counters are of the kind `gauge` or `sum`."""
         for lease in leases:
-            lease.give(units)
+            lease.busy -= units
+            lease.free += units
+            lease.touched = True
             if lease.tight:
                 self._report_now.set()
 
