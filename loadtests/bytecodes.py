@@ -79,6 +79,8 @@ class Asking:
 
     dialect: Dialect
     bodies: Asked
+    everything: bool
+    """Whether the gateway has everything on."""
 
     @classmethod
     def of(cls, cell: str) -> Asking:
@@ -87,8 +89,9 @@ class Asking:
         shape = found.shape
         if shape.turns:
             model = "loadtest" if shape.dialect == "chat" else f"loadtest-{shape.dialect}"
-            return cls(shape.dialect, Sessions(replace(shape, at_a_time=1), model))
-        return cls("chat", Questions(shape, "loadtest"))
+            return cls(shape.dialect, Sessions(replace(shape, at_a_time=1), model), everything=False)
+        everything = any(entry.target == "everything" for entry in found.entries)
+        return cls("chat", Questions(shape, "auto" if everything else "loadtest"), everything)
 
     async def ask(self, app: Any, secret: str, number: int) -> None:
         """Ask question `number`, and read the whole answer. Raises RuntimeError unless it is a success."""
@@ -136,9 +139,11 @@ async def measure(folder: Path, cell: str, requests: int) -> Count:
 
     asking = Asking.of(cell)
     (folder / "policies").mkdir()
-    (folder / "policies" / "counted.yaml").write_text(configs.AGENTS.format(team="counted"))
+    policy = configs.EVERYTHING if asking.everything else configs.AGENTS
+    (folder / "policies" / "counted.yaml").write_text(policy.format(team="counted"))
     with running_upstream(Cores.available()) as upstream:
-        config = GatewayConfig.model_validate(yaml.safe_load(configs.GATEWAY.format(upstream=upstream)))
+        gateway = configs.GATEWAY + (configs.SMALL if asking.everything else "")
+        config = GatewayConfig.model_validate(yaml.safe_load(gateway.format(upstream=upstream)))
         settings = Settings(config, Paths(folder / "data"), (folder / "policies",))
         settings.paths.data.mkdir()
         server = EmbeddedServer(settings.paths.valkey)

@@ -34,6 +34,9 @@ class Delivered(Protocol):
 
     def delivered_characters(self) -> int: ...
 
+    @property
+    def most_characters(self) -> int: ...
+
 
 def checked_usage(reported: Usage | None, attempt: Attempt, answer: Delivered, *, echoed: bool = False) -> Usage | None:
     """Check the usage that the backend `reported`. A count that is clearly too small is replaced by an estimate and
@@ -54,6 +57,8 @@ def checked_usage(reported: Usage | None, attempt: Attempt, answer: Delivered, *
     if attempt.output_bytes <= _SHORT or echoed or _possible(found.all_output, attempt.output_bytes):
         return found
     try:
+        if _possible(found.all_output, answer.most_characters):
+            return found
         characters = answer.delivered_characters()
         if _possible(found.all_output, characters):
             return found

@@ -298,6 +298,10 @@ class Whole:
     def delivered_characters(self) -> int:
         return len(self.text)
 
+    @property
+    def most_characters(self) -> int:
+        return len(self.ending)
+
     async def cut(self, delivered: Usage) -> bool:
         """Returns False, because the whole answer has already been received."""
         return False

@@ -17,10 +17,10 @@ request because of an estimate alone.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import accumulate, repeat
-from operator import add, itemgetter
+from operator import add, sub
 
 _LETTERS = bytes(range(65, 91)) + bytes(range(97, 123))
 _DIGITS = b"0123456789"
@@ -54,7 +54,8 @@ def estimate(text: str) -> int:
     length = len(text)
     if length <= _SAMPLED_ABOVE:
         return -int(-_weigh(text) // 1)
-    return _scaled("".join(_windows(length)[0](text)), length)
+    starts = _starts(length)
+    return _scaled("".join(map(text.__getitem__, map(slice, starts, map(add, starts, repeat(_WINDOW))))), length)
 
 
 def estimate_lines(texts: Sequence[str]) -> int:
@@ -67,11 +68,10 @@ def estimate_lines(texts: Sequence[str]) -> int:
     length = ends[-1] - 1 if ends else 0
     if length <= _SAMPLED_ABOVE:
         return estimate("\n".join(texts))
-    starts, begins = _windows(length)[1], [0, *ends]
+    starts, begins = _starts(length), [0, *ends]
     places = list(map(bisect_right, repeat(ends), starts))
-    windows = [
-        texts[place][(at := start - begins[place]) : at + _WINDOW] for start, place in zip(starts, places, strict=True)
-    ]
+    at = list(map(sub, starts, map(begins.__getitem__, places)))
+    windows = list(map(str.__getitem__, map(texts.__getitem__, places), map(slice, at, map(add, at, repeat(_WINDOW)))))
     if min(map(len, windows)) < _WINDOW:
         windows = [_continued(texts, place, part) for place, part in zip(places, windows, strict=True)]
     return _scaled("".join(windows), length)
@@ -90,20 +90,15 @@ def _scaled(sample: str, length: int) -> int:
     return -int(-_weigh(sample) * length / len(sample) // 1)
 
 
-def _windows(length: int) -> _Windows:
+def _starts(length: int) -> list[int]:
+    """The start of each window in a text of `length` characters."""
     fine = length.bit_length() - _FINE_BITS
-    return _windows_of(length >> fine << fine)
+    return _starts_of(length >> fine << fine)
 
 
-_Windows = tuple[Callable[[str], tuple[str, ...]], list[int]]
-
-
-@lru_cache(maxsize=256)
-def _windows_of(length: int) -> _Windows:
-    """Returns two values for texts of at least `length` characters: a function that cuts the sampled windows out of
-    such a text, and the start of each window."""
-    starts = [int((length - _WINDOW) * place) for place in _PLACES]
-    return itemgetter(*[slice(start, start + _WINDOW) for start in starts]), starts
+@lru_cache(maxsize=512)  # enough for all lengths from 4 thousand to 250 million characters
+def _starts_of(length: int) -> list[int]:
+    return [int((length - _WINDOW) * place) for place in _PLACES]
 
 
 def _weigh(text: str) -> float:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from operator import attrgetter
+from itertools import compress, repeat
+from operator import attrgetter, is_
 
 import orjson
 
@@ -29,6 +30,7 @@ _DECLARED = (
 )
 """Names of the fields, besides the conversation, whose text reaches the model or is billed."""
 _DECLARING = frozenset(_DECLARED)
+_WHOLE, _ASIDES = attrgetter("whole"), attrgetter("asides")
 _IMAGES, _FILES = attrgetter("images"), attrgetter("files")
 
 
@@ -70,22 +72,25 @@ def estimated(request: CompletionRequest) -> int:
     if known is None:
         turns = request.turns
         around = TURN_TOKENS * len(turns) + REQUEST_TOKENS if request.one_context else 0
-        parts, told = [], False
-        for turn in turns:
-            parts.append(turn.text)
-            if turn.calls or turn.asides:
-                told = told or turn.asides
-                parts.append(turn.written_calls or calls(request, turn))
-        images, files = sum(map(_IMAGES, turns)), any(map(_FILES, turns))
+        parts = _parts(request)
         if not _DECLARING.isdisjoint(request.body) and (more := declared(request)):
             parts.append(more)
-        if images or files:
+        if (images := sum(map(_IMAGES, turns))) or any(map(_FILES, turns)):
             beside = request.estimated_beside = IMAGE_TOKENS * images + sum(guesses(request).values())
             around += beside
-        if told:
+        if any(map(_ASIDES, turns)):
             request.asides = asides(request)
         known = request.estimated_tokens = estimate_lines(parts) + around
     return known
+
+
+def _parts(request: CompletionRequest) -> list[str]:
+    """The text and the calls of each turn. Only new turns are visited: the others have `whole` from an earlier request
+    of the conversation."""
+    parts = list(map(_WHOLE, request.turns))
+    for place in compress(range(len(parts)), map(is_, parts, repeat(None))):
+        parts[place] = _whole(request, request.turns[place])
+    return parts
 
 
 def estimated_turn(request: CompletionRequest, turn: Turn) -> int:
@@ -101,19 +106,30 @@ def declared(request: CompletionRequest) -> str:
     """The tools, schemas and similar fields of a request, as JSON. This text is slightly longer than the one that a
     provider's chat template makes of them.
     """
-    body = request.body
+    body, continued = request.body, request.continued
     if FACTS[request.dialect].opaque:  # the whole text of a passed-through request is in its only turn
         return ""
-    return "".join([orjson.dumps(value).decode() for name in _DECLARED if (value := body.get(name))])
+    values = [value for name in _DECLARED if (value := body.get(name))]
+    known, text = ([], "") if continued is None else continued.earlier.declared
+    if len(values) != len(known) or not all(map(is_, values, known)):
+        text = "".join([orjson.dumps(value).decode() for value in values])
+    if request.notes is not None:
+        request.notes.declared = values, text
+    return text
 
 
 def calls(request: CompletionRequest, turn: Turn) -> str:
     """The tool calls of a turn, and the thinking before the calls, as JSON. Works for every dialect. Empty for most
     turns."""
-    if not (turn.calls or turn.asides) or turn.index < 0:
-        return ""
-    if turn.written_calls is None:
-        message = request.body[request.input_field][turn.index]
-        made_here = made(message) if type(message) is dict else None
-        turn.written_calls = orjson.dumps(made_here).decode() if made_here else ""
-    return turn.written_calls
+    return _whole(request, turn)[len(turn.text) + 1 :]
+
+
+def _whole(request: CompletionRequest, turn: Turn) -> str:
+    """`turn.whole`, made if it is missing."""
+    if turn.whole is None:
+        turn.whole = turn.text
+        if (turn.calls or turn.asides) and turn.index >= 0:
+            message = request.body[request.input_field][turn.index]
+            if type(message) is dict and (made_here := made(message)):
+                turn.whole = f"{turn.text}\n{orjson.dumps(made_here).decode()}"
+    return turn.whole

@@ -91,6 +91,11 @@ class StreamReader(Protocol):
         """The number of characters of all text so far."""
         ...
 
+    @property
+    def most_characters(self) -> int:
+        """An upper bound of `delivered_characters`, which needs less work."""
+        ...
+
 
 class Translator(Protocol):
     """Translates between a client's dialect and a backend's dialect."""

@@ -292,3 +292,7 @@ class Translated:
 
     def delivered_characters(self) -> int:
         return self._inner.delivered_characters()
+
+    @property
+    def most_characters(self) -> int:
+        return self._inner.most_characters

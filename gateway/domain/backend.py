@@ -310,14 +310,14 @@ class Backend(Section):
             return facts.at_v1
         return facts.of_claude if facts.of_claude is not None and "claude" in self.model.lower() else facts
 
-    @property
+    @cached_property
     def takes_marks(self) -> bool:
         """Whether the gateway may add marks to a prompt. Marks tell this backend which part of the prompt to cache."""
         if not self.facts.caches_marked_only:
             return False
         return host_of(self.base_url) == "api.anthropic.com" if self.prompt_cache is None else self.prompt_cache
 
-    @property
+    @cached_property
     def takes_cache_key(self) -> bool:
         """Whether the gateway may send `prompt_cache_key` to the backend. With this key, OpenAI finds the machine that
         has a prompt in its cache."""

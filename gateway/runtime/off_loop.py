@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import ParamSpec, TypeVar
 
 LARGE_BYTES = 256 * 2**10
@@ -18,8 +22,9 @@ T = TypeVar("T")
 class OffLoop:
     """A small thread pool. Use more than one thread only for work that releases Python's global interpreter lock."""
 
-    def __init__(self, threads: int = 1, name: str = "large-bodies") -> None:
-        self._thread = ThreadPoolExecutor(max_workers=threads, thread_name_prefix=name)
+    def __init__(self, threads: int = 1, name: str = "large-bodies", nice: int = 0) -> None:
+        """`nice`: how much lower the priority of the threads is than that of the process, as in nice(1)."""
+        self._thread = ThreadPoolExecutor(threads, name, partial(_lower_priority, nice) if nice else None)
 
     async def run(self, work: Callable[P, T], *args: P.args, **more: P.kwargs) -> T:
         """Run `work` in a thread. Returns its result or raises its error. `work` must not use objects of the event
@@ -29,3 +34,10 @@ class OffLoop:
     def close(self) -> None:
         """Stop the threads. Work that has not begun is cancelled."""
         self._thread.shutdown(wait=False, cancel_futures=True)
+
+
+def _lower_priority(nice: int) -> None:
+    """Lower the priority of the calling thread. Only Linux has a priority for each thread."""
+    if sys.platform == "linux":
+        own = threading.get_native_id()
+        os.setpriority(os.PRIO_PROCESS, own, os.getpriority(os.PRIO_PROCESS, own) + nice)

@@ -221,7 +221,7 @@ def _threaded() -> str:
 def _run_server(control: socket.socket, supervisor: int) -> NoReturn:
     """Run the fork server: fork workers until the control socket is closed, then end the process. Never returns."""
     try:
-        os.setsid()  # Ctrl-C goes to the supervisor only
+        os.setpgid(0, 0)  # Ctrl-C goes to the supervisor only
         if parent_death.die_with(supervisor):
             parent_death.prctl(parent_death.PR_SET_NAME, b"tg-fork-server")
             null = os.open(os.devnull, os.O_RDONLY)
@@ -283,7 +283,7 @@ def _run_worker(settings: Mapping[str, Any], supervisor: int) -> NoReturn:
     """Run the worker in this process, which was just forked, and then exit. Never returns."""
     status = 1
     try:
-        os.setsid()
+        os.setpgid(0, 0)  # in the supervisor's session, because the kernel shares out a core by sessions first
         if _adopted(supervisor):
             parent_death.prctl(parent_death.PR_SET_NAME, f"tg-worker-{settings['worker']}".encode())
             from gateway.supervisor import worker

@@ -167,7 +167,7 @@ async def spawn(
         stdout=subprocess.DEVNULL if silent else None,
         env=child_environment(environment or {}),
         pass_fds=tuple(fds),
-        start_new_session=True,  # Ctrl-C goes to the supervisor only, which then stops its children in order
+        process_group=0,  # Ctrl-C goes to the supervisor only, which then stops its children in order
     )
 
 

@@ -23,6 +23,10 @@ class Said:
     def delivered_characters(self) -> int:
         return len(self._text)
 
+    @property
+    def most_characters(self) -> int:
+        return len(self._text.encode()) + 100
+
 
 class Unreadable(Said):
     def delivered_characters(self) -> int:
@@ -66,6 +70,20 @@ def test_a_report_is_believed_unless_it_is_impossible(reported: Usage | None, te
 
 def test_what_cannot_be_read_is_not_checked() -> None:
     assert checked_usage(Usage(9), attempt(PROSE), Unreadable(PROSE)) == Usage(9)
+
+
+def test_the_text_of_an_answer_is_not_read_if_its_upper_bound_is_possible() -> None:
+    class Unread(Unreadable):
+        def delivered_text(self) -> str:
+            raise AssertionError("the text was read")
+
+    class UnreadAtAll(Unread):
+        def delivered_characters(self) -> int:
+            raise AssertionError("the characters were counted")
+
+    bound = UnreadAtAll(PROSE).most_characters
+    enough = Usage(9, output_tokens=-(-bound // 16))
+    assert checked_usage(enough, attempt(PROSE), UnreadAtAll(PROSE)) is enough
 
 
 def test_an_echo_is_not_checked() -> None:

@@ -53,7 +53,7 @@ def test_events_without_a_mark_are_one_part() -> None:
     one = marked, True
     assert list(sse.parts(block, (b"mark", b"absent"))) == [(plain * 3, False), one, one, (plain * 2, False), one]
     block = block.replace(b"\n", b"\r\n")
-    assert list(sse.parts(block, (b"mark",))) == [(event, True) for event in sse.events(block)]
+    assert list(sse.parts(block, (b"mark",))) == [(event, b"mark" in event) for event in sse.events(block)]
 
 
 def test_whole_events_are_handed_out_at_once_and_the_beginning_of_the_next_is_held() -> None:
@@ -135,3 +135,21 @@ def test_the_objects_of_a_block_are_parsed_together() -> None:
 )  # fmt: skip
 def test_a_block_with_anything_else_is_left_to_be_read_event_by_event(block: bytes) -> None:
     assert sse.objects(block) is None
+
+
+LINES = st.lists(
+    st.sampled_from(
+        (
+            *(b"event: a", b"event:  b ", b"event:", b"event: data: ", b": c", b"id: 1", b"x", b"error: e"),
+            *(b'data: {"a":1}', b"data: x ", b"data:", b"data: data: "),
+        )
+    ),
+    max_size=4,
+)
+
+
+@steady
+@given(LINES, st.sampled_from([b"\n", b"\r\n", b"\r"]), st.sampled_from([0, 1, 2]))
+def test_name_and_data_do_not_depend_on_how_usual_the_event_is(lines: list[bytes], end: bytes, ends: int) -> None:
+    usual = end.join(lines) + end * ends
+    assert sse.fields(usual) == sse.fields(b": c\n" + usual)

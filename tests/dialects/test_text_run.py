@@ -39,6 +39,12 @@ def parsed(*blocks: bytes) -> Assembly:
     return assembly
 
 
+def arguments(piece: str, index: int | None = 0, **more: str) -> bytes:
+    """A piece of the arguments of a call. `more`: further fields of its function."""
+    call = {"function": {**more, "arguments": piece}}
+    return chunk({"tool_calls": [call if index is None else {"index": index, **call}]})
+
+
 PARTS = st.sampled_from(
     [
         *(text(one) for one in ("a", "b c", 'say "x"', "\\", "\n", "é🌈", '"},"finish_reason":null}]}', "")),
@@ -46,6 +52,10 @@ PARTS = st.sampled_from(
         *(chunk({"reasoning_content": one, "content": None}) for one in ("f", "g")),
         *(chunk({"content": one}, index=1) for one in ("h", "i")),
         *(chunk({"content": one}, created=2) for one in ("j", "k")),
+        *(arguments(one) for one in ('{"a', '":', '"b\\n"}', "\\", "é", "")),
+        *(arguments(one, index=1) for one in ("1", "2")),
+        *(arguments(one, name="look", id="call_1") for one in ("{", "}")),
+        *(arguments(one, input="x") for one in ("3", "4")),
         b": ping\n\n",
     ]
 )
@@ -77,6 +87,45 @@ def test_a_run_takes_only_events_that_differ_in_nothing_but_the_text() -> None:
         assert run.take(alike + other) == (len(alike), 4)
         assert text_of(run) == 'bé \\ c"'
     assert run.take_text() is None
+
+
+def test_arguments_are_read_as_a_run_too() -> None:
+    run = begun(arguments('{"'))
+    alike = arguments('a"') + arguments(":") + arguments('"\\n"}')
+    assert run.take(alike + text("x")) == (len(alike), 3)
+    whole = kept(arguments('{"') + alike + chunk({}, "tool_calls")).completion(None)
+    assert whole is not None
+    (call,) = orjson.loads(whole)["choices"][0]["message"]["tool_calls"]
+    assert call == {"function": {"arguments": '{"a":"\\n"}'}}
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        arguments("a", index=None),
+        arguments("a", input="b"),
+        arguments("a", name="look"),
+        arguments(""),
+        chunk({"content": "role", "role": "content"}).replace(b'"content":', b'"c\\u006fntent":'),
+        chunk({"tool_calls": [{"index": 0, "function": {"arguments": "a"}, "custom": {"input": "b"}}]}),
+        chunk({"tool_calls": [{"index": 0, "function": {"arguments": "a"}}] * 2}),
+        chunk({"tool_calls": [{"index": 0, "function": {"arguments": "a"}}], "content": "b"}),
+        chunk({"content": "a"}, "stop"),
+        chunk({"content": "a"}, usage={"prompt_tokens": 1}),
+        chunk({"content": "a"}, x_groq={"id": "r"}),
+    ],
+)
+def test_no_run_begins_with_an_event_of_which_more_than_one_text_counts(event: bytes) -> None:
+    assert TextRun.after(event, orjson.loads(event[6:])) is None
+
+
+@steady
+@given(st.lists(PARTS, max_size=40), st.integers(1, 30))
+def test_the_upper_bound_of_characters_is_never_below_their_number(parts: list[bytes], size: int) -> None:
+    transcript = Transcript()
+    for at in range(0, len(parts), size):
+        transcript.keep(b"".join(parts[at : at + size]))
+        assert transcript.most_characters >= transcript.read().characters
 
 
 def test_a_run_longer_than_the_window_is_taken_to_its_end() -> None:

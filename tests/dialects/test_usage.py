@@ -6,10 +6,10 @@ import dataclasses
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.dialects.answers.usage import any_usage, later, openai_usage
+from gateway.dialects.answers.usage import _Reading, any_usage, later, openai_usage
 from gateway.domain.money.usage import Usage
 from tests.dialects.samples import steady
 
@@ -291,3 +291,29 @@ def test_whatever_is_said_no_count_is_negative_and_the_sum_is_not_below_what_was
         told = int(told) if type(told) in (str, float) and str(told) != "nan" and float(told).is_integer() else told
         if type(told) is int and 0 <= told < 10**8:
             assert total >= told
+
+
+COUNT = st.integers(0, 3) | st.sampled_from([None, -1, 1.0, True, "1", "", [], 10**8])
+DETAILS = st.none() | st.dictionaries(
+    st.sampled_from(["cached_tokens", "reasoning_tokens", "audio_tokens", "cache_write_tokens"]), COUNT, max_size=3
+)
+
+
+@settings(steady, max_examples=1000)
+@given(
+    names=st.sampled_from([("prompt", "completion"), ("input", "output"), ("prompt", "output")]),
+    counts=st.tuples(st.integers(0, 3), st.integers(0, 3)) | st.tuples(COUNT, COUNT),
+    total=st.none() | COUNT.filter(lambda count: count is not True),
+    details=st.tuples(DETAILS, DETAILS),
+    more=st.dictionaries(st.sampled_from(["cost", "cached_tokens", "input_tokens", "x"]), COUNT, max_size=1),
+)
+def test_usual_reports_are_read_as_all_others(
+    names: tuple[str, str], counts: tuple[Any, Any], total: Any, details: tuple[Any, Any], more: dict[str, Any]
+) -> None:
+    said = {f"{name}_tokens": count for name, count in zip(names, counts, strict=True)}
+    said |= {
+        f"{name}_tokens_details": detail for name, detail in zip(names, details, strict=True) if detail is not None
+    }
+    said |= {"total_tokens": sum(counts) if total is None and set(map(type, counts)) == {int} else total, **more}
+    fees = (("web_search", 1),)
+    assert openai_usage(said, tier="flex", fees=fees) == _Reading(said).usage("flex", fees)

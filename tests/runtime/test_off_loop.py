@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 import threading
 
 import pytest
@@ -30,4 +32,15 @@ async def test_what_the_work_raises_is_raised() -> None:
     off_loop = OffLoop()
     with pytest.raises(ValueError, match="invalid literal"):
         await off_loop.run(int, "x")
+    off_loop.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="no priority for each thread")
+async def test_the_priority_of_the_threads_alone_is_lower() -> None:
+    def priority() -> int:
+        return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+
+    off_loop, before = OffLoop(nice=3), priority()
+    assert [await off_loop.run(priority) for _ in range(2)] == [before + 3] * 2
+    assert priority() == before
     off_loop.close()

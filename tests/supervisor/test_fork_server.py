@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.ledger.store.writer import NICE
 from gateway.supervisor.fork_server import ForkServer
 from tests.supervisor.conftest import Gateway, gone, until
 
@@ -46,13 +47,27 @@ def test_forked_workers_are_the_supervisors_own_and_hold_nothing_of_its_files(re
     family = children(facts["pid"])
     assert [family["tg-worker-0"], family["tg-worker-1"]] == facts["workers"]
     for pid in facts["workers"]:
-        assert os.getsid(pid) == pid
+        assert os.getpgid(pid) == pid
+        assert os.getsid(pid) == os.getsid(facts["pid"])
         opened = [os.readlink(link) for link in Path(f"/proc/{pid}/fd").iterdir() if link.exists()]
         assert str(real.data / "lock") not in opened
         assert os.readlink(f"/proc/{pid}/fd/0") == "/dev/null"
     until(lambda: real.get("/health/ready"))
     assert real.end()[0] == 0
     assert gone(*family.values())
+
+
+def niceness(pid: int) -> set[int]:
+    """The nice values of the threads of a process."""
+    found = [(entry / "stat").read_text().rpartition(") ")[2].split() for entry in Path(f"/proc/{pid}/task").iterdir()]
+    return {int(fields[16]) for fields in found}
+
+
+def test_only_the_thread_that_drains_the_journals_gives_way_to_the_workers(real: Gateway) -> None:
+    facts, own = real.facts(), os.getpriority(os.PRIO_PROCESS, 0)
+    until(lambda: niceness(facts["pid"]) == {own, own + NICE})
+    for pid in children(facts["pid"]).values():
+        assert niceness(pid) == {own}
 
 
 def fork_server(supervisor: int) -> int | None:
@@ -76,7 +91,7 @@ def test_the_fork_server_ends_when_all_are_ready_and_begins_anew_when_one_has_di
     fresh = real.facts()["workers"][0]
     assert children(facts["pid"])["tg-worker-0"] == fresh
     assert "gateway.supervisor.fork_server" in Path(f"/proc/{fresh}/cmdline").read_text()
-    assert os.getsid(fresh) == fresh
+    assert os.getpgid(fresh) == fresh
     assert os.readlink(f"/proc/{fresh}/fd/0") == "/dev/null"
     until(lambda: fork_server(facts["pid"]) is None)
     os.kill(facts["workers"][1], signal.SIGKILL)  # so that the new one is who answers

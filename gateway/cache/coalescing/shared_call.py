@@ -260,8 +260,9 @@ class SharedCall:
 
     async def finished(self) -> None:
         """Wait until the task of the call has finished."""
-        if self.over:
-            await _YIELD  # in most cases, the task finishes in this step
+        if self.over:  # in most cases, the task finishes in these two steps
+            await _YIELD
+            await _YIELD
         if self._task is not None:
             if self._finished is None:
                 self._finished = asyncio.get_running_loop().create_future()

@@ -29,7 +29,8 @@ tokens instead of in its details (DeepSeek, Moonshot, Mistral, relays of Anthrop
 _WRITTEN = "cache_creation_input_tokens"
 _MISSED = "prompt_cache_miss_tokens"
 _REASONING = ("reasoning_tokens", "thinking_tokens", "thoughts_token_count", "thoughts_tokens")
-_USUAL = frozenset((*_PROMPT[:1], *_COMPLETION[:1], "total_tokens", *_READ[:1], *_WROTE[:1]))
+_CHAT, _RESPONSES = ((_PROMPT[n], _COMPLETION[n], "total_tokens", _READ[n], _WROTE[n]) for n in (0, 1))
+"""The usual names of the fields."""
 
 
 class Counts:
@@ -55,7 +56,10 @@ class Counts:
     def first(self, report: _Object, keys: Iterable[str], name: str) -> int:
         """The first count in `report` that is not 0, among the fields `keys`; 0 if there is none. `name`: the token
         class of the count."""
-        return next((number for key in keys if (number := self.count(report.get(key), name))), 0)
+        for key in keys:
+            if (value := report.get(key)) is not None and (number := self.count(value, name)):
+                return number
+        return 0
 
     @property
     def doubt(self) -> str:
@@ -71,24 +75,33 @@ def openai_usage(value: object, *, tier: str = "", fees: Fees = ()) -> Usage | N
     """
     if type(value) is not dict:
         return None
-    prompt, completion = value.get("prompt_tokens"), value.get("completion_tokens")
+    names = _CHAT if "prompt_tokens" in value else _RESPONSES
+    prompt, completion, total, read, wrote = map(value.get, names)
     if (
         type(prompt) is int
         and type(completion) is int
         and prompt > 0 <= completion
-        and value.get("total_tokens") == (total := prompt + completion)
-        and total < ABSURD_TOKENS
-        and (
-            len(value) == 3
-            or (
-                value.get("prompt_tokens_details") is None
-                and value.get("completion_tokens_details") is None
-                and value.keys() <= _USUAL
-            )
-        )
+        and total == prompt + completion < ABSURD_TOKENS
     ):
-        return Usage(prompt, output_tokens=completion, service_tier=tier, fees=fees)
+        if len(value) == 3:
+            return Usage(prompt, output_tokens=completion, service_tier=tier, fees=fees)
+        cached, thought = _only(read, "cached_tokens"), _only(wrote, "reasoning_tokens")
+        if cached <= prompt and thought <= completion and value.keys() <= set(names):
+            output = completion - thought
+            return Usage(
+                prompt - cached, cached, output_tokens=output, reasoning_tokens=thought, service_tier=tier, fees=fees
+            )
     return _Reading(value).usage(tier, fees)
+
+
+def _only(details: object, name: str) -> int:
+    """The count `name` in `details`; 0 if there is none. Impossibly large if anything else must be read there."""
+    if details is None:
+        return 0
+    if type(details) is not dict or type(count := details.get(name, 0)) is not int or count < 0:
+        return ABSURD_TOKENS
+    others = [key for key, value in details.items() if value is not None and (type(value) is not int or value)]
+    return count if not others or others == [name] else ABSURD_TOKENS
 
 
 def any_usage(value: object, *, tier: str = "", fees: Fees = ()) -> Usage | None:

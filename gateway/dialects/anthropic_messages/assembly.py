@@ -39,7 +39,8 @@ class MessageAssembly:
         except (AttributeError, IndexError, KeyError, TypeError, ValueError):
             self._understood = False
         self._size += size
-        self._bound()
+        if self._size > MAX_BYTES:
+            self._discard()
 
     def add_text(self, index: int, field: str, text: bytes) -> None:
         """Add text to the block with this `index`. `text`: the inside of a JSON string. `field`: the name of the text's
@@ -49,7 +50,8 @@ class MessageAssembly:
         except (IndexError, orjson.JSONDecodeError):
             self._understood = False
         self._size += len(text)
-        self._bound()
+        if self._size > MAX_BYTES:
+            self._discard()
 
     def _add(self, event: dict[str, Any]) -> None:
         kind = event["type"]
@@ -78,9 +80,7 @@ class MessageAssembly:
         if type(usage) is dict:
             self.usage |= {name: value for name, value in usage.items() if value is not None}
 
-    def _bound(self) -> None:
-        if self._size <= MAX_BYTES:
-            return
+    def _discard(self) -> None:
         text = self._text()
         if self._beginning is None:
             self._beginning = text[:_BEGINNING]

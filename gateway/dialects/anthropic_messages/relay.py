@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from itertools import groupby, repeat
+from itertools import groupby
 from operator import itemgetter, methodcaller
 from typing import Any
 
@@ -46,10 +46,11 @@ class MessagesRelay(EventReader):
 
     def __init__(self) -> None:
         super().__init__()
-        self.chunks = self.silent = 0
+        self.chunks = self.silent = self.most_characters = 0
         self._assembly = MessageAssembly()
         self._pieces: list[tuple[bytes, ...]] = []
-        """The deltas that were not parsed: (index of the block, field, text)."""
+        """The deltas that were not parsed: (index of the block, field, text). Deltas that arrived together and differ
+        only in their text are one piece."""
         self._held = 0
         self._open: int | None = None
         """Index of the content block in progress; None between blocks."""
@@ -66,17 +67,21 @@ class MessagesRelay(EventReader):
 
     def _take(self, block: bytes, at: int) -> int:
         """Store the deltas that begin at position `at`. Returns the position of the first event of another kind."""
-        begin, pieces, alone = at, list[tuple[bytes, ...]](), False
-        while found := _DELTA(block, at):
-            pieces.append(found.groups())
+        found, begin, alone = _DELTA(block, at), at, False
+        if not found:
+            return at
+        while found:
+            index, field, text = found.groups()
+            self.chunks += text != b""
             at = found.end()
             if not alone and at < len(block):
                 texts, at = _alike(block, found)
-                pieces += zip(repeat(found[1]), repeat(found[2]), texts, strict=False)
+                self.chunks += len(texts) - texts.count(b"")
+                text += b"".join(texts)
                 alone = True
-        if pieces:
-            self.chunks += sum(map(bool, map(_text, pieces)))
-            self._pieces += pieces
+            self._pieces.append((index, field, text))
+            self.most_characters += len(text)
+            found = _DELTA(block, at)
         self._held += at - begin
         if self._held > _FOLD_BYTES:
             self._fold()
@@ -91,7 +96,7 @@ class MessagesRelay(EventReader):
     def _relay(self, block: bytes) -> bytes:
         relayed, begin, at, returns = [], 0, 0, b"\r" in block
         while not (self.ended or self._failure) and (at := self._take(block, at)) < len(block):
-            end = sse.next_boundary(block, at, returns)
+            end = sse.next_boundary(block, at, returns) if returns else block.find(b"\n\n", at) + 2
             if not self._read(block[at:end]):
                 relayed.append(block[begin:at])
                 begin = end
@@ -122,7 +127,8 @@ class MessagesRelay(EventReader):
         return not (self.ended or self._failure)
 
     def _note(self, kind: str, parsed: dict[str, Any], size: int) -> None:
-        self._fold()
+        if self._pieces:
+            self._fold()
         self._assembly.add(parsed, size)
         if kind == "message_start":  # count the event now, so that it is passed on at once
             self.chunks += 1
@@ -131,8 +137,10 @@ class MessagesRelay(EventReader):
             self._open = None
         elif kind == "content_block_start":
             self._open = parsed.get("index")
+            self.most_characters += size
             self.chunks += _field(parsed, "content_block", "type") == "tool_use"
         elif kind == "content_block_delta":
+            self.most_characters += size
             self.chunks += any(_field(parsed, "delta", name) for name in ("text", "thinking", "partial_json"))
         elif kind == "message_delta":
             self.usage = messages_usage(self._assembly.usage)

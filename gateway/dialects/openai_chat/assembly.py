@@ -9,6 +9,7 @@ import orjson
 from gateway.dialects.openai_chat.content_parts import flattened
 from gateway.dialects.openai_chat.message import TEXT_FIELDS, generated_text, mean_probability, overall_finish
 from gateway.dialects.streams import sse
+from gateway.dialects.streams.text_run import TextRun
 
 MAX_BYTES = 256 * 2**10
 """Maximum bytes of a plain body that is assembled. Of a longer answer, only the beginning is kept, and the characters
@@ -26,21 +27,22 @@ class Assembly:
     """Assembles an answer from whole events. The answer so far can be read at any time. If an event could not be read,
     the whole answer is not available."""
 
+    usage: dict[str, Any] | None = None
+    """The last usage object that the backend sent."""
+    unreadable = 0
+    _size = 0
+    """The approximate number of bytes that are stored for the choices."""
+    _beginning: str | None = None
+    """The beginning of an answer that is too long to be kept as a whole; None if the answer is kept as a whole."""
+    _beginning_confidence: float | None = None
+    _discarded = 0
+    """Number of characters that were counted and discarded."""
+
     def __init__(self) -> None:
-        self.usage: dict[str, Any] | None = None
-        """The last usage object that the backend sent."""
-        self.unreadable = 0
         self._top: dict[str, Any] = {}
         self._known = set(_CHUNK_ONLY)
         """Names of top-level fields whose value is already known. These fields are not read again."""
         self._choices: dict[int, _Choice] = {}
-        self._size = 0
-        """The approximate number of bytes that are stored for the choices."""
-        self._beginning: str | None = None
-        """The beginning of an answer that is too long to be kept as a whole; None if the answer is kept as a whole."""
-        self._beginning_confidence: float | None = None
-        self._discarded = 0
-        """Number of characters that were counted and discarded."""
 
     def add(self, block: bytes) -> None:
         """Add a block of whole events."""
@@ -54,16 +56,15 @@ class Assembly:
                 else:
                     self.add_parsed(chunk, len(data))
 
-    def add_text(self, choice: int, field: str, text: bytes) -> None:
-        """Add text to the field `field` of a choice. `text`: the inside of a JSON string. `choice`: index of the
-        choice."""
+    def add_text(self, run: TextRun, first: str, text: bytes) -> None:
+        """Add several events of `run`, whose texts are together `first` and `text`, the inside of a JSON string."""
         try:
-            decoded = orjson.loads(b'"%b"' % text)
+            decoded = first + orjson.loads(b'"%b"' % text) if text else first
         except orjson.JSONDecodeError:
             self.unreadable += 1
-        else:
-            self._choice(choice).add_text(field, decoded)
-            self._grow(len(decoded))
+            decoded = first
+        run.holder[run.field] = decoded
+        self.add_parsed(run.chunk, len(decoded))
 
     def add_parsed(self, chunk: Any, size: int) -> None:
         """Add the parsed data of an event of `size` bytes."""
@@ -205,13 +206,6 @@ class _Choice:
                 self._fields[key] = value
         return kept
 
-    def add_text(self, field: str, text: str) -> None:
-        texts = self._texts.get(field)
-        if texts is None:
-            self._texts[field] = [text]
-        else:
-            texts.append(text)
-
     def _delta(self, delta: dict[str, Any], size: int) -> int:
         """Add a delta from a chunk of `size` bytes. Returns how many bytes the stored answer grows."""
         characters, more = 0, False
@@ -223,7 +217,7 @@ class _Choice:
             elif value:
                 more = True
             if key in TEXT_FIELDS and type(value) is str:
-                self.add_text(key, value)
+                self._texts.setdefault(key, []).append(value)
             elif key == "tool_calls":
                 self._tool_calls(value or [])
             elif key == "function_call" and value:

@@ -89,11 +89,10 @@ class ChatChunks:
         """Prepare `again` for later events that differ from `event` only in their text. `chunk`: `event` after
         parsing.
         """
-        if (run := TextRun.after(event, chunk)) is None:
+        if (run := TextRun.after(event, chunk)) is None or run.field == "arguments":
             return
         self._tries -= 1
         self._alike = AlikeEvents(run.head, run.tail)
         self._start, self._stop = len(run.head) - 1, 1 - len(run.tail)
-        self._chunk, self._field = chunk, run.field
-        self._delta = chunk["choices"][0]["delta"]
-        self._repeats = self._content = run.field == "content" and not run.choice
+        self._chunk, self._delta, self._field = chunk, run.holder, run.field
+        self._repeats = self._content = run.field == "content" and not chunk["choices"][0].get("index")

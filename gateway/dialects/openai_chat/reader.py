@@ -39,6 +39,10 @@ class ChatReader(EventReader):
     def delivered_characters(self) -> int:
         return self._transcript.read().characters
 
+    @property
+    def most_characters(self) -> int:
+        return self._transcript.most_characters
+
 
 class ChunkMaker(ChatReader):
     """Writes chat chunks from the events of another dialect. The first chunk contains the role."""

@@ -38,6 +38,8 @@ class ChatStream(ChatReader):
         super().__init__(transcript or Transcript(), wants_usage=wants_usage)
         self._wants_logprobs = wants_logprobs
         self._whole = False
+        self._counted: tuple[Any, Usage | None] = (None, None)
+        """The last usage object that was counted, and its counts."""
 
     def feed(self, data: bytes) -> bytes:
         relayed = self._fed(data)
@@ -61,9 +63,9 @@ class ChatStream(ChatReader):
             else:
                 at = 0
         while not (self.ended or self._failure) and (at := transcript.take(block, at)) < len(block):
-            end = sse.next_boundary(block, at, returns)
+            end = sse.next_boundary(block, at, returns) if returns else block.find(b"\n\n", at) + 2
             event = block[at:end]
-            if not sse.has_any(event, _MARKS) and (sse.sound(event) or sse.lacks_only_its_end(event)):
+            if transcript.irregular and not sse.has_any(event, _MARKS) and sse.sound(event):
                 transcript.add(event)
             elif not self._read(event):
                 relayed.append(block[begin:at])
@@ -82,29 +84,32 @@ class ChatStream(ChatReader):
             chunk = orjson.loads(data)
         except orjson.JSONDecodeError:
             chunk = None
-        found = find_error(chunk)
+        found = find_error(chunk) if event.rfind(b"error") >= 0 else None
         if found or name == b"error":
             self._failure = broken(found, data)
             if type(chunk) is dict:
                 self._count(chunk)
             return False
-        if type(chunk) is not dict:
-            if data:
-                self._failure = BackendGarbage("The backend sent an event that is not one of a chat stream.")
-            return not data
-        self._transcript.add_parsed(event, chunk)
-        return self._note(chunk)
+        if type(chunk) is dict:
+            says = self._transcript.add_parsed(event, chunk)
+            return says is None or self._note(chunk, says)
+        if data and not sse.has_any(event, _MARKS) and sse.sound(event):
+            self._transcript.add(event)
+        elif data:
+            self._failure = BackendGarbage("The backend sent an event that is not one of a chat stream.")
+        return not self._failure
 
-    def _note(self, chunk: dict[str, Any]) -> bool:
-        choices = chunk.get("choices")
+    def _note(self, chunk: dict[str, Any], says: bool) -> bool:
+        choices, ends = chunk.get("choices"), False
         self._count(chunk)
         if type(choices) is not list:
             return True
-        reasons = [choice.get("finish_reason") for choice in choices if type(choice) is dict]
-        if any(reasons):
-            if not self._transcript.says(chunk):
-                self._transcript.silent += 1
-            self.finish = overall_finish((self.finish, *reasons))
+        for choice in choices:
+            reason = choice.get("finish_reason") if type(choice) is dict else None
+            if type(reason) is str and reason:
+                self.finish, ends = overall_finish((self.finish, reason)), True
+        if ends and not says:
+            self._transcript.silent += 1
         only_usage = not choices and type(chunk.get("usage")) is dict
         return self._wants_usage or not only_usage
 
@@ -112,7 +117,8 @@ class ChatStream(ChatReader):
         """Store the usage in a chunk. A later usage may replace it, because some servers report a running total in
         every chunk."""
         if (found := usage_in(chunk)) is not None:
-            self.usage = later(openai_usage(found, tier=tier_of(chunk) or self._tier), self.usage)
+            self._counted = found, openai_usage(found, tier=tier_of(chunk) or self._tier)
+            self.usage = later(self._counted[1], self.usage)
 
     @property
     def _tier(self) -> str:
@@ -170,7 +176,8 @@ class ChatStream(ChatReader):
         if not self._whole:
             return None
         assembly = self._transcript.read()
-        return assembly.completion(assembly.usage if shown(openai_usage(assembly.usage)) else None)
+        read = self._counted[1] if assembly.usage is self._counted[0] else openai_usage(assembly.usage)
+        return assembly.completion(assembly.usage if shown(read) else None)
 
     @property
     def confidence(self) -> float | None:

@@ -25,24 +25,25 @@ class _Texts(Transcript):
     def _new_assembly(self) -> Assembly:
         return _TextAssembly()
 
-    def _run_after(self, event: bytes, chunk: Any) -> TextRun | None:
-        choices = chunk.get("choices") if type(chunk) is dict and chunk.get("usage") is None else None
+    def _run_after(self, event: bytes, chunk: dict[str, Any]) -> TextRun | None:
+        choices = chunk.get("choices") if chunk.get("usage") is None else None
         choice = choices[0] if type(choices) is list and len(choices) == 1 else None
-        text = choice.get("text") if type(choice) is dict else None
-        return TextRun.around(event, choice, "text", text) if type(choice) is dict and text else None
+        return (
+            TextRun.around(event, chunk, choice, choice, "text")
+            if type(choice) is dict and choice.get("text")
+            else None
+        )
 
     def says(self, chunk: dict[str, Any]) -> bool:
         choices = chunk.get("choices")
-        return type(choices) is list and any(type(choice) is dict and choice.get("text") for choice in choices)
+        said = type(choices) is list and any(type(choice) is dict and choice.get("text") for choice in choices)
+        return said or super().says(chunk)
 
 
 class _TextAssembly(Assembly):
     """Assembles chunks with text as if they were chat chunks. The result is the plain body of a legacy completion."""
 
     _probability = staticmethod(probability)
-
-    def add_text(self, choice: int, field: str, text: bytes) -> None:
-        super().add_text(choice, "content", text)
 
     def cut(self) -> dict[str, Any]:
         return {**super().cut(), "object": "text_completion"}

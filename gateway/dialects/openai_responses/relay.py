@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import orjson
@@ -52,6 +51,10 @@ class ResponsesRelay(EventReader):
     def chunks(self) -> int:
         return self._transcript.chunks
 
+    @property
+    def most_characters(self) -> int:
+        return self._transcript.characters
+
     def feed(self, data: bytes) -> bytes:
         if self._smooth and data.endswith(b"\n\n") and not sse.has_any(data, self._marks) and sse.sound(data):
             self._transcript.add(data)
@@ -59,27 +62,22 @@ class ResponsesRelay(EventReader):
         return self._feed(data)
 
     def _relay(self, block: bytes) -> bytes:
-        relayed = []
-        for part, marked in sse.parts(block, _WORK):
-            if self.ended or self._failure:
-                break
-            if not (marked and sse.has_any(part, self._marks)) and sse.sound(part):
-                self._transcript.add(part)
-                relayed.append(part)
-            else:
-                relayed += self._relayed(part)
+        relayed, at, marks = list[bytes](), 0, tuple[bytes, ...]()
+        while at < len(block) and self._marks is not marks:  # an event may change the texts that are searched for
+            marks = self._marks
+            for part, marked in sse.parts(block[at:], marks):
+                if self._marks is not marks:
+                    break
+                at += len(part)
+                for event in (part,) if marked or sse.sound(part) else sse.events(part):
+                    if self.ended or self._failure:
+                        return b"".join(relayed)
+                    if not marked and sse.sound(event):
+                        self._transcript.add(event)
+                    elif not self._read(event):
+                        continue
+                    relayed.append(event)
         return b"".join(relayed)
-
-    def _relayed(self, part: bytes) -> Iterator[bytes]:
-        """Process each event of `part`, and yield the events that are sent to the client now."""
-        for event in sse.events(part):
-            if self.ended or self._failure:
-                break
-            if not sse.has_any(event, self._marks) and sse.sound(event):
-                self._transcript.add(event)
-            elif not self._read(event):
-                continue
-            yield event
 
     def _read(self, event: bytes) -> bool:
         """Process an event. Returns whether the event is passed on to the client now."""

@@ -12,6 +12,8 @@ _BEGINNING = 64 * 2**10
 """Number of characters that are kept at the beginning of a longer text."""
 
 _KEY = b'"delta":'
+_QUOTE = b'"'
+"""Written between blocks. A text that has no end in its block would otherwise end in another block."""
 DELTA = re.compile(rb'"delta":[ \t]*"([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.DOTALL)
 """Matches the text in a delta event. The pattern cannot match inside a JSON string, because the quotes would be escaped
 there."""
@@ -26,7 +28,7 @@ class ResponsesTranscript:
         self.unreadable = 0
         self.last = b""
         """The block of events that was stored last."""
-        self._kept: list[bytes | str] = []
+        self._kept: list[bytes] = []
         self._held = 0
         self._texts: list[str] = []
         self._length = 0
@@ -43,26 +45,18 @@ class ResponsesTranscript:
 
     def add_text(self, text: str) -> None:
         """Store text that comes from an event without a delta."""
-        self._kept.append(text)
+        self._kept.append(_KEY + orjson.dumps(text))
 
     def _fold(self) -> None:
-        for kept in self._kept:
-            if type(kept) is str:
-                self._keep(kept)
-            else:
-                self._keep(self._text(kept))
-        self._kept.clear()
-        self._held = 0
-
-    def _text(self, block: bytes | str) -> str:
-        """The text of all deltas in a block. All texts are joined first and decoded together."""
-        assert isinstance(block, bytes)
+        kept, self._kept, self._held = self._kept, [], 0
         try:
-            text: str = orjson.loads(b'"%b"' % b"".join(DELTA.findall(block)))
+            self._keep(_text(_QUOTE.join(kept)))
         except orjson.JSONDecodeError:
-            self.unreadable += 1
-            return ""
-        return text
+            for block in kept:
+                try:
+                    self._keep(_text(block))
+                except orjson.JSONDecodeError:
+                    self.unreadable += 1
 
     def _keep(self, text: str) -> None:
         self._characters += len(text)
@@ -80,3 +74,9 @@ class ResponsesTranscript:
     def characters(self) -> int:
         self._fold()
         return self._characters
+
+
+def _text(block: bytes) -> str:
+    """The text of all deltas in a block. All texts are joined first and decoded together. Raises JSONDecodeError."""
+    text: str = orjson.loads(b'"%b"' % b"".join(DELTA.findall(block)))
+    return text

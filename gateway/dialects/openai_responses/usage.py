@@ -40,10 +40,13 @@ def is_charged(item: Any) -> bool:
 
 def fees_of(output: Any) -> Fees:
     """The units charged for `output`, and their numbers. Opening a found page and reusing a container are free."""
+    charged = [item for item in output if is_charged(item)] if isinstance(output, list | tuple) else ()
+    if not charged:
+        return ()
     units: Counter[str] = Counter()
     containers = set[str]()
-    for item in output if isinstance(output, list | tuple) else ():
-        if not is_charged(item) or item.get("status") not in ("completed", None):
+    for item in charged:
+        if item.get("status") not in ("completed", None):
             continue
         action, container = item.get("action"), item.get("container_id")
         if type(action) is dict and action.get("type") not in ("search", None):

@@ -26,7 +26,7 @@ class _Unparsed:
         self.ended = False
         self.ending = b""
         self.chunks = 0
-        self.silent = 0
+        self.silent = self.most_characters = 0
 
     @property
     def reported(self) -> Usage | None:

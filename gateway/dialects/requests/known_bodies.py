@@ -15,7 +15,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import compress, islice
 from operator import attrgetter
 from random import Random
 from typing import Any
@@ -55,7 +55,7 @@ _PROBE = 64
 _Place = tuple[str, str, int, bytes]
 """The API key with the client dialect, the name of the conversation's field, a position, and the bytes of the body from
 this position on."""
-_index = attrgetter("index")
+_index, _beginning = attrgetter("index"), attrgetter("beginning")
 _WIDER, _BLANKS = 8, 1000
 """An item of a body takes at most `_WIDER` times the bytes that orjson writes for the item, and `_BLANKS` more bytes;
 otherwise the items are not located. White space and escapes make an item longer."""
@@ -93,18 +93,13 @@ class _Body:
     searched: bool = False
     """Whether `locate` was called."""
     beginning: memoryview = field(init=False)
-    """The first quarter of `raw`."""
+    """The first quarter of `raw`. Only bodies that begin with it are compared item by item."""
     place: _Place = field(init=False)
     """The place of `raw` in the index of remembered bodies."""
 
     def __post_init__(self) -> None:
         self.beginning = memoryview(self.raw)[: len(self.raw) // 4]
         self.place = _place(self.owner, self.raw, 1 << len(self.raw).bit_length() - 2)
-
-    def resembles(self, raw: bytes) -> bool:
-        """Whether to compare `raw` with this body item by item. True only if `raw` begins with the first quarter of
-        this body."""
-        return raw.startswith(self.beginning) and bool(self.ends or not self.searched)
 
     def locate(self) -> None:
         """Find the positions of the items."""
@@ -158,16 +153,17 @@ class _Body:
         """The number of leading items whose bytes are at the same positions in `raw`. 0 if the bytes before the
         items differ.
         """
-        view = memoryview(self.raw)
+        view, ends = memoryview(self.raw), self.ends
         if not raw.startswith(view[: self.start]):
             return 0
-        least, most, at = 0, len(self.ends), self.start
+        least, most, at = 0, len(ends), self.start
+        middle = max(most - 1, 1)  # most clients repeat all items, or replace the last one
         while least < most:
-            middle = (least + most + 1) // 2
-            if raw.startswith(view[at : self.ends[middle - 1]], at):
-                least, at = middle, self.ends[middle - 1]
+            if raw.startswith(view[at : ends[middle - 1]], at):
+                least, at = middle, ends[middle - 1]
             else:
                 most = middle - 1
+            middle = (least + most + 1) // 2
         return least
 
 
@@ -296,9 +292,10 @@ class KnownBodies:
         found, at = list[_Body](), 1 << max(len(raw), 1).bit_length() - 1
         while at >= LEAST_BYTES // 2:
             if bodies := self._bodies.get(_place((owner, name), raw, at)):
-                found += [body for body in bodies[: -_MOST_LOOKED - 1 : -1] if body.resembles(raw)]
+                latest = bodies[: -_MOST_LOOKED - 1 : -1]
+                found += compress(latest, map(raw.startswith, map(_beginning, latest)))
             at //= 2
-        return found[:MOST_ALIKE]
+        return [body for body in found if body.ends or not body.searched][:MOST_ALIKE]
 
     def locate(self, bodies: list[_Body]) -> None:
         """Find the positions of the items of `bodies`. This takes several times as long as parsing the bodies, so do

@@ -13,16 +13,17 @@ class EventReader(ABC):
     """The part of a `StreamReader` that does not depend on the contents of events. Subclasses implement `feed`. They
     may pass on simple events themselves, and call `_feed` for all others."""
 
+    usage: Usage | None = None
+    finish = ""
+    ended = False
+    ending = b""
+    _smooth = False
+    """Whether the stream is between two events and in no special state. If so, the next data may be passed on after a
+    quick check."""
+    _failure: BackendError | None = None
+
     def __init__(self) -> None:
-        self.usage: Usage | None = None
-        self.finish = ""
-        self.ended = False
-        self.ending = b""
         self._framer = sse.Framer()
-        self._smooth = False
-        """Whether the stream is between two events and in no special state. If so, the next data may be passed on after
-        a quick check."""
-        self._failure: BackendError | None = None
 
     @property
     def reported(self) -> Usage | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from itertools import repeat
 from typing import Any
 
 import orjson
@@ -121,21 +120,22 @@ def events(block: bytes, at: int = 0) -> Iterator[bytes]:
 
 
 def parts(block: bytes, marks: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:
-    """Yield the bytes of `block` in order, divided into pieces, and whether the piece may contain one of `marks`. An
+    """Yield the bytes of `block` in order, divided into pieces, and whether the piece contains one of `marks`. An
     event that contains a mark is a piece. The events between two such events are together one piece.
 
-    If `block` contains carriage returns, each event is a piece that may contain a mark.
+    If `block` contains carriage returns, each event is a piece.
     """
     if b"\r" in block:
-        yield from zip(events(block), repeat(True), strict=False)
+        for event in events(block):
+            yield event, has_any(event, marks)
         return
     spans = set[tuple[int, int]]()
     for mark in marks:
         at = block.rfind(mark)
         while at >= 0:
-            before = block.rfind(b"\n\n", 0, at)
-            start = before + 2 if before >= 0 else 0
-            spans.add((start, next_boundary(block, at, returns=False)))
+            start, end = block.rfind(b"\n\n", 0, at), block.find(b"\n\n", at)
+            start = start + 2 if start >= 0 else 0
+            spans.add((start, end + 2 if end >= 0 else len(block)))
             at = block.rfind(mark, 0, start)
     at = 0
     for start, end in sorted(spans):
@@ -173,6 +173,11 @@ def fields(event: bytes) -> tuple[bytes, bytes]:
     """The name and the data of an event. A line `error: …` of some servers counts as an event named `error`."""
     if event.startswith(b"data: ") and event.find(b"\n", 0, -2) < 0 and b"\r" not in event:
         return b"", event[6:].strip()
+    if event.startswith(b"event: ") and b"\r" not in event:
+        named, _, text = event.partition(b"\ndata: ")
+        text = text.strip()
+        if text and b"\n" not in text and b"\n" not in named:
+            return named[7:].strip(), text
     name, data = b"", []
     for line in event.splitlines():
         field, _, value = line.partition(b":")

@@ -10,6 +10,7 @@ import orjson
 from gateway.dialects import json_splice
 
 _FIELDS = ("content", "reasoning_content", "reasoning")
+_Object = dict[str, Any]
 _SEPARATOR_BYTES = 12
 """Number of bytes of the separator at which a block is split. A longer separator would not be found faster."""
 _WINDOW = 32 * 1024
@@ -21,58 +22,67 @@ search the whole window."""
 
 
 class RunText(NamedTuple):
-    """The joined text of several events that differ only in their text. It has the form of the content of one JSON
-    string."""
+    """The joined texts of several events of `run`: `first`, a decoded text, and then `text`, which has the form of the
+    content of one JSON string."""
 
-    choice: int
-    field: str
+    run: TextRun
+    first: str
     text: bytes
 
 
 class TextRun:
-    """A sequence of events that differ only in the text `field` of their only choice. The first event was parsed. All
-    others have the same bytes, except for this text."""
+    """A sequence of events that differ only in one text of their only choice. The first event was parsed to `chunk`.
+    All others have the same bytes, except for this text, which is `holder[field]`."""
 
-    def __init__(self, before: bytes, after: bytes, choice: int, field: str) -> None:
-        self.choice, self.field = choice, field
+    def __init__(self, before: bytes, after: bytes, chunk: _Object, holder: _Object, field: str) -> None:
+        self.chunk, self.holder, self.field = chunk, holder, field
         self.head, self.tail = before, after
         """The bytes before and after the text in each event of the run. They include the quotes of the text."""
+        self.frame = len(before) + len(after)
         self._separator = after[:_SEPARATOR_BYTES]
+        self._first: str = holder[field]
+        """The text of the first event, until it is taken."""
         self._pieces: list[bytes] = []
 
     @classmethod
-    def after(cls, event: bytes, chunk: Any) -> Self | None:
+    def after(cls, event: bytes, chunk: _Object) -> Self | None:
         """The sequence of similar events that may begin with `event`. `chunk`: the parsed event. None if the event
-        contains more than text."""
-        choices = chunk.get("choices") if type(chunk) is dict and chunk.get("usage") is None else None
+        contains more than text, or more than a piece of the arguments of one call."""
+        choices = chunk.get("choices") if chunk.get("usage") is None and "x_groq" not in chunk else None
         choice = choices[0] if type(choices) is list and len(choices) == 1 else None
-        delta = choice.get("delta") if type(choice) is dict else None
-        if type(choice) is not dict or type(delta) is not dict:
+        holder = choice.get("delta") if type(choice) is dict else None
+        if type(choice) is not dict or type(holder) is not dict or event.count(b'"delta"') != 1:
             return None
-        field = next((field for field in _FIELDS if delta.get(field)), "")
-        if not field or event.count(b'"delta"') != 1:
-            return None
-        if any(value for name, value in delta.items() if name not in (field, "role")):
-            return None
-        return cls.around(event, choice, field, delta[field])
+        field = ""
+        for name, value in holder.items():
+            if value and name != "role":
+                if field:
+                    return None
+                field = name
+        if field == "tool_calls":
+            called = _called(holder[field])
+            return cls.around(event, chunk, choice, called, "arguments") if called else None
+        return cls.around(event, chunk, choice, holder, field) if field in _FIELDS else None
 
     @classmethod
-    def around(cls, event: bytes, choice: dict[str, Any], field: str, text: object) -> Self | None:
-        """The sequence of events that differ from `event` only in `field` of the only choice. `text`: the value of
-        this field in `event`.
+    def around(cls, event: bytes, chunk: _Object, choice: _Object, holder: _Object, field: str) -> Self | None:
+        """The sequence of events that differ from `event` only in the text `holder[field]` of the only `choice`.
 
         None if the position of the text in `event` is uncertain.
         """
-        index, quoted = choice.get("index", 0), b'"%b"' % field.encode()
-        if choice.get("logprobs") or choice.get("finish_reason") or type(index) is not int or type(text) is not str:
+        text, quoted = holder[field], b'"%b"' % field.encode()
+        if choice.get("logprobs") or choice.get("finish_reason") or type(choice.get("index", 0)) is not int:
             return None
-        if event.count(quoted) != 1:
+        if type(text) is not str or event.count(quoted) != 1:
             return None
-        start = event.index(b'"', event.index(quoted) + len(quoted))
-        end = json_splice.string_end(event, start)
-        if orjson.loads(event[start:end]) != text:
+        try:
+            start = event.index(b'"', event.index(quoted) + len(quoted))
+            end = json_splice.string_end(event, start)
+            if orjson.loads(event[start:end]) != text:
+                return None
+        except ValueError:
             return None
-        return cls(event[: start + 1], event[end - 1 :], index, field)
+        return cls(event[: start + 1], event[end - 1 :], chunk, holder, field)
 
     def take(self, block: bytes, at: int = 0) -> tuple[int, int]:
         """Store the texts of the events from position `at` that belong to the sequence. Returns (position of the first
@@ -116,8 +126,9 @@ class TextRun:
 
     def take_text(self) -> RunText | None:
         """Remove and return the text stored so far; None if there is none."""
-        text, self._pieces = b"".join(self._pieces), []
-        return RunText(self.choice, self.field, text) if text else None
+        first, text = self._first, b"".join(self._pieces)
+        self._first, self._pieces = "", []
+        return RunText(self, first, text) if first or text else None
 
 
 class AlikeEvents:
@@ -184,6 +195,17 @@ def encoded(texts: list[str]) -> list[bytes]:
 def events_with(before: bytes, texts: list[str], after: bytes) -> bytes:
     """An event for each of `texts`. `before`, `after`: the bytes of the event around the content of the text."""
     return b"%b%b%b" % (before, (after + before).join(encoded(texts)), after)
+
+
+def _called(calls: Any) -> _Object | None:
+    """The object in `calls` that contains a piece of arguments. None unless `calls` is one call of a function, with its
+    index, and contains no other text."""
+    match calls:
+        case [dict(call)] if type(call.get("index")) is int and "custom" not in call:
+            function = call.get("function")
+            if type(function) is dict and function.get("arguments") and not function.get("name"):
+                return function if "input" not in function else None
+    return None
 
 
 def _inside(text: bytes) -> bool:

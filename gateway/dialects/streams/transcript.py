@@ -33,27 +33,29 @@ class Transcript:
     mark = b'"delta"'
     """A text that occurs in an event once for each piece of the answer."""
 
+    chunks = 0
+    """Number of events with a delta so far. This is about the number of tokens."""
+    silent = 0
+    """Number of events in `chunks` without text. Most streams begin with an event with the role and end with an event
+    with the finish reason."""
+    first: dict[str, Any] | None = None
+    """The first parsed event with choices."""
+    cites = False
+    """Whether the answer cites web sources."""
+    most_characters = 0
+    """An upper bound of the number of characters of the answer's text: the bytes of the texts, or of whole events if
+    their texts were not looked for."""
+    _run: TextRun | None = None
+    _alone = _pause = _held = 0
+
     def __init__(self) -> None:
-        self.chunks = 0
-        """Number of events with a delta so far. This is about the number of tokens."""
-        self.silent = 0
-        """Number of events in `chunks` without text. Most streams begin with an event with the role and end with an
-        event with the finish reason."""
-        self.first: dict[str, Any] | None = None
-        """The first parsed event."""
-        self.cites = False
-        """Whether the answer cites web sources."""
-        self._run: TextRun | None = None
-        self._alone = 0
-        self._pause = 0
         self._kept: list[bytes | RunText | _Parsed] = []
-        self._held = 0
         self._assembly = self._new_assembly()
 
     def _new_assembly(self) -> Assembly:
         return Assembly()
 
-    def _run_after(self, event: bytes, chunk: Any) -> TextRun | None:
+    def _run_after(self, event: bytes, chunk: dict[str, Any]) -> TextRun | None:
         return TextRun.after(event, chunk)
 
     def says(self, chunk: dict[str, Any]) -> bool:
@@ -76,43 +78,53 @@ class Transcript:
     def take(self, block: bytes, at: int = 0) -> int:
         """Store the events from position `at` that differ from the event before them only in their text. Returns the
         position of the first other event."""
-        if self._run is None:
+        run = self._run
+        if run is None:
             return at
-        end, events = self._run.take(block, at)
+        end, events = run.take(block, at)
         if events:
             self.chunks += events
+            self.most_characters += end - at - events * run.frame
             self._alone = 0
-            self._hold(end - at)
+            self._held += end - at
+            if self._held > _FOLD_BYTES:
+                self.read()
         return end
 
     def add(self, block: bytes) -> None:
         """Store one event, or one block of events, that `take` did not store."""
-        deltas = block.count(self.mark)
-        if block.find(CITATION) >= 0:
-            self.cites = True
-        if deltas and not self._pause:
-            self._begin(block)
+        try:
+            chunk = None if self._pause or block.find(self.mark) < 0 else orjson.loads(sse.payload(block))
+        except orjson.JSONDecodeError:
+            chunk = None
+        if type(chunk) is dict:
+            self.add_parsed(block, chunk)
         else:
-            self._end_run()
-            self._kept.append(block)
-            self._hold(len(block))
-        self._pause = max(0, self._pause - deltas)
-        self.chunks += deltas
+            self._pause = max(0, self._pause - block.count(self.mark))
+            self._keep(block, block, len(block))
 
-    def add_parsed(self, event: bytes, chunk: dict[str, Any]) -> None:
-        """Store an event that was already parsed to `chunk`. The next event is not compared with it, because later
-        events are assumed to be different."""
-        deltas = event.count(self.mark)
-        if self.first is None:
+    def add_parsed(self, event: bytes, chunk: dict[str, Any]) -> bool | None:
+        """Store an event that was already parsed to `chunk`. Returns whether it contains anything besides the role and
+        the finish reason. None if it begins a run: it contains nothing but a text, and of the next events, only the
+        texts are stored if they differ only in their text."""
+        deltas, says, run = event.count(self.mark), self.says(chunk), None
+        if self.first is None and chunk.get("choices"):
             self.first = chunk
-        if event.find(CITATION) >= 0:
-            self.cites = True
-        if deltas and not self.chunks and not self.says(chunk):
+        if self._pause:
+            self._pause = max(0, self._pause - deltas)
+        elif deltas:
+            self._alone += 1
+            if self._alone > _TRIES:
+                self._pause = _PAUSE
+            run = self._run_after(event, chunk) if says else None
+        if run is not None:  # one character more, because a line break may precede the text
+            self._keep(None, event, len(event) - run.frame + 1)
+            self._run = run
+            return None
+        if deltas and not self.chunks and not says:
             self.silent += 1
-        self.chunks += deltas
-        self._end_run()
-        self._kept.append(_Parsed(chunk, len(event)))
-        self._hold(len(event) * _PARSED_WEIGHT)
+        self._keep(_Parsed(chunk, len(event)), event, len(event) if says else 0)
+        return says
 
     def keep(self, block: bytes) -> None:
         """Store a block of events of any kind."""
@@ -122,36 +134,22 @@ class Transcript:
             self.add(block[at:end])
             at = end
 
-    def _begin(self, event: bytes) -> None:
-        """Store `event`, and prepare to store only the texts of the next events if they differ from it only in their
-        text."""
+    def _keep(self, kept: bytes | _Parsed | None, event: bytes, most_characters: int) -> None:
+        """Store `event` in the form `kept`; None if its text is in the run that begins with it."""
         self._end_run()
-        try:
-            chunk = orjson.loads(sse.payload(event))
-            self._run = self._run_after(event, chunk)
-        except ValueError:
-            chunk = self._run = None
-        if type(chunk) is dict:
-            if self.first is None:
-                self.first = chunk
-            if not self.chunks and not self.says(chunk):
-                self.silent += 1
-            self._kept.append(_Parsed(chunk, len(event)))
-        else:
-            self._kept.append(event)
-        self._hold(len(event) * _PARSED_WEIGHT)
-        self._alone += 1
-        if self._alone > _TRIES:
-            self._pause = _PAUSE
+        self.chunks += event.count(self.mark)
+        self.most_characters += most_characters
+        if event.find(CITATION) >= 0:
+            self.cites = True
+        if kept is not None:
+            self._kept.append(kept)
+        self._held += len(event) if kept is event else len(event) * _PARSED_WEIGHT
+        if self._held > _FOLD_BYTES:
+            self.read()
 
     def _end_run(self) -> None:
         if self._run is not None and (text := self._run.take_text()):
             self._kept.append(text)
-
-    def _hold(self, size: int) -> None:
-        self._held += size
-        if self._held > _FOLD_BYTES:
-            self.read()
 
     def read(self) -> Assembly:
         """Parse all events stored so far. Returns the assembled answer."""
