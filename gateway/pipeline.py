@@ -106,7 +106,7 @@ class Pipeline:
             found = await self.cache.lookup(request, tenant, record, deadline)
             if isinstance(found, Miss):
                 reply.outcome = paid = PaidAnswer(self.settlement, request, record, permit, found)
-                buy = partial(self._buy, paid, request, record, estimate, groups, deadline)
+                buy = partial(self._buy, paid, estimate, groups, deadline)
                 await self.cache.coalesce(found, request, deadline, paid, buy)
             elif isinstance(found, Join):
                 reply.outcome = JoinedAnswer(self.settlement, record, permit, found)
@@ -133,18 +133,11 @@ class Pipeline:
         texts = [text for name, variant in found.items() if (text := policy.experiments[name][variant])]
         return await self.off_loop.run(experiments.varied, request, "\n\n".join(texts)) if texts else request
 
-    async def _buy(
-        self,
-        paid: PaidAnswer,
-        request: CompletionRequest,
-        record: Record,
-        estimate: ContextEstimate,
-        groups: Groups,
-        deadline: float,
-    ) -> None:
+    async def _buy(self, paid: PaidAnswer, estimate: ContextEstimate, groups: Groups, deadline: float) -> None:
         """Get an answer from a backend and store it in `paid`. Returns when the first bytes of the answer have
         arrived.
         """
+        request, record = paid.request, paid.record
         route = await self.router.route(request, record.tenant, estimate, record)
         paid.hold = self.budgets.hold(record.tenant, record, request, groups)
         paid.answer = await self._call(route, request, record, paid.hold, deadline)

@@ -181,7 +181,7 @@ class PaidAnswer:
     def __init__(
         self, settlement: Settlement, request: CompletionRequest, record: Record, permit: Permit, miss: Miss
     ) -> None:
-        self._settlement, self._request, self._record = settlement, request, record
+        self._settlement, self.request, self.record = settlement, request, record
         self._permit, self._miss = permit, miss
         self._settled = self._closed = False
         self._after: list[Callable[[], None]] = []
@@ -215,7 +215,7 @@ class PaidAnswer:
         """Use `buy` to get an answer that is not a stream, and publish it to all subscribers of `shared`. The call
         continues if the client of this request disconnects.
         """
-        self._record.others = shared.outlives
+        self.record.others = shared.outlives
         self._after.append(shared.finish_call)
         return shared.run_call(self, buy)
 
@@ -239,7 +239,7 @@ class PaidAnswer:
         can interrupt it."""
         if not self._settled:
             self._settle_once()
-        settlement, record = self._settlement, self._record
+        settlement, record = self._settlement, self.record
         self._closed, record.others = True, None
         steps, self._after = self._after, []
         learn = partial(settlement.router.learn, record), partial(settlement.contexts.learn, record)
@@ -250,11 +250,11 @@ class PaidAnswer:
         stored.
         """
         answer, settlement = self.answer, self._settlement
-        if answer is None or self._record.curtailed:
+        if answer is None or self.record.curtailed:
             return
-        settlement.cache.store(self._miss, answer, self._record)
+        settlement.cache.store(self._miss, answer, self.record)
         if settlement.sampler is not None:
-            settlement.sampler.offer(self._request, self._record, answer)
+            settlement.sampler.offer(self.request, self.record, answer)
 
     def settle(self) -> None:
         """Price, journal and settle the answer. If a separate task publishes the answer, that task settles it, and this
@@ -266,7 +266,7 @@ class PaidAnswer:
         if self._settled:
             return
         self._settled = True
-        settlement, record = self._settlement, self._record
+        settlement, record = self._settlement, self.record
         try:
             cost_pico, tokens = settlement.close(record, self.answer)
             self.hold.settle(cost_pico)
@@ -294,7 +294,7 @@ class PaidAnswer:
             return take(piece)
 
         assert answer.attempt is not None
-        if await HoldGate(answer, answer.attempt, self.hold, self._record).pipe_to(hand_on):
+        if await HoldGate(answer, answer.attempt, self.hold, self.record).pipe_to(hand_on):
             return True
         self._settle_once()
         self.ending += answer.ending

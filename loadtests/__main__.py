@@ -1,6 +1,7 @@
 """`python -m loadtests` is `thriftgate loadtest`.
 
-Others are `budget`, `bytecodes`, `day`, `dialects`, `index`, `drift`, `shortcuts`, `stalls`, `verify` and `--against`.
+Others are `budget`, `bytecodes`, `day`, `dialects`, `index`, `drift`, `scaling`, `shortcuts`, `stalls`, `verify` and
+`--against`.
 """
 
 import sys
@@ -40,6 +41,10 @@ if __name__ == "__main__":
         from loadtests import drift
 
         sys.exit(drift.main(sys.argv[2:]))
+    if sys.argv[1:2] == ["scaling"]:
+        from loadtests import scaling
+
+        sys.exit(scaling.main(sys.argv[2:]))
     if sys.argv[1:2] == ["shortcuts"]:
         from loadtests import shortcuts
 

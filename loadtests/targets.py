@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -89,14 +90,18 @@ def running_gateway(
     everything: bool = False,
     checkout: Path = REPOSITORY,
     texts: Mapping[str, str] | None = None,
+    workers: int | None = None,
 ) -> Iterator[Target]:
     """`thriftgate serve` of a checkout as an operator starts it, on a data directory of its own.
 
     `texts`: path below the folder → text of its files, of the teams `load` and `hits`; None: as `configs` has them.
+    `workers`: so many workers on all cores; None: one worker on the measured core.
     """
     prepared = prepare(folder, upstream, everything=everything, checkout=checkout, texts=texts)
     with logged(folder) as log:
-        process = serve(folder, cores, log, everything=everything, upstream=upstream, checkout=checkout)
+        process = serve(
+            folder, cores, log, everything=everything, upstream=upstream, checkout=checkout, workers=workers
+        )
         try:
             port = read_port(folder, process)
             wait_for(f"http://127.0.0.1:{port}/health/ready", process, folder / "log")
@@ -149,10 +154,14 @@ def serve(
     everything: bool = False,
     upstream: int = 0,
     checkout: Path = REPOSITORY,
+    workers: int | None = None,
 ) -> subprocess.Popen[bytes]:
     sink = {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{upstream}"} if everything else {}
-    command = [*_thriftgate(checkout, "serve", folder), "--port", "0"]
-    return start(command, cores.measured, log=log, environment=sink, checkout=checkout)
+    command = [*_thriftgate(checkout, "serve", folder), "--port", "0", "--workers", str(workers or 1)]
+    process = start(command, cores.measured, log=log, environment=sink, checkout=checkout)
+    if workers is not None:
+        os.sched_setaffinity(process.pid, os.sched_getaffinity(0))
+    return process
 
 
 def _thriftgate(checkout: Path, verb: str, *rest: str | Path) -> list[str]:

@@ -7,6 +7,7 @@ its share of each limit (limit ÷ workers) to its own last minute, and records t
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -52,9 +53,8 @@ class _Shown:
     limit: bytes
     remaining: bytes
     reset: bytes
-    rules: tuple[_Rule, ...]
-    only: Lease | None
-    """The counter, if there is only one rule; then no comparison is needed."""
+    rules: tuple[tuple[Lease, bytes], ...]
+    """(Counter, limit as text) of each rule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,14 +212,14 @@ def _shown(what: What, rules: Sequence[_Rule]) -> _Shown:
     rules whose values the headers show.
     """
     limit, remaining, reset = (f"x-ratelimit-{name}-{what}".encode() for name in ("limit", "remaining", "reset"))
-    return _Shown(limit, remaining, reset, tuple(rules), rules[0].lease if len(rules) == 1 else None)
+    return _Shown(limit, remaining, reset, tuple((rule.lease, b"%d" % rule.limit) for rule in rules))
 
 
 def _unused(shown: _Shown) -> dict[bytes, bytes]:
     """The values of the rate-limit headers while nothing is used. The reset time is a minute, because both requests
     and tokens are counted over the last minute.
     """
-    limit = b"%d" % shown.rules[0].limit
+    _, limit = shown.rules[0]
     return {shown.limit: limit, shown.remaining: limit, shown.reset: _WHOLE_AGAIN}
 
 
@@ -229,14 +229,12 @@ def _headers(account: _Account, short: NotEnough | None = None) -> dict[bytes, b
     """
     headers = account.headers.copy()
     for shown in account.shown:
-        lease = shown.only
-        if lease is None:
-            remainders = [rule.lease.rest + rule.lease.free for rule in shown.rules]
-            rule = shown.rules[remainders.index(min(remainders))]
-            headers[shown.limit], lease = b"%d" % rule.limit, rule.lease
-        left = lease.rest + lease.free
+        left = sys.maxsize
+        for lease, limit in shown.rules:
+            if (rest := lease.rest + lease.free) < left:
+                left, least, headers[shown.limit] = rest, lease, limit
         headers[shown.remaining] = b"%d" % left if left > 0 else b"0"
-        if short is not None and short.lease is lease and short.retry_after_s:
+        if short is not None and short.lease is least and short.retry_after_s:
             headers[shown.reset] = duration(short.retry_after_s).encode()
     return headers
 

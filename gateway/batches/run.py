@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 import orjson
@@ -67,7 +67,7 @@ class Sender:
         """Send a line once, under the team's present policy. Returns the line of the result. Raises GatewayError."""
         tenant = await self.tenants.find_of_key(batch.key_id)  # another worker may have taken the batch of a new key
         headers = wire_headers(batch)
-        controls = replace(parse_controls(headers), priority="batch", deadline_s=None)
+        controls = parse_controls(headers)._replace(priority="batch", deadline_s=None)
         check_overrides(controls, tenant.policy)
 
         def read() -> CompletionRequest:

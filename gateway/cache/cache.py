@@ -214,17 +214,11 @@ class Cache:
 
     def _ticket(self, request: CompletionRequest, tenant: Tenant, record: Record) -> Ticket:
         """Compute the keys of a request. May be called in a thread."""
-        question = self._keys.question(request, tenant, self._semantic.name)
-        return Ticket(
-            self._keys.digest(request, tenant),
-            tenant.team,
-            request.controls.cache_tags,
-            record.started_at,
-            tenant.policy.cache,
-            question,
-            "" if question is None else scope(tenant),
-            "" if question is None else asker(request, tenant),
-        )
+        digest, policy = self._keys.digest(request, tenant), tenant.policy.cache
+        ticket = Ticket(digest, tenant.team, request.controls.cache_tags, record.started_at, policy)
+        if policy.semantic.enabled and (question := self._keys.question(request, tenant, self._semantic.name)):
+            ticket.question, ticket.sharers, ticket.asker = question, scope(tenant), asker(request, tenant)
+        return ticket
 
     def _exactly(self, ticket: Ticket, record: Record) -> bool:
         """Whether the answer to an identical request is stored, and this request may read it."""
@@ -307,14 +301,15 @@ class Cache:
         ticket, attempt = miss.ticket, answer.attempt
         if ticket is None or attempt is None or attempt.usage is None:
             return
+        policy = ticket.policy
         completion = None if doubtful(record, attempt) else keepable(answer, record.dialect)
-        if completion is None or len(completion) > ticket.policy.max_answer_bytes:
+        if completion is None or len(completion) > policy.max_answer_bytes:
             self._counts["unkept"] += 1
             return
         if not self._state.healthy:
             record.degraded.add("state")
             return
-        place = self._write_behind.place(ticket.policy.ttl)
+        place = self._write_behind.place(policy.ttl)
         if place is None:
             return
         question = ticket.question if answer.finish == "stop" else None
@@ -325,7 +320,7 @@ class Cache:
             ticket.team,
             ticket.tags,
             ticket.asked_at,
-            now + ticket.policy.ttl,
+            now + policy.ttl,
             len(completion),
             None if vector is None else question,
             vector,
@@ -333,18 +328,22 @@ class Cache:
             cost_pico or 0,
             ticket.asker,
         )
-        if self._learn(entry, ticket.policy, now):
-            stored = Stored(completion, attempt.usage, cost_pico, attempt.backend.name, attempt.backend.model)
-            self._write_behind.add(entry, stored)
-            self._bodies.keep(entry.digest, stored)
-            self._counts["stored"] += 1
-            if ticket.near is not None and question is not None:
-                self._hit_checker.missed(ticket.near, entry.digest, completion, record.dialect)
-            if question is not None and ticket.vector is None:
-                if self._semantic.available:
-                    self._meanings.spawn(self._mean(ticket, entry, question), "cache-meaning")
-                else:
-                    self._pending.add(ticket, entry, question)
+        if not self._learn(entry, policy, now):
+            return
+        stored = Stored(completion, attempt.usage, cost_pico, attempt.backend.name, attempt.backend.model)
+        self._write_behind.add(entry, stored)
+        self._bodies.keep(ticket.digest, stored)
+        self._counts["stored"] += 1
+        if question is None:
+            return
+        if ticket.near is not None:
+            self._hit_checker.missed(ticket.near, entry.digest, completion, record.dialect)
+        if vector is not None:
+            self._semantic.add(entry)
+        elif self._semantic.available:
+            self._meanings.spawn(self._mean(ticket, entry, question), "cache-meaning")
+        else:
+            self._pending.add(ticket, entry, question)
 
     async def _mean(self, ticket: Ticket, entry: Entry, question: Question, *, again: bool = True) -> None:
         """Compute the vector of the question to a stored answer, and add it to the semantic index. `again`: whether
@@ -369,9 +368,7 @@ class Cache:
             return False
         if gone:
             self._write_behind.discard(gone)
-            if gone[-1] is entry:
-                return False
-        self._semantic.add(entry)
+            return gone[-1] is not entry
         return True
 
     def _lost(self, entries: Iterable[Entry]) -> None:

@@ -47,8 +47,8 @@ class Ticket:
     tags: tuple[str, ...]
     asked_at: float
     policy: CachePolicy
-    question: Question | None
-    sharers: str
+    question: Question | None = None
+    sharers: str = ""
     """The scope within which the answer is shared: one key, one team or several teams."""
     asker: str = ""
     """Hash of the end user or session that sent the request; empty if unknown."""

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from decimal import Decimal
 from typing import cast
 
 from gateway.domain.backend import RANK
 from gateway.domain.policy import Policy
-from gateway.domain.request import CacheControl, Controls
+from gateway.domain.request import NO_CONTROLS, CacheControl, Controls
 from gateway.domain.units import parse_duration
 from gateway.errors import BadRequest, Forbidden
 
@@ -26,7 +25,6 @@ _TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,63}")
 _VALUE = re.compile(r"[ -~]{1,128}")
 _SESSION = re.compile(r"[!-~]{1,256}")
 _USD = re.compile(r"\d{1,9}(?:\.\d{1,12})?")
-_NONE = Controls()
 
 
 def parse_controls(headers: Mapping[bytes, bytes]) -> Controls:
@@ -34,10 +32,10 @@ def parse_controls(headers: Mapping[bytes, bytes]) -> Controls:
     header. Unknown headers are ignored."""
     names = b"\n".join(headers)
     if _PREFIX not in names:  # most requests have no such header; the search is fast
-        return _NONE if _LITELLM not in names else of_litellm(headers, _NONE)
+        return NO_CONTROLS if _LITELLM not in names else of_litellm(headers, NO_CONTROLS)
     found = {name[len(_PREFIX) :]: _text(name, value) for name, value in headers.items() if name.startswith(_PREFIX)}
     found = {name: value for name, value in found.items() if value}
-    controls = _controls(found) if found else _NONE
+    controls = _controls(found) if found else NO_CONTROLS
     return controls if _LITELLM not in names else of_litellm(headers, controls)
 
 
@@ -70,8 +68,7 @@ def of_litellm(headers: Mapping[bytes, bytes], controls: Controls) -> Controls:
         name, value, *_ = *_PAIR.split(item, 1), "true"
         if len(tags) < MAX_TAGS and _TAG.fullmatch(name) and _VALUE.fullmatch(value):
             tags.setdefault(name, value)
-    return replace(
-        controls,
+    return controls._replace(
         session=controls.session or (session if _SESSION.fullmatch(session) else ""),
         tags=tags,
         end_user=_first(headers, b"x-litellm-end-user-id", b"x-litellm-customer-id"),

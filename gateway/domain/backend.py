@@ -346,7 +346,7 @@ class Backend(Section):
         """The model name that the gateway sends to the backend."""
         return self.deployment or self.model
 
-    @property
+    @cached_property
     def hosted(self) -> bool:
         """Whether prompts to the backend leave the operator's machines."""
         return bool(self.why_hosted)

@@ -4,7 +4,7 @@ request of the same API key uses the facts again if it begins with the same byte
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -24,9 +24,9 @@ class Notes:
     unique_keys: bool = False
     """Whether it was checked that no object in the items has a duplicate key."""
     no_references: bool = False
-    """Whether it was checked that the items contain no reference that a policy must permit."""
-    checked: Mapping[str, Any] = field(default_factory=dict)
-    """The fields of the body that were checked for references. If `no_references` is true, they contain none."""
+    """Whether it was checked that the whole body contains no reference that a policy must permit."""
+    absent: set[Callable[[Any], bool]] = field(default_factory=set)
+    """Tests that were false for every item."""
     declared: tuple[list[Any], str] = ([], "")
     """The values of the fields that are counted beside the items, such as `tools`, and their text."""
     start: int = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
@@ -142,7 +143,7 @@ class ContextPolicy(Section):
         0.02, description="Share of sessions from which nothing is left out, to measure what leaving out saves."
     )
 
-    @property
+    @cached_property
     def shortens(self) -> bool:
         """Whether parts of a request may be left out even if the request is not long."""
         return not self.long_documents == self.repeated_errors == self.flagged_turns == "keep"

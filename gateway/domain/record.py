@@ -321,10 +321,11 @@ class Record:
     def served_by(self) -> Attempt | None:
         """The attempt whose answer the client gets. If no attempt succeeded, this is the last attempt."""
         attempts = self.attempts
-        if len(attempts) > 1:
-            # if the stronger backend was interrupted, the weak answer serves
-            for outcomes in (("ok", "open"), ("interrupted",)):
-                for attempt in reversed(attempts):
-                    if attempt.outcome in outcomes:
-                        return attempt
+        if len(attempts) == 1:
+            return attempts[0]
+        # if the stronger backend was interrupted, the weak answer serves
+        for outcomes in (("ok", "open"), ("interrupted",)):
+            for attempt in reversed(attempts):
+                if attempt.outcome in outcomes:
+                    return attempt
         return attempts[-1] if attempts else None

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, Literal
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
 
 from gateway.domain.attachment import Attachment
 from gateway.domain.body_scan import BodyScan, has_escaped_letter
@@ -57,15 +58,14 @@ class Turn:
     same turn."""
 
 
-@dataclass(frozen=True, slots=True)
-class Controls:
+class Controls(NamedTuple):
     """The values of the request headers `x-thriftgate-*`, and of the headers that a LiteLLM proxy accepts."""
 
     cache: CacheControl = ""
     cache_tags: tuple[str, ...] = ()
     tier: str = ""
     deadline_s: float | None = None
-    tags: Mapping[str, str] = field(default_factory=dict)
+    tags: Mapping[str, str] = MappingProxyType({})
     session: str = ""
     untouched: bool = False
     """`x-thriftgate-context: untouched`: send the context unchanged."""
@@ -79,6 +79,9 @@ class Controls:
     """`x-thriftgate-cache-scope`: only requests with the same value share answers."""
     end_user: str = ""
     """The end user that a LiteLLM proxy names in a header. A name in the body has priority."""
+
+
+NO_CONTROLS = Controls()
 
 
 @dataclass(slots=True)
@@ -98,7 +101,7 @@ class CompletionRequest:
     """The capabilities that the request needs: tools, vision, json_schema, logprobs, reasoning."""
     wants_usage: bool = False
     """Whether the client asked for the chunk with the usage in a stream."""
-    controls: Controls = Controls()
+    controls: Controls = NO_CONTROLS
     headers: Mapping[bytes, bytes] = field(default_factory=dict)
     """Client headers that are forwarded to a backend of the same dialect. Names are in lower case; credentials are
     never included."""

@@ -190,44 +190,13 @@ class Decided(NamedTuple):
 
 
 def ending(
-    attempt: Attempt, record: Record, usage: Usage, prices: str, decided: Decided | None = None
+    attempt: Attempt, record: Record, usage: Usage, prices: str, decided: Decided | None = None, *, usual: bool = False
 ) -> tuple[Any, ...]:
     """The row's last values, which follow the values of `opening`. The traffic class and trailing default values are
-    left out. `prices`: the unit prices of the cost, as text from `applied.text_of`."""
+    left out. `prices`: the unit prices of the cost, as text from `applied.text_of`. `usual`: whether `asked` returned
+    nothing for the attempt."""
     started, first, ended = attempt.started_at, attempt.first_byte_at, attempt.ended_at
-    names, pico, ppm = _UNDECIDED if decided is None else decided
-    rare = (
-        record.stream,
-        record.end_user,
-        record.tenant.policy.cost_centre,
-        record.difficulty,
-        attempt.trimmed_tokens,
-        _tags(record) if record.tags else "{}",
-        usage.cache_write_5m_tokens,
-        usage.cache_write_1h_tokens,
-        usage.reasoning_tokens,
-        attempt.error,
-        usage.estimated,
-        record.escalated or attempt.outcome == "escalated",
-        None,
-        attempt.backend.simulated,
-        usage.audio_tokens,
-        attempt.kind,
-        usage.audio_input_tokens,
-        usage.image_input_tokens,
-        usage.image_tokens,
-        "",
-        names,
-        pico,
-        ppm,
-        usage.service_tier and usage.service_tier[:MOST_TIER],
-        attempt.unpriced,
-        usage.doubt and usage.doubt[:MOST_DOUBT],
-        0 if attempt.number == 1 and started - record.started_at < 1 else _waited_ms(attempt, record),
-        attempt.above_ceiling,
-        record.agent,
-    )
-    usual = (
+    common = (
         attempt.outcome,
         attempt.status,
         usage.input_tokens,
@@ -241,7 +210,37 @@ def ending(
         attempt.output_bytes,
         attempt.sent_bytes,
     )
-    return usual if rare == _COMMON else usual + _unusual(rare)
+    if (
+        usual
+        and attempt.outcome == "ok"
+        and usage.is_plain
+        and decided is None
+        and not (attempt.kind or attempt.error or attempt.unpriced or record.escalated)
+    ):
+        return common
+    rare = (
+        record.stream,
+        record.end_user,
+        record.tenant.policy.cost_centre,
+        record.difficulty,
+        attempt.trimmed_tokens,
+        _tags(record) if record.tags else "{}",
+        *(usage.cache_write_5m_tokens, usage.cache_write_1h_tokens, usage.reasoning_tokens),
+        attempt.error,
+        usage.estimated,
+        record.escalated or attempt.outcome == "escalated",
+        *(None, attempt.backend.simulated, usage.audio_tokens, attempt.kind),
+        *(usage.audio_input_tokens, usage.image_input_tokens, usage.image_tokens),
+        "",
+        *(_UNDECIDED if decided is None else decided),
+        usage.service_tier and usage.service_tier[:MOST_TIER],
+        attempt.unpriced,
+        usage.doubt and usage.doubt[:MOST_DOUBT],
+        0 if attempt.number == 1 and started - record.started_at < 1 else _waited_ms(attempt, record),
+        attempt.above_ceiling,
+        record.agent,
+    )
+    return common if rare == _COMMON else common + _unusual(rare)
 
 
 def from_cache(record: Record, usage: Usage, saved_pico: int | None, outcome: Outcome = "ok") -> tuple[Any, ...]:
@@ -254,19 +253,9 @@ def from_cache(record: Record, usage: Usage, saved_pico: int | None, outcome: Ou
         None,
         0,
         _tags(record),
-        usage.cache_write_5m_tokens,
-        usage.cache_write_1h_tokens,
-        usage.reasoning_tokens,
-        "",
-        usage.estimated,
-        False,
-        saved_pico,
-        False,
-        usage.audio_tokens,
-        "",
-        usage.audio_input_tokens,
-        usage.image_input_tokens,
-        usage.image_tokens,
+        *(usage.cache_write_5m_tokens, usage.cache_write_1h_tokens, usage.reasoning_tokens),
+        *("", usage.estimated, False, saved_pico, False, usage.audio_tokens, ""),
+        *(usage.audio_input_tokens, usage.image_input_tokens, usage.image_tokens),
         "",
         *_UNDECIDED,
         *("", "", "", 0, False, record.agent),

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection
-from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -14,6 +13,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from gateway.dialects import json_splice
 from gateway.dialects.openai_responses.request import kind_of, read_needs, read_turns
 from gateway.dialects.requests.body_extent import check_extent
+from gateway.dialects.requests.spans import any_item
 from gateway.domain.request import CompletionRequest
 from gateway.domain.tenant import Tenant
 from gateway.domain.text.truncation import cut_apart
@@ -46,7 +46,7 @@ class StoredContext:
         body = request.body
         previous = body.get("previous_response_id")
         before = await self._previous(tenant, previous) if previous is not None else None
-        given = await self._given(tenant, body.get("input"))
+        given = await self._given(request, tenant)
         if before is not None:
             whole = {"input": [*before.conversation, *as_items(given)], "previous_response_id": None}
             await self._off_loop.run(_change, request, whole, self._max_items)
@@ -56,7 +56,7 @@ class StoredContext:
         request.echoed = {"store": request.store, "previous_response_id": previous}
         session = before.session if before is not None else body.get("prompt_cache_key")
         if not request.controls.session and type(session) is str and session:
-            request.controls = replace(request.controls, session=cut_apart(session, _SESSION_LENGTH))
+            request.controls = request.controls._replace(session=cut_apart(session, _SESSION_LENGTH))
 
     async def _previous(self, tenant: Tenant, response_id: str) -> StoredResponse:
         if not tenant.policy.data.store_prompts:
@@ -73,14 +73,12 @@ class StoredContext:
             raise UnknownResponse(f"Previous response with id '{response_id}' not found.", param="previous_response_id")
         return stored
 
-    async def _given(self, tenant: Tenant, given: Any) -> Any:
-        """Return `given`, the request's input, with each reference to an item replaced by the stored item."""
-        if type(given) is not list:
+    async def _given(self, request: CompletionRequest, tenant: Tenant) -> Any:
+        """Return the request's input, with each reference to an item replaced by the stored item."""
+        given = request.body.get("input")
+        if type(given) is not list or not any_item(request, _is_reference):
             return given
-        odd = [(place, item) for place, item in enumerate(given) if item.get("type") in (None, "item_reference")]
-        references = {place: item.get("id") for place, item in odd if kind_of(item) == "item_reference"}
-        if not references:
-            return given
+        references = {place: item.get("id") for place, item in enumerate(given) if _is_reference(item)}
         for place, item_id in references.items():
             if type(item_id) is not str:
                 where = f"input[{place}].id"
@@ -121,6 +119,10 @@ class StoredContext:
                 log.warning("the response of %s is too large to be stored", request.id)
         except (SQLAlchemyError, LookupError, TypeError, ValueError) as error:
             log.warning("the response of %s was not stored: %r", request.id, error)
+
+
+def _is_reference(item: Item) -> bool:
+    return item.get("type") in (None, "item_reference") and kind_of(item) == "item_reference"
 
 
 def as_items(given: Any) -> list[Item]:

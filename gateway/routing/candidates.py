@@ -162,7 +162,7 @@ def against(backend: Backend, demand: Demand) -> tuple[Cause, str]:
         return "data", f"{where}; the policy allows {', '.join(data.regions)}"
     if demand.tier and backend.tier != demand.tier:
         return "tier", f"its tier is {backend.tier}; the request asks for {demand.tier}"
-    if missing := demand.needs - backend.capabilities:
+    if demand.needs and (missing := demand.needs - backend.capabilities):
         return "capability", f"lacks {', '.join(sorted(missing))}"
     if (window := backend.window_tokens) is not None:
         answer = reserved_output(backend, demand)

@@ -54,7 +54,7 @@ class FlightRecords:
         recent[record.request_id] = record
         if len(recent) > RECENT:
             recent.popitem(last=False)
-        if record.error or record.degraded or record.escalated or record.trimmed_tokens or len(record.attempts) > 1:
+        if len(record.attempts) > 1 or record.error or record.degraded or record.escalated or record.trimmed_tokens:
             waiting = self._eventful
         elif _decided(record):
             waiting = self._decided

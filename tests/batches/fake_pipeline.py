@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -107,7 +106,7 @@ class FakeMemory:
         """Team → the last answer."""
 
     async def recall(self, request: CompletionRequest, tenant: Tenant) -> None:
-        request.controls = replace(request.controls, tags={"recalled": tenant.team})
+        request.controls = request.controls._replace(tags={"recalled": tenant.team})
         request.store = request.body.get("store") is not False
 
     async def keep(self, request: CompletionRequest, tenant: Tenant, answer: bytes | None) -> None:

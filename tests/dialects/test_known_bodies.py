@@ -20,8 +20,9 @@ from gateway.dialects.openai_chat.native import ChatToChat
 from gateway.dialects.openai_responses.native import ResponsesToResponses
 from gateway.dialects.registry import translators
 from gateway.dialects.requests.body_facts import scanned
-from gateway.dialects.requests.forwarding import check_forwarding
+from gateway.dialects.requests.forwarding import _WORDS, check_forwarding
 from gateway.dialects.requests.known_bodies import LEAST_BYTES, KnownBodies, longest
+from gateway.dialects.requests.spans import any_item
 from gateway.domain.body_scan import MODEL, WORDS, BodyScan, has_escaped_letter
 from gateway.domain.continued import Notes
 from gateway.domain.policy import Policy
@@ -257,6 +258,52 @@ def test_a_reference_that_a_later_request_adds_to_its_tools_is_refused(more: dic
     with pytest.raises(Forbidden):
         read(path, raw(33, [{**tools[0], **more}]), POLICIES[0], bodies)
     assert read(path, raw(33, tools), POLICIES[0], bodies)[1] == 96
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        *(b'{"type":"thing","%b":"x1"}' % name.encode() for name in sorted(_WORDS)),
+        b'{"type":"mcp"}',
+        b'{"type":"image_generation_call","id":"ig1"}',
+        b'{"type":"thing","parts":[{"container" : {"id":"c1"}}]}',
+        rb'{"type":"thing","f\u0069le_id":"f1"}',
+        rb'{"type":"thing","cached\u0043ontent":"f1"}',
+        rb'{"type":"\u006dcp"}',
+    ],
+)
+def test_a_reference_in_a_new_item_is_refused(item: bytes) -> None:
+    bodies, path = KnownBodies(), PATHS[2]
+    for number in (30, 31, 32):
+        items = [item for number in range(number) for item in turn(path, number, LINES)]
+        raw = orjson.dumps({"model": "m", "store": False, "input": [*items, "LAST"]})
+        request, _ = read(path, raw.replace(b'"LAST"', b'{"role":"user","content":"\\u0061"}'), POLICIES[0], bodies)
+        assert request.notes is not None
+        assert request.notes.no_references
+    with pytest.raises(Forbidden):
+        read(path, raw.replace(b'"LAST"', item), POLICIES[0], bodies)
+
+
+def test_known_items_are_tested_only_once() -> None:
+    bodies, path, tested = KnownBodies(), PATHS[2], list[Any]()
+
+    def is_thing(item: dict[str, Any]) -> bool:
+        tested.append(item)
+        return item["type"] == "thing"
+
+    items = [item for number in range(30) for item in turn(path, number, LINES)]
+    for number in (30, 31):
+        items += turn(path, number, LINES)
+        request, _ = read(path, orjson.dumps({"model": "m", "input": items}), POLICIES[0], bodies)
+        assert not any_item(request, is_thing)
+        assert not any_item(request, is_thing)
+        assert len(tested) == len(items)
+    request.raw, request.body = b"{}", {"input": [{"type": "thing"}, *items]}  # as if stored items were inserted
+    assert any_item(request, is_thing)
+    raw = orjson.dumps({"model": "m", "input": [*items, {"type": "thing"}]})
+    request, shared = read(path, raw, POLICIES[0], bodies)
+    assert shared == len(items)
+    assert any_item(request, is_thing)
 
 
 def test_each_key_has_its_own_bodies() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from gateway.domain.money.pace import BEGUN_BYTES, streamed_tokens
 from gateway.domain.money.usage import Usage
 from gateway.domain.tenant import Tenant
 from gateway.ledger.journal.orphan import BackendPace, Mark, classes_of, orphan
-from gateway.ledger.rows import FIELDS, Row, asked, ending, from_cache, opening
+from gateway.ledger.rows import FIELDS, TOKENS, Decided, Row, asked, ending, from_cache, opening
 from gateway.state.sql.tables import ledger
 from tests.ledger.samples import SIMULATED, USAGE, begin, finish, record
 
@@ -65,6 +66,31 @@ def test_the_rarest_fact_makes_a_whole_row() -> None:
     ]
     row = Row.of(values)
     assert (row.audio_tokens, row.image_tokens, row.simulated) == (2, 3, True)
+
+
+@pytest.mark.parametrize("facts", [{"outcome": "escalated"}, {"outcome": "interrupted"}, {"error": "bad"}, {}])
+@pytest.mark.parametrize("more", [{"kind": "hedge"}, {"unpriced": "web_search=1"}, {}])
+@pytest.mark.parametrize(
+    "usage",
+    [
+        USAGE,
+        *[replace(USAGE, **{name: 7}) for name in TOKENS],
+        *(replace(USAGE, estimated=True), replace(USAGE, service_tier="flex"), replace(USAGE, doubt="cached")),
+    ],
+)
+def test_a_row_that_began_as_usual_has_what_only_its_end_knows(
+    facts: dict[str, Any], more: dict[str, Any], usage: Usage
+) -> None:
+    entry = record()
+    attempt = begin(entry)
+    assert not asked(attempt, entry)
+    finish(attempt)
+    for name, value in (facts | more).items():
+        setattr(attempt, name, value)
+    for entry.escalated in (False, True):
+        for decided in (None, Decided("large", 5, 900_000)):
+            quick = ending(attempt, entry, usage, "", decided, usual=True)
+            assert quick == ending(attempt, entry, usage, "", decided)
 
 
 def test_who_asked_and_who_pays_stand_in_every_row_of_a_request() -> None:

@@ -98,22 +98,19 @@ class ExactIndex:
             return None
         if entry.asked_at <= self._flushed_until and any(flush.covers(entry) for flush in self._flushes):
             return None
-        gone = []
-        if entry.digest in self._teams:
-            gone.append(self._remove(entry.digest))
-        of_team = self._by_team.get(entry.team)
+        digest, team, gone = entry.digest, entry.team, []
+        if digest in self._teams:
+            gone.append(self._remove(digest))
+        of_team = self._by_team.get(team)
         if of_team is None:
-            of_team = self._by_team[entry.team] = _TeamEntries()
-        of_team.entries[entry.digest] = entry
+            of_team = self._by_team[team] = _TeamEntries()
+        of_team.entries[digest] = entry
         of_team.bytes += entry.size
-        self._teams[entry.digest] = entry.team
-        quota, count = self._quota, len(of_team.entries)
-        while (
-            count > most_entries or count > quota.entries or of_team.bytes > most_bytes or of_team.bytes > quota.bytes
-        ):
+        self._teams[digest] = team
+        most_entries, most_bytes = min(most_entries, self._quota.entries), min(most_bytes, self._quota.bytes)
+        while len(of_team.entries) > most_entries or of_team.bytes > most_bytes:
             gone.append(self._remove(_least(of_team.entries)))
             self.evicted += 1
-            count -= 1
         return gone
 
     def replace(self, entry: Entry) -> None:

@@ -94,7 +94,8 @@ class WriteBehind:
     def place(self, ttl_s: float) -> str | None:
         """The name of the bundle in which the next answer with this time to live is stored (`Entry.place`). None if too
         many answers are waiting."""
-        if self._answers >= self._bounds.answers or self._bytes >= self._bounds.bytes:
+        bounds = self._bounds
+        if self._answers >= bounds.answers or self._bytes >= bounds.bytes:
             self._counts["dropped"] += 1
             return None
         batch = self._open.get(ttl_s)
@@ -106,12 +107,12 @@ class WriteBehind:
     def add(self, entry: Entry, stored: Stored) -> None:
         """Add an answer to the queue. The caller must have set `entry.place` to the result of the last call of
         `place`."""
-        batch = self._batches[entry.place]
+        batch, size, bounds = self._batches[entry.place], entry.size, self._bounds
         batch.items[entry.digest] = entry, stored
-        batch.bytes += entry.size
+        batch.bytes += size
         self._answers += 1
-        self._bytes += entry.size
-        if len(batch.items) >= self._bounds.batch_answers or batch.bytes >= self._bounds.batch_bytes:
+        self._bytes += size
+        if len(batch.items) >= bounds.batch_answers or batch.bytes >= bounds.batch_bytes:
             self._open.pop(batch.ttl_s, None)
         self._wake.set()
 

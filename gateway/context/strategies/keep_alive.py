@@ -118,7 +118,7 @@ def smallest(request: CompletionRequest) -> CompletionRequest:
     """A request with the same prompt, whose answer has at most one token. All parts that the provider compares with its
     cache must be equal. So all other values of the request keep their bytes."""
     raw = b'{"max_tokens":1,' + json_splice.without(request.raw, _OF_ANSWER)[1:]
-    controls = replace(request.controls, cache="bypass")
+    controls = request.controls._replace(cache="bypass")
     found = DIALECTS[request.dialect].parse(raw, request.id, controls, request.headers)
     return replace(found, query=request.query, agent=request.agent, agent_session=request.agent_session)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from types import NoneType
 from typing import Any
 
 import orjson
@@ -24,9 +25,9 @@ _TEXTS = frozenset({"text"})
 THINKING = frozenset({"thinking", "redacted_thinking"})
 _OF_MESSAGES = frozenset({"content"})
 _OF_BLOCKS = {
-    "text": frozenset({"text", "cache_control"}),
-    "tool_use": frozenset({"name", "input", "cache_control"}),
-    "tool_result": frozenset({"content", "is_error", "cache_control"}),
+    "text": frozenset({"type", "text", "cache_control"}),
+    "tool_use": frozenset({"type", "name", "input", "cache_control"}),
+    "tool_result": frozenset({"type", "content", "is_error", "cache_control"}),
 }
 
 
@@ -39,7 +40,7 @@ def read_turns(system: Any, messages: Any, known: Sequence[Turn] = ()) -> list[T
     read for an earlier request. Raises BadRequest with the location of the error."""
     turns: list[Turn] = []
     if system:
-        text = _joined({"content": system}, "system")
+        text = system if type(system) is str else _joined(_blocks(system, "system"))
         turns.append(Turn(-1, "system", text, asides=in_parts(system, _TEXTS, "image")))
     if type(messages) is not list or not messages:
         raise BadRequest("messages must be an array with at least one message.", param="messages")
@@ -49,18 +50,20 @@ def read_turns(system: Any, messages: Any, known: Sequence[Turn] = ()) -> list[T
 
 def has_images(messages: list[Block]) -> bool:
     """Whether any of the messages contains an image. The messages must have been checked by `read_turns`."""
-    return any(block["type"] == "image" for message in messages for block, _ in _blocks(message["content"], ""))
+    contents = [message["content"] for message in messages if type(message["content"]) is list]
+    return any(block["type"] == "image" for content in contents for block, _ in _blocks(content, ""))
 
 
 def shortened(message: Block, text: str) -> Block:
     """A copy of `message` with shortened text. `text`: the text of the whole message after a part in its middle was
     left out. Each tool result keeps those parts of its own text that are still in `text`."""
     copy: Block = orjson.loads(orjson.dumps(message))
-    whole = _joined(copy, "")
+    places = [(copy, "content")] if type(copy["content"]) is str else list(_texts(_blocks(copy["content"], "")))
+    whole = "\n".join([block[key] for block, key in places])
     head = _common_prefix(whole, text)
     tail = _common_prefix(whole[head:][::-1], text[head:][::-1])
     marker, at = text[head : len(text) - tail], 0
-    for block, key in _texts(copy, ""):
+    for block, key in places:
         end = at + len(block[key])
         if end >= head and at <= len(whole) - tail:
             left, right = whole[at : max(at, head)], whole[max(at, len(whole) - tail) : end]
@@ -94,25 +97,30 @@ def _turn(index: int, message: Any) -> Turn:
     kind = _ROLES.get(role, "user")
     if type(content) is str:
         return Turn(index, kind, content, asides=has_asides(message, _OF_MESSAGES))
-    text, where = _joined(message, where), f"{where}.content"
+    if type(content) is not list:
+        raise BadRequest(f"{where}.content must be a string or an array of content blocks.", param=f"{where}.content")
+    blocks = _blocks(content, f"{where}.content")
     calls, results, images, files = [], [], 0, 0
-    asides = has_asides(message, _OF_MESSAGES)
-    for block, place in _blocks(content, where):
-        if block["type"] == "tool_use":
+    asides = (len(message) > 2 or role not in _ROLES) and has_asides(message, _OF_MESSAGES)
+    for block, place in blocks:
+        form = block["type"]
+        if form == "tool_use":
             calls.append(_id(block, "id", place))
-        elif block["type"] == "tool_result":
+        elif form == "tool_result":
             results.append(_id(block, "tool_use_id", place))
-        elif block["type"] == "image":
+        elif form == "image":
             images += 1
-        elif block["type"] in FILE_PARTS and (not _is_text(block) or block.get("title") or block.get("context")):
-            files += 1
-        if not asides and block["type"] != "image" and block["type"] not in FILE_PARTS:
-            known = _OF_BLOCKS.get(block["type"])
+            continue
+        elif form in FILE_PARTS:
+            files += bool(not _is_text(block) or block.get("title") or block.get("context"))
+            continue
+        if not asides:
+            known = _OF_BLOCKS.get(form)
             asides = known is None or has_asides(block, known)
-    if results and all(block["type"] == "tool_result" for block in content or ()):
+    if results and all(block["type"] == "tool_result" for block in content):
         kind = "tool"
-    instructs = bool(results) and kind == "user" and _instructs(content or [])
-    return Turn(index, kind, text, tuple(calls), tuple(results), images, files, asides, instructs)
+    instructs = bool(results) and kind == "user" and _instructs(content)
+    return Turn(index, kind, _joined(blocks), tuple(calls), tuple(results), images, files, asides, instructs)
 
 
 def _instructs(content: list[Block]) -> bool:
@@ -137,19 +145,14 @@ def _id(block: Block, name: str, where: str) -> str:
     return value
 
 
-def _joined(message: Block, where: str) -> str:
-    return "\n".join([block[key] for block, key in _texts(message, where)])
+def _joined(blocks: list[tuple[Block, str]]) -> str:
+    return "\n".join([block[key] for block, key in _texts(blocks)])
 
 
-def _texts(message: Block, where: str) -> Iterator[tuple[Block, str]]:
-    """Yield the places of all texts in a message. A place is an object and the key of the text in this object."""
-    if type(message.get("content")) is str:
-        yield message, "content"
-        return
-    for block, place in _blocks(message.get("content"), where if where == "system" else f"{where}.content"):
+def _texts(blocks: list[tuple[Block, str]]) -> Iterator[tuple[Block, str]]:
+    """Yield the places of all texts in `blocks`. A place is an object and the key of the text in this object."""
+    for block, _ in blocks:
         if block["type"] == "text":
-            if type(block.get("text")) is not str:
-                raise BadRequest(f"{place}.text must be a string.", param=f"{place}.text")
             yield block, "text"
         elif block["type"] == "tool_result" and type(block.get("content")) is str:
             yield block, "content"
@@ -157,20 +160,22 @@ def _texts(message: Block, where: str) -> Iterator[tuple[Block, str]]:
             yield block["source"], "data"
 
 
-def _blocks(content: Any, where: str) -> Iterator[tuple[Block, str]]:
-    """Yield each block of a message with its location in the request. A block is yielded before the blocks that it
-    contains."""
-    if type(content) is str:
-        return
+def _blocks(content: Any, where: str) -> list[tuple[Block, str]]:
+    """Each block of a message with its location in the request. A block comes before the blocks that it contains.
+    Raises BadRequest with the location of an error."""
+    found: list[tuple[Block, str]] = []
     if type(content) is not list:
         raise BadRequest(f"{where} must be a string or an array of content blocks.", param=where)
     for number, block in enumerate(content):
         place = f"{where}[{number}]"
-        if type(block) is not dict or type(block.get("type")) is not str:
+        if type(block) is not dict or type(form := block.get("type")) is not str:
             raise BadRequest(f"{place} must be an object with a type.", param=place)
-        yield block, place
-        if block["type"] in _HOLDERS and block.get("content") is not None:
-            yield from _blocks(block["content"], f"{place}.content")
+        if form == "text" and type(block.get("text")) is not str:
+            raise BadRequest(f"{place}.text must be a string.", param=f"{place}.text")
+        found.append((block, place))
+        if form in _HOLDERS and type(inner := block.get("content")) not in (str, NoneType):
+            found += _blocks(inner, f"{place}.content")
+    return found
 
 
 def _is_text(block: Block) -> bool:

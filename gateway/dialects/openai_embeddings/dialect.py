@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from gateway.dialects.openai_chat.dialect import error_body, error_event, status
@@ -38,7 +37,7 @@ def parse(body: bytes, request_id: str, controls: Controls, headers: Mapping[byt
         max_output_tokens=0,
         temperature=None,
         needs=frozenset(),
-        controls=replace(controls, untouched=True),
+        controls=controls._replace(untouched=True),
         headers={name: headers[name] for name in headers if name in FORWARDED},
         estimated_tokens=inputs.tokens,
         one_context=False,

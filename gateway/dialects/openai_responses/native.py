@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import orjson
@@ -14,10 +14,10 @@ from gateway.dialects.openai_chat.native import ChatToChat, quoted
 from gateway.dialects.openai_responses.echo import EchoRelay, differs, with_echoed
 from gateway.dialects.openai_responses.items import shortened
 from gateway.dialects.openai_responses.relay import ResponsesRelay
-from gateway.dialects.openai_responses.request import INSTRUCTIONS, kept, kind_of, wants_logprobs
+from gateway.dialects.openai_responses.request import INSTRUCTIONS, kept, wants_logprobs
 from gateway.dialects.openai_responses.thinking import unpack
 from gateway.dialects.openai_responses.usage import reported
-from gateway.dialects.requests.spans import item_spans, known_list
+from gateway.dialects.requests.spans import any_item, item_spans, known_list
 from gateway.dialects.translate.chat_to_responses.body import LOGPROBS
 from gateway.dialects.translate.chat_to_responses.reply import choices, finish_of, load_response
 from gateway.domain.request import CompletionRequest, DialectName
@@ -116,10 +116,9 @@ def _context(request: CompletionRequest, plan: ContextPlan | None) -> dict[str, 
     if type(value) is str and 0 in replace:
         changes["input"] = orjson.dumps(replace[0])
     elif type(value) is list:
-        if drop or any(map(_forgotten, [item for item in value if item.get("type") == "reasoning"])):
+        stay: Sequence[int] = range(len(value))
+        if drop or any_item(request, _forgotten):
             stay = [place for place in kept(value, drop) if not _forgotten(value[place])]
-        else:
-            stay = list(range(len(value)))
         if replace.keys() - {INSTRUCTIONS} or len(stay) < len(value):
             changes["input"] = _items(request, stay, replace)
     return changes
@@ -128,13 +127,13 @@ def _context(request: CompletionRequest, plan: ContextPlan | None) -> dict[str, 
 def _forgotten(item: dict[str, Any]) -> bool:
     """Whether `item` is reasoning that the backend cannot use. Such reasoning is not stored anywhere, or another vendor
     has encrypted it."""
-    if kind_of(item) != "reasoning":
+    if item.get("type") != "reasoning":
         return False
     sealed = item.get("encrypted_content")
     return bool(unpack(sealed)) or not (sealed or item.get("content"))
 
 
-def _items(request: CompletionRequest, stay: list[int], replace: dict[int, str]) -> bytes:
+def _items(request: CompletionRequest, stay: Sequence[int], replace: dict[int, str]) -> bytes:
     """The input items that remain, as JSON. `stay`: their indexes. `replace`: index → shortened text. Other items keep
     their bytes."""
     spans, value = item_spans(request), request.body["input"]

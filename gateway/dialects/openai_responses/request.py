@@ -27,10 +27,11 @@ DECLARATIONS = frozenset({"additional_tools", "tool_search_output"})
 SEARCHES = frozenset({"tool_search_call", "web_search_call"})
 """Types of items that contain a search query. The search results are in the items after it."""
 _TEXTS = frozenset({"input_text", "output_text"})
-_OF_MESSAGES = frozenset({"content"})
-_OF_CUSTOM_CALLS = frozenset({"input"})
-_OF_DECLARATIONS = frozenset({"tools"})
-_OF_RESULTS = frozenset({"output"})
+_OF_MESSAGES = frozenset({"type", "content"})
+_OF_CUSTOM_CALLS = frozenset({"type", "input"})
+_OF_DECLARATIONS = frozenset({"type", "tools"})
+_OF_RESULTS = frozenset({"type", "output"})
+_OBJECTS = frozenset({dict})
 
 _ROLES: dict[str, Role] = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
 _ELSEWHERE = {
@@ -190,9 +191,9 @@ def _turn(index: int, item: Any) -> Turn | None:
 def _check_tools(tools: Any, where: str) -> None:
     if type(tools) is not list:
         raise BadRequest(f"{where} must be an array.", param=where)
-    for index, tool in enumerate(tools):
-        if type(tool) is not dict:
-            raise BadRequest(f"{where}[{index}] must be an object.", param=f"{where}[{index}]")
+    if not _OBJECTS.issuperset(map(type, tools)):
+        index = next(index for index, tool in enumerate(tools) if type(tool) is not dict)
+        raise BadRequest(f"{where}[{index}] must be an object.", param=f"{where}[{index}]")
 
 
 def _need_text(item: Mapping[str, Any], where: str, *names: str) -> None:

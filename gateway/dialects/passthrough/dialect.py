@@ -4,7 +4,7 @@ the name of the model and a few fields."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from gateway.dialects.openai_chat import dialect as openai_chat
@@ -60,7 +60,7 @@ class Endpoint:
             max_output_tokens=None,
             temperature=None,
             needs=frozenset(),
-            controls=replace(controls, cache=cache, untouched=True),
+            controls=controls._replace(cache=cache, untouched=True),
             headers={**kept, b"content-type": content_type or b"application/json"},
             path=self.path,
             parallel=_images(fields.get("n")) if self.path.startswith("/images/") else 1,

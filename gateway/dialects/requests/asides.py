@@ -9,7 +9,7 @@ from typing import Any
 
 from gateway.domain.attachment import FILE_PARTS, LABELS, MOST_LABEL
 
-_OF_TEXTS = frozenset({"text", "cache_control", "prompt_cache_breakpoint"})
+_OF_TEXTS = frozenset({"type", "text", "cache_control", "prompt_cache_breakpoint"})
 
 
 def has_asides(message: Mapping[str, Any], counted: Set[str]) -> bool:

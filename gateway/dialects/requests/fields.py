@@ -21,8 +21,8 @@ class Wanted(NamedTuple):
 def check(fields: Mapping[str, Any], wanted: Mapping[str, Wanted]) -> None:
     """Check the optional fields `wanted` (name → allowed types and range). Raises BadRequest with the name of the first
     field that has a wrong type or value."""
-    for name in fields:
-        if name in wanted and (value := fields[name]) is not None:
+    for name in filter(wanted.__contains__, fields):
+        if (value := fields[name]) is not None:
             types, words, least, most = wanted[name]
             right = type(value) in types  # types are compared exactly, because isinstance(True, int) is true
             if not right or (least is not None and value < least) or (most is not None and value > most):

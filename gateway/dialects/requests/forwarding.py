@@ -46,6 +46,7 @@ _WORDS: dict[str, Forwarded] = {
 _SEARCHES = frozenset({"web_search_options", "search_parameters", "plugins"})
 """Names of the fields, other than `tools`, that make a provider search the web."""
 _OFFERS = _SEARCHES | {"tools"}
+_NODES = frozenset({dict, list})
 _TOP = frozenset({"store", *_TIERS, _GEO, *_WORDS, "tool_resources", "extra_body"})
 _OPAQUE = frozenset(
     {
@@ -86,27 +87,10 @@ def check_forwarding(request: CompletionRequest, policy: Policy) -> None:
 def _mentioned(request: CompletionRequest, offers: bool) -> bool:
     """Whether the bytes of the request may name a nested field that must be checked. `offers`: whether the request has
     tools or web searches."""
-    raw = request.raw
+    raw, words = request.raw, _NESTED if offers else _ALWAYS
     if request.scan is not None and (scan := request.known_scan) is not None:
-        return scan.escaped_letter or not (_NESTED if offers else _ALWAYS).isdisjoint(scan.words)
-    return (
-        raw.rfind(b"file_id") >= 0
-        or raw.rfind(b'"container') >= 0
-        or (offers and _tools_mention(raw))
-        or has_escaped_letter(raw)
-    )
-
-
-def _tools_mention(raw: bytes) -> bool:
-    return (
-        raw.rfind(b"server_url") >= 0
-        or raw.rfind(b'"mcp"') >= 0
-        or raw.rfind(b"connector_id") >= 0
-        or raw.rfind(b"vector_store") >= 0
-        or raw.rfind(b"skill_id") >= 0
-        or raw.rfind(b"collection_ids") >= 0
-        or raw.rfind(b"image_generation_call") >= 0
-    )
+        return scan.escaped_letter or not words.isdisjoint(scan.words)
+    return max(map(raw.rfind, words)) >= 0 or has_escaped_letter(raw)
 
 
 def _check_named(request: CompletionRequest, policy: Policy) -> None:
@@ -123,46 +107,42 @@ def _check_named(request: CompletionRequest, policy: Policy) -> None:
 
 
 def _check_references(request: CompletionRequest, data: DataPolicy) -> None:
-    """Check all references in the body. If an earlier check of the beginning of the body found no reference, check only
-    the rest."""
-    field, continued = request.body, request.continued
-    if request.dialect == "openai_responses":  # here the id is the gateway's own id, which the provider never receives
-        field = {name: value for name, value in field.items() if name != "previous_response_id"}
-    none = False
-    if continued is not None and continued.earlier.no_references:
-        name = request.input_field
-        checked = continued.earlier.checked
-        new = {key: value for key, value in field.items() if not _same(checked.get(key), value)}
-        none = next(_named({**new, name: field[name][continued.shared :]}), None) is None
-    if not none:
-        found = list(_named(field))
+    """Check all references in the body. If an earlier check of a body with the same beginning found no reference,
+    search only the rest."""
+    continued, found = request.continued, list[tuple[str, Forwarded]]()
+    rest = continued.rest if continued is not None and continued.earlier.no_references else None
+    if rest is None or any(_found(request, orjson.loads(rest))):
+        found = list(_found(request, request.body))
         for where, what in found:
             _check_one(where, what, data)
-        none = not found
     if request.notes is not None:
-        request.notes.no_references, request.notes.checked = none, field
+        request.notes.no_references = not found
 
 
-def _same(checked: Any, value: Any) -> bool:
-    """Whether `value` is the same Python object as `checked`."""
-    return checked is value and type(value) in (dict, list)
+def _found(request: CompletionRequest, fields: dict[str, Any]) -> Iterator[tuple[str, Forwarded]]:
+    if request.dialect == "openai_responses":  # here the id is the gateway's own id, which the provider never receives
+        fields = {name: value for name, value in fields.items() if name != "previous_response_id"}
+    return _named(fields)
 
 
 def _check_once(request: CompletionRequest) -> None:
     """Raises BadRequest if an object in the body has a duplicate key."""
     continued = request.continued
     raw = continued.rest if continued is not None and continued.earlier.unique_keys else request.raw
-
-    def read(pairs: list[tuple[str, Any]]) -> None:
-        names = [name for name, _ in pairs]
-        if len(set(names)) < len(names):
-            name = next(name for name in names if names.count(name) > 1)[:64]
-            raise BadRequest(f"An object of the body has the key {name} twice; send it once.", param=name)
-
     if not request.path or raw.lstrip().startswith(b"{"):  # a body that does not begin with a brace is a form
-        JSONDecoder(object_pairs_hook=read, parse_int=str, parse_float=str).decode(raw.decode())
+        _ONCE.decode(raw.decode())
     if request.notes is not None:
         request.notes.unique_keys = True
+
+
+def _read_once(pairs: list[tuple[str, Any]]) -> None:
+    if len(dict(pairs)) < len(pairs):
+        names = [name for name, _ in pairs]
+        name = next(name for name in names if names.count(name) > 1)[:64]
+        raise BadRequest(f"An object of the body has the key {name} twice; send it once.", param=name)
+
+
+_ONCE = JSONDecoder(object_pairs_hook=_read_once, parse_int=str, parse_float=str)
 
 
 def _check_one(where: str, what: Forwarded, data: DataPolicy) -> None:
@@ -213,19 +193,20 @@ def _named(node: Any) -> Iterator[tuple[str, Forwarded]]:
     while waiting:
         where, node = waiting.pop()
         if type(node) is list:
-            waiting += [(f"{where}[{at}]", each) for at, each in enumerate(node) if type(each) in (dict, list)]
+            waiting += [(f"{where}[{at}]", each) for at, each in enumerate(node) if type(each) in _NODES]
             continue
         kind = node.get("type")
         if kind == "mcp" or (kind == "image_generation_call" and not node.get("result")):
             yield where, "mcp" if kind == "mcp" else "stores"
         reports = type(kind) is str and kind.endswith(_REPORTS)
-        for name, value in node.items():
-            place = f"{where}.{name}" if where else name
-            what = _WORDS.get(name)
-            if what is not None and not (reports and what == "files") and _names(name, value, node):
-                yield place, what
-            if type(value) in (dict, list) and name not in _OPAQUE and not (reports and name == "input"):
-                waiting.append((place, value))
+        for name in filter(_WORDS.__contains__, node):
+            if not (reports and name in _FILES) and _names(name, node[name], node):
+                yield f"{where}.{name}" if where else name, _WORDS[name]
+        waiting += [
+            (f"{where}.{name}" if where else name, value)
+            for name, value in node.items()
+            if type(value) in _NODES and name not in _OPAQUE and not (reports and name == "input")
+        ]
 
 
 def _names(name: str, value: Any, node: dict[str, Any]) -> bool:

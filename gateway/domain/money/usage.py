@@ -44,6 +44,16 @@ class Usage:
         self.all_output = self.output_tokens + self.reasoning_tokens + self.audio_tokens + self.image_tokens
 
     @property
+    def is_plain(self) -> bool:
+        """Whether the backend counted only input, cached input and output at the standard tier, without contradiction.
+        Only for token counts that are not negative."""
+        return (
+            self.all_input == self.input_tokens + self.cached_tokens
+            and self.all_output == self.output_tokens
+            and not (self.estimated or self.service_tier or self.doubt)
+        )
+
+    @property
     def total(self) -> int:
         return self.all_input + self.all_output
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import orjson
@@ -179,7 +179,7 @@ def repeatable(request: CompletionRequest) -> bool:
 def plain(request: CompletionRequest) -> CompletionRequest:
     """A copy of the request without streaming and with batch priority."""
     body = {name: value for name, value in request.body.items() if name not in ("stream", "stream_options")}
-    controls = replace(request.controls, priority="batch")
+    controls = request.controls._replace(priority="batch")
     return DIALECTS[request.dialect].parse(orjson.dumps(body), request.id, controls, request.headers)
 
 

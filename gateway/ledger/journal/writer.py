@@ -46,6 +46,8 @@ class _Open:
     opening: rows.Values
     terms: Terms | None
     slot: int | None
+    usual: bool
+    """Whether the columns in `rows.asked` have their defaults."""
     seen_bytes: int = 0
     reported: dict[str, int] | None = None
     """Token class → tokens that the backend had reported at the first mark. Later reports are not recorded, because
@@ -168,7 +170,7 @@ class Journal:
             raise _unavailable(self._refused)
         if slot is not None:
             attempt.progress = self._slots.words(slot)
-        self._open[attempt.id] = _Open(attempt, opening, terms, slot)
+        self._open[attempt.id] = _Open(attempt, opening, terms, slot, not more)
 
     def _terms_of(self, backend: Backend) -> Terms | None:
         price = self._prices.price(backend)
@@ -212,7 +214,8 @@ class Journal:
         decided = None
         if (route := record.route) is not None and route.decided is not None:
             decided = self._decided(attempt, route.decided, usage)
-        self._keep(opened.opening + rows.ending(attempt, record, usage, prices, decided), record, opened.slot)
+        ending = rows.ending(attempt, record, usage, prices, decided, usual=opened.usual)
+        self._keep(opened.opening + ending, record, opened.slot)
 
     def _decided(self, attempt: Attempt, decision: Decision, usage: Usage) -> rows.Decided | None:
         """The choice that routing would have made, for an answer that came from another backend. This happens if the

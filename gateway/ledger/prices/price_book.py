@@ -41,7 +41,8 @@ class PriceBook:
         """`today()`: returns the current day in UTC."""
         self._register, self._discounts, self._today = register, terms.discounts, today
         self._dated = register.dated or any(one.valid_from or one.valid_until for one in terms.discounts)
-        self._known: dict[str, tuple[Backend, Price | None]] = {}
+        self._known: dict[int, tuple[Backend, Price | None]] = {}
+        """Id of a backend object → the object, which keeps the id unique, and its price."""
         self._day: date | None = None
         self._measured: dict[str, Decimal] = {}
         self._by_name: dict[str, Price | None] = {}
@@ -61,12 +62,12 @@ class PriceBook:
         """The price of the backend's tokens. None if the price is unknown, or if the backend is simulated."""
         if self._dated and self._day != (today := self._today()):
             self._begin_day(today)
-        known = self._known.get(backend.name)
-        if known is not None and known[0] is backend:
-            return known[1]
-        price = self._price(backend)
-        self._known[backend.name] = (backend, price)
-        return price
+        known = self._known.get(id(backend))
+        if known is None:
+            if len(self._known) >= _MOST_NAMES:
+                self._known.clear()
+            known = self._known[id(backend)] = backend, self._price(backend)
+        return known[1]
 
     def listed(self, model: str) -> Price | None:
         """The list price of `model`, which is a model's name or `provider/model`. None if unknown."""
@@ -93,7 +94,7 @@ class PriceBook:
         for name, rate in measured.items():
             if self._measured.get(name) != rate:
                 self._measured[name] = rate
-                self._known.pop(name, None)
+                self._known = {each: known for each, known in self._known.items() if known[0].name != name}
 
     def prepay(self, backends: frozenset[str]) -> None:
         """Store the names of the backends whose calls are already paid by a commitment (see `commitments.py`)."""

@@ -126,12 +126,6 @@ class Lease:
         self.free += units
         self.take(units, step)
 
-    def give(self, units: int) -> None:
-        """Return `units` that were taken but not settled. Only for counters of the kinds `gauge` and `sum`."""
-        self.busy -= units
-        self.free += units
-        self.touched = True
-
     def settle(self, held: int, cost: int, mark: int) -> None:
         """End the use of `held` units, of which `cost` units were spent. `cost` may exceed `held`. Only for counters of
         the kind `sum`. `mark`: time of the settlement in steps of 10 ms."""
