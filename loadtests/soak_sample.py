@@ -82,7 +82,10 @@ def tasks(gateway: MatrixGateway) -> int:
         try:
             with urllib.request.urlopen(request, timeout=2) as reply:
                 text = reply.read().decode()
-        except (OSError, urllib.error.URLError):
+        except urllib.error.HTTPError as error:
+            error.close()
+            continue
+        except OSError:
             continue
         most = max([most, *map(float, _TASKS.findall(text))])
     return int(most)

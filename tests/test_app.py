@@ -49,6 +49,14 @@ def worker(state_url: str, folder: Path, **config: object) -> Worker:
     return Worker(Settings(GatewayConfig(backends=(), **config), Paths(folder), ()), state_url)
 
 
+def with_budget(state_url: str, folder: Path) -> Worker:
+    """A worker without backends, in which the team `ops` has a budget."""
+    rules = folder / "rules"
+    rules.mkdir()
+    (rules / "ops.yaml").write_text("team: ops\nbudget: {limit_usd: 1, window: month}\n")
+    return Worker(Settings(GatewayConfig(backends=()), Paths(folder), (rules,)), state_url)
+
+
 async def ready(app: Application) -> None:
     await until(lambda: answers(app))
 
@@ -94,6 +102,35 @@ async def test_a_worker_prefers_what_a_commitment_has_paid(state_url: str, tmp_p
             return wiring.router.decide(request(model="g"), who, ContextEstimate(50, 50)).backends[0].name
 
         await until(lambda: first() == "b")
+    finally:
+        await wiring.aclose()
+
+
+async def test_a_worker_reads_a_teams_budgets_before_its_first_request(state_url: str, tmp_path: Path) -> None:
+    wiring = Wiring(with_budget(state_url, tmp_path))
+    try:
+        await wiring.open()
+        secret = await key(tmp_path, "inference")
+        await until(lambda: wiring.budgets.stats()["leases.rebuilt"] == 1)
+        await until(lambda: wiring.budgets.stats()["leases.in_use"] == 0)
+        tenant = wiring.tenants.authenticate(secret.encode())
+        (group,) = await wiring.budgets.refuse_exhausted(tenant)
+        assert group.known
+        assert wiring.budgets.stats()["leases.rebuilt"] == 1
+    finally:
+        await wiring.aclose()
+
+
+async def test_without_a_state_server_budgets_are_left_to_the_requests(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    wiring = Wiring(with_budget(f"unix://{tmp_path}/none", tmp_path))
+    caplog.set_level("DEBUG", "gateway.wiring")
+    try:
+        await wiring.open()
+        await key(tmp_path, "inference")
+        await until(lambda: "budgets are read when they are needed" in caplog.text)
+        assert not [each for each in caplog.records if "background task" in each.message]
     finally:
         await wiring.aclose()
 

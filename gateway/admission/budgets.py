@@ -125,6 +125,13 @@ class Budgets:
                 raise group.refuse(account)
         return groups
 
+    async def read_ahead(self, tenant: Tenant) -> None:
+        """Read the counters of the tenant's budgets, so that its first request finds them. Takes no units. A request
+        that arrives meanwhile waits for the same read. Raises StateUnavailable.
+        """
+        for group in self._groups_of(tenant, "", "", self._time()):
+            await group.look(_FRESH_S)
+
     async def _spent(self, group: CounterGroup) -> BudgetWindow | None:
         """Return an exhausted budget of `group`, or None. The counters are read again first if the values that this
         worker knows are old.

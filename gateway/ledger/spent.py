@@ -15,7 +15,7 @@ from gateway.errors import LedgerUnavailable
 from gateway.ledger.journal import segments, slots
 from gateway.ledger.journal.reader import JournalReader
 from gateway.ledger.rows import TOKENS, Row
-from gateway.ledger.store.entries import entries
+from gateway.ledger.store.entries import only
 from gateway.ledger.store.insert_ignore import known
 from gateway.ledger.store.sums import pico_sum, snapshot, whole
 from gateway.state.sql.database import Database
@@ -24,6 +24,9 @@ from gateway.state.sql.tables import journal_offsets, ledger
 _TRIES = 5
 _MANY = 500
 """Maximum number of end users or sessions that a query names. For a larger number, the query reads all of the team."""
+
+_entries = only("at", "team", "organisation", "key_id", "end_user", "session", "simulated", "cost_pico", *TOKENS).c
+"""The columns that the queries below name. They are few, because the first request of a team waits for such a query."""
 
 
 class Spending:
@@ -38,7 +41,7 @@ class Spending:
         counted only if its worker is dead. Raises LedgerUnavailable."""
         named = {"organisation": payer.organisation, "team": payer.team, "key_id": payer.key_id}
         asked = {name: value for name, value in named.items() if value}
-        which = and_(*_within(since, until), *(entries.c[name] == value for name, value in asked.items()))
+        which = and_(*_within(since, until), *(_entries[name] == value for name, value in asked.items()))
 
         def counts(row: Row) -> bool:
             return since <= row.at < until and all(getattr(row, name) == value for name, value in asked.items())
@@ -54,7 +57,7 @@ class Spending:
         `by`: whether `names` are pseudonyms of end users or session ids. Names without spend are omitted. Spend by
         session lacks rows that were rolled up. Raises LedgerUnavailable.
         """
-        c, wanted = entries.c, frozenset(names)
+        c, wanted = _entries, frozenset(names)
         which = and_(
             *_within(since, until), c.team == team, c[by] != ""
         )  # this condition lets the query use the index on named sessions
@@ -124,14 +127,14 @@ class Spending:
 
 
 def _within(since: float, until: float) -> list[ColumnElement[bool]]:
-    c = entries.c
+    c = _entries
     return [c.at >= since, *([] if math.isinf(until) else [c.at < until])]
 
 
 def _drained(connection: Connection, which: ColumnElement[bool], by: str | None) -> dict[str, SpentReader]:
     """The spend in the database, for the rows that fulfil `which`: value of the column `by` → pico-dollars. If `by` is
     None, the whole spend has an empty name."""
-    c = entries.c
+    c = _entries
     tokens = case((c.cost_pico == 0, 0), else_=sum((c[name] for name in TOKENS), start=literal(0)))
     group = [c[by]] if by else []
     found = connection.execute(

@@ -215,6 +215,16 @@ class Keys:
         """The names of the teams with an active key."""
         return {key.team for key in self._keys.values()}
 
+    def newest(self, most: int) -> list[str]:
+        """The lineages of the newest active keys that may ask for completions: one for each team, at most `most`."""
+        found: dict[str, str] = {}
+        for key in reversed(self._keys.values()):
+            if len(found) == most:
+                break
+            if "inference" in key.scopes:
+                found.setdefault(key.team, key.lineage)
+        return list(found.values())
+
     def find(self, key_digest: bytes) -> Key | None:
         return self._keys.get(key_digest)
 

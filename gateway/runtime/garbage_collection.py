@@ -11,8 +11,9 @@ from contextlib import contextmanager
 
 THRESHOLDS = (10_000, 2, 500)
 """Thresholds for the three generations of the collector. The first is the number of new objects before a collection. It
-is high (Python's default is 700), because requests create few reference cycles. The second is low, because a collection
-of the second generation stops the event loop for 1.3 ms per 20,000 objects, and for 25 ms per 200,000."""
+is high (Python's default is 700, since 3.13 2,000), because requests create few reference cycles. The second is low,
+because a collection of the second generation stops the event loop for 1.3 ms per 20,000 objects, and for 25 ms per
+200,000."""
 
 _M_ARENA_MAX = -8
 """The value of M_ARENA_MAX in glibc's malloc.h."""
@@ -37,7 +38,7 @@ def settle() -> None:
     gc.freeze()
     gc.set_threshold(*THRESHOLDS)
     gc.enable()
-    _give_back()
+    give_back()
 
 
 def leave_out() -> None:
@@ -55,7 +56,7 @@ def one_heap() -> None:
             libc.mallopt(_M_ARENA_MAX, 1)
 
 
-def _give_back() -> None:
+def give_back() -> None:
     """Return the C library's free memory to the system, if the library supports this."""
     if sys.platform == "linux":
         libc = ctypes.CDLL(None)

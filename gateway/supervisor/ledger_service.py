@@ -6,7 +6,7 @@ import asyncio
 import importlib
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
@@ -76,7 +76,9 @@ class LedgerService:
             raise ConfigError(
                 [f"ledger.database_url: {error}; for PostgreSQL: pip install 'thriftgate[postgres]'"]
             ) from error
-        self._notice: Callable[[list[Row]], None] = lambda rows: None
+        self._early: dict[str, Row] = {}
+        """Team → its latest row from the time before the alerts are loaded."""
+        self._notice: Callable[[Iterable[Row]], None] = self._keep
         self._writer = Writer(
             settings.paths.journal,
             self._database,
@@ -132,9 +134,16 @@ class LedgerService:
         try:
             await alerts.open()
             self._notice = alerts.notice
+            alerts.notice(self._early.values())
+            self._early.clear()
             await alerts.run()
         finally:
             await alerts.aclose()
+
+    def _keep(self, rows: Iterable[Row]) -> None:
+        """Keep a row of each team for the alerts. One row is enough, because the first check reads the team's spend
+        from the ledger."""
+        self._early.update((row.team, row) for row in rows if not row.simulated)
 
     def figures(self) -> Iterator[Figure]:
         written = self._writer.stats()

@@ -38,6 +38,9 @@ from gateway.supervisor.workers import WorkerPool
 log = logging.getLogger(__name__)
 
 STOP_S = 5.0
+ALERTS_AFTER_S = 2.0
+"""Seconds from the first ready worker to the start of the alerts. The first requests need the CPU in these seconds, and
+the start of the alerts takes 30 ms of it."""
 POLICIES_S = 1.0
 """Seconds between checks for changed policies. The supervisor needs the policies for alerts. It also keeps a copy of
 the policy files, with which a worker can start while a policy file is invalid."""
@@ -239,15 +242,16 @@ class Supervisor:
         self._write_facts()
 
     async def _when_ready(self, books: LedgerService) -> None:
-        """Wait until a worker answers requests, and announce this. Only then start the alerts and the local model,
-        because they would slow down the worker's start."""
+        """Wait until a worker answers requests, and announce this. Only then start the local model and, a little later,
+        the alerts. They would slow down the worker's start and its first requests."""
         await self._workers.ready()
         self._announce(f"listening on {self._url}")
         self._on_ready()
-        self._tasks.spawn(books.alert(), "alerts")
         if self._model:
             self._tasks.spawn(self._model.child.keep(), "local model")
             self._tasks.spawn(self._model.watch(), "local model watch")
+        await asyncio.sleep(ALERTS_AFTER_S)
+        self._tasks.spawn(books.alert(), "alerts")
 
     async def _watch_rolls(self, policies: Policies) -> None:
         """Do a rolling restart after each SIGUSR2, until cancelled. If several signals arrive during a restart, one

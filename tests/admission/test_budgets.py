@@ -105,6 +105,30 @@ async def test_counters_begin_with_what_the_ledger_says(state: State) -> None:
         assert ledger.asked == 1
 
 
+async def test_the_first_requests_of_a_team_share_one_read_of_its_spend(state: State) -> None:
+    ledger = Ledger()
+    async with budgets_on(state, ledger) as budgets:
+        who = broke("1000")
+        await asyncio.gather(*(budgets.refuse_exhausted(who) for _ in range(64)))
+        assert (ledger.asked, budgets.stats()["leases.rounds"]) == (1, 2)
+
+
+async def test_budgets_that_were_read_ahead_are_known_to_the_first_request(state: State) -> None:
+    ledger = Ledger()
+    ledger.pico = PICO_PER_USD // 2
+    async with budgets_on(state, ledger) as budgets:
+        who, spent = broke("1000"), broke("0.5", on_exhausted="downgrade", window="day")
+        await budgets.read_ahead(who)
+        rounds = budgets.stats()["leases.rounds"]
+        assert not await exhausted(budgets, who)
+        assert (ledger.asked, budgets.stats()["leases.rounds"]) == (1, rounds)
+        assert await counters(state) == (NANO_PER_USD // 2, 0)
+        await budgets.read_ahead(spent)
+        (group,) = await budgets.refuse_exhausted(spent)
+        assert group.known
+        assert ledger.asked == 2
+
+
 async def test_with_the_common_path_nothing_is_asked_of_the_server(state: State) -> None:
     async with budgets_on(state, Ledger()) as budgets:
         who = broke("1000")

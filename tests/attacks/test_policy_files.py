@@ -99,8 +99,9 @@ def ttl(gateway: GatewayProcess, team: str, key: str) -> float | None:
     try:
         policies = orjson.loads(fetched(gateway, "/admin/policies", key))
     except HTTPError as error:
-        if error.code != 503:
-            raise
+        with error:
+            if error.code != 503:
+                raise
         return None
     found: float = policies["teams"][team]["policy"]["cache"]["ttl"]
     return found

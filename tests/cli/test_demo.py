@@ -104,8 +104,9 @@ def rows(demo: Demo) -> list[dict[str, Any]]:
         try:
             with urlopen(Request(f"{base[1]}/metrics", headers=admin), timeout=5) as reply:
                 return b'thriftgate_backend_available{backend="local-smollm2"} 1' in reply.read()
-        except HTTPError:  # the key is too new
-            return False
+        except HTTPError as error:  # the key is too new
+            with error:
+                return False
 
     demo.until(is_back, within_s=60)
     told: list[dict[str, Any]] = demo.json("demo")

@@ -40,11 +40,13 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def fill(folder: Path, *rows: dict[str, Any]) -> Database:
+def fill(folder: Path, *rows: dict[str, Any], sums: dict[str, Any] | None = None) -> None:
     database = Database(f"sqlite:///{Paths(folder / 'data').sqlite}")
     database.upgrade()
     book(database, *rows)
-    return database
+    if sums:
+        roll_up(database, **sums)
+    database.close()
 
 
 def run(folder: Path, new: str, *words: str) -> Result:
@@ -143,7 +145,7 @@ def test_escalated_attempts_belong_to_their_request_and_sums_are_only_counted(fo
     (folder / "policies" / "search.yaml").write_text("team: search\nmodels: {auto: small}\n")
     first = asked(id="a-1", request_id="a", backend="small", outcome="escalated", cost_pico=10**9)
     then = asked(id="a-2", request_id="a", attempt=2, escalated=True)
-    roll_up(fill(folder, first, then), at=NOW, team="search", requests=7)
+    fill(folder, first, then, sums={"at": NOW, "team": "search", "requests": 7})
     found = team_of(run(folder, "team: search\nmodels: {auto: small}\n", "--json"))
     assert (found["requests"], found["now_usd"], found["high_usd"]) == (1, "0.004", "0.004")
     assert (found["moved"], found["rolled_up"]) == (0, 7)

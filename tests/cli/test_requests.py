@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from datetime import UTC
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,7 @@ def recent(id: str, **facts: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def database(tmp_path: Path) -> Database:
+def database(tmp_path: Path) -> Iterator[Database]:
     (tmp_path / "gateway.yaml").write_text(CONFIG.format(port=free_port()))
     (tmp_path / "policies").mkdir()
     (tmp_path / "policies" / "search.yaml").write_text("team: search\n")
@@ -59,7 +60,8 @@ def database(tmp_path: Path) -> Database:
         ),
         recent(TWO, team="chat", outcome="failed", error="backend_timeout", cost_pico=0),
     )
-    return database
+    yield database
+    database.close()
 
 
 def run(folder: Path, *words: str, columns: int = 80) -> Result:

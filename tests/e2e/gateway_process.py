@@ -120,7 +120,9 @@ class GatewayProcess:
                 with urlopen(f"{self.base}/health/ready", timeout=1):
                     return
             except HTTPError as error:
-                if b"no backend is configured" in error.read():  # as ready as it will be
+                with error:
+                    said = error.read()
+                if b"no backend is configured" in said:  # as ready as it will be
                     return
                 time.sleep(0.05)
             except (OSError, URLError):

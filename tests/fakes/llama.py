@@ -8,14 +8,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from urllib.error import URLError
-from urllib.request import urlopen
 
 import pytest
 
 from gateway.settings.environment import variable
 from gateway.supervisor.local_model import GGUF
 from loadtests.ports import free_port
+from loadtests.processes import answers
 from tests.e2e.gateway_process import REPOSITORY
 from tests.support.waiting import wait_until
 
@@ -42,8 +41,4 @@ def llama(slots: int, window: int) -> Iterator[int]:
 
 
 def _wait_for(url: str) -> None:
-    def answers() -> bool:
-        with urlopen(url, timeout=2):
-            return True
-
-    wait_until(answers, 60, not_yet=(OSError, URLError))
+    wait_until(lambda: answers(url, 2), 60)

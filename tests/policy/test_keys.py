@@ -32,6 +32,19 @@ async def test_a_new_key_stands_for_its_team(database: Database, tenants: tuple[
     assert (tenant.team, tenant.key.id, tenant.policy.team) == ("search", key.id, "search")
 
 
+async def test_the_newest_keys_are_one_of_each_team_and_may_ask_for_completions(
+    database: Database, tenants: tuple[Tenants, Keys]
+) -> None:
+    _, ring = tenants
+    assert ring.newest(4) == []
+    made = []
+    for team, scope in (("a", "inference"), ("b", "inference"), ("a", "inference"), ("c", "admin"), ("d", "inference")):
+        made.append((await asyncio.to_thread(keys.create, database, team, scopes=(scope,)))[1].lineage)
+    await ring.refresh()
+    assert ring.newest(4) == [made[4], made[2], made[1]]
+    assert ring.newest(1) == [made[4]]
+
+
 async def test_the_secret_is_nowhere_in_the_database(database: Database) -> None:
     secret, _ = await asyncio.to_thread(keys.create, database, "search")
     rows = await asyncio.to_thread(keys.listing, database)

@@ -16,6 +16,8 @@ exchange: equal values get equal numbers, in the order in which they appear.
   provider stay.
 - hops: the header that names the gateways a request has passed, which has this gateway's id → left out. It is tested in
   tests/e2e/test_chain.py.
+- reasons: Python 3.13 renamed the phrases of four statuses, such as "422 Unprocessable Entity", as RFC 9110 has them →
+  the former phrase.
 - codings: what an encoded body holds is recorded, since libraries of different versions encode differently; its
   `content-length` → `<length of what was encoded>`
 """
@@ -40,6 +42,13 @@ _SOON = re.compile(rb"(Try again in )([\dms.]+)")
 _MOMENT = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 _HOPS = re.compile(rb"\r\nx-thriftgate-hops: [0-9a-f]+(?=\r\n|$)")
 _LENGTH = re.compile(rb"(?m)^(content-length: )(\d+)")
+_REASON = re.compile(rb"\A(HTTP/1\.1 4\d\d )([A-Za-z ]+)(?=\r\n|$)")
+_FORMER_REASONS = {
+    b"Content Too Large": b"Request Entity Too Large",
+    b"URI Too Long": b"Request-URI Too Long",
+    b"Range Not Satisfiable": b"Requested Range Not Satisfiable",
+    b"Unprocessable Content": b"Unprocessable Entity",
+}
 
 
 class Normaliser:
@@ -63,8 +72,8 @@ class Normaliser:
         return _ID.sub(self._id, data)
 
     def head(self, data: bytes, body: bytes) -> bytes:
-        """The head of a request or response with this `body`: all of it, and waits."""
-        data = _HOPS.sub(b"", self.text(data))
+        """The head of a request or response with this `body`: all of it, reasons and waits."""
+        data = _REASON.sub(_former_reason, _HOPS.sub(b"", self.text(data)))
         if self._waits:
             data = _WAIT.sub(rb"\1<wait>", data)
             data = _LENGTH.sub(rb"\1<length>", data) if _SOON.search(body) else data
@@ -84,6 +93,10 @@ class Normaliser:
 
     def _within(self, at: float) -> bool:
         return self._since - 1 <= at <= time.time() + 1
+
+
+def _former_reason(found: re.Match[bytes]) -> bytes:
+    return found[1] + _FORMER_REASONS.get(found[2], found[2])
 
 
 def decoded(head: bytes, body: bytes) -> tuple[bytes, bytes]:

@@ -41,6 +41,13 @@ def test_keys_and_known_ports_are_named() -> None:
     assert normaliser().text(text) == b"<key of search> 127.0.0.1:<port of chat> 127.0.0.1:9002"
 
 
+@pytest.mark.parametrize("reason", [b"Unprocessable Entity", b"Unprocessable Content"])
+def test_a_reason_is_told_as_before_python_3_13_and_no_other_is_changed(reason: bytes) -> None:
+    assert normaliser().head(b"HTTP/1.1 422 %b\r\na: b" % reason, b"") == b"HTTP/1.1 422 Unprocessable Entity\r\na: b"
+    other = b"HTTP/1.1 400 Bad Request\r\nserver: HTTP/1.1 422 Unprocessable Content"
+    assert normaliser().head(other, b"") == other
+
+
 @pytest.mark.parametrize("waits", [False, True])
 def test_waits_are_replaced_only_where_the_gateway_works_them_out(waits: bool) -> None:
     head, body = b"HTTP/1.1 429 No\r\nretry-after: 7\r\ncontent-length: 20", b"Try again in 1m0s, or"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,7 +14,7 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, func, insert, select, text
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as DatabaseTimeout
 from sqlalchemy.schema import CreateIndex
 
@@ -141,6 +142,27 @@ def test_several_may_upgrade_at_once(kind: str, tmp_path: Path, request: pytest.
         assert versions(connection) == [HEAD]
     for database in databases:
         database.close()
+
+
+def test_a_checkpoint_that_the_disk_has_no_room_for_fails_as_every_other_statement(tmp_path: Path) -> None:
+    database = Database(f"sqlite:///{tmp_path}/x.sqlite")
+    database.upgrade()
+    database.checkpoint()
+    full = (tmp_path / "x.sqlite").stat().st_size
+    with database.begin() as connection:
+        connection.execute(insert(audit).values({**note("long"), "detail": "x" * 100_000}))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (full, before[1]))
+    try:
+        with pytest.raises(OperationalError, match="wal_checkpoint"):
+            database.checkpoint()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert database.engine.pool.checkedout() == 0  # type: ignore[attr-defined]
+    assert (tmp_path / "x.sqlite").stat().st_size == full
+    database.checkpoint()
+    assert (tmp_path / "x.sqlite").stat().st_size > full
+    database.close()
 
 
 async def test_run_commits_what_the_work_did(any_database: Database) -> None:

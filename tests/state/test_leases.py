@@ -90,6 +90,26 @@ async def test_far_from_the_limit_nothing_is_asked_of_the_server(state: State) -
         assert leases.stats()["rounds"] == before
 
 
+async def test_callers_that_want_the_same_counter_at_once_share_one_read(state: State) -> None:
+    async with worker(state) as leases:
+        books = Books()
+        lease = money(leases, 1000, books)
+        await asyncio.gather(*(leases.refresh([lease], 5.0) for _ in range(64)))
+        assert (leases.stats()["rounds"], leases.stats()["rebuilt"]) == (2, 1)  # the server asked for the base, got it
+        await asyncio.gather(*(leases.refresh([lease], 0) for _ in range(64)))
+        assert leases.stats()["rounds"] <= 4  # a read that began after the call is new enough
+
+
+async def test_a_read_that_began_before_the_call_is_not_new_enough(state: State) -> None:
+    async with worker(state) as leases:
+        lease = rate(leases, 10)
+        reading = asyncio.create_task(leases.refresh([lease], 0))
+        await asyncio.sleep(0)
+        lease.force(3, leases.step)
+        await asyncio.gather(reading, leases.refresh([lease], 0))
+        assert await stored(state, lease) == 3
+
+
 async def test_all_counters_of_a_request_are_taken_or_none(state: State) -> None:
     async with worker(state) as leases:
         wide, narrow = rate(leases, 100), gauge(leases, 1)
@@ -388,7 +408,7 @@ async def test_idle_counters_are_forgotten(state: State) -> None:
         assert leases.stats()["leases"] == 20
         for group in leases._groups.values():
             for lease in group.active:
-                lease.give(lease.busy)
+                leases.give([lease], lease.busy)
                 lease.withdraw()
         await until(lambda: leases.stats()["leases"] == 0)
 

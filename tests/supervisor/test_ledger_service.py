@@ -16,6 +16,7 @@ from gateway.state.sql.database import Database
 from gateway.state.sql.tables import alerts
 from gateway.supervisor.ledger_service import LedgerService
 from tests.ledger import samples
+from tests.support.waiting import until
 
 POLICY = "team: default\nbudget: {limit_usd: 0.0001, window: day, timezone: UTC, alerts: [50%]}\n"
 
@@ -59,7 +60,7 @@ async def test_spend_is_drained_and_a_team_without_a_file_is_alerted_by_the_defa
     tasks.spawn(books.alert(), "alerts")
     tasks.spawn(books.run(), "ledger")
     async with asyncio.timeout(30):
-        while True:  # what is spent before the alerts have been loaded is not theirs to notice
+        while True:
             await spend(settings, "newcomers")
             rows, teams = await asyncio.to_thread(look, settings)
             if rows and teams == ["newcomers"]:
@@ -68,6 +69,30 @@ async def test_spend_is_drained_and_a_team_without_a_file_is_alerted_by_the_defa
     await tasks.aclose()
     await books.aclose()
     assert not books.abandoned
+
+
+async def test_what_is_spent_before_the_alerts_are_loaded_is_alerted_too(
+    settings: Settings, books: LedgerService
+) -> None:
+    await books.open()
+    await spend(settings, "newcomers")
+    tasks = Tasks()
+    tasks.spawn(books.run(), "ledger")
+    await until(lambda: drained(settings))
+    tasks.spawn(books.alert(), "alerts")
+    await until(lambda: alerted(settings, "newcomers"))
+    await tasks.aclose()
+    await books.aclose()
+
+
+async def drained(settings: Settings) -> bool:
+    rows, teams = await asyncio.to_thread(look, settings)
+    assert teams == []
+    return rows > 0
+
+
+async def alerted(settings: Settings, team: str) -> bool:
+    return (await asyncio.to_thread(look, settings))[1] == [team]
 
 
 async def test_the_last_entries_are_drained_at_the_end(settings: Settings, books: LedgerService) -> None:

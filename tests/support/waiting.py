@@ -7,6 +7,7 @@ import inspect
 import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar, overload
+from urllib.error import HTTPError
 
 T = TypeVar("T")
 
@@ -35,7 +36,7 @@ async def until(condition: Callable[[], object], within_s: float = 30.0, *, not_
                 return value
             last = repr(value)
         except not_yet as error:
-            last = repr(error)  # the exception itself would keep its frames' sockets open
+            last = _told(error)
         _check(deadline, within_s, condition, last)
         await asyncio.sleep(pause_s)
         pause_s = min(pause_s * GROWTH, LAST_PAUSE_S)
@@ -50,10 +51,17 @@ def wait_until(condition: Callable[[], T | None], within_s: float = 30.0, *, not
                 return value
             last = repr(value)
         except not_yet as error:
-            last = repr(error)
+            last = _told(error)
         _check(deadline, within_s, condition, last)
         time.sleep(pause_s)
         pause_s = min(pause_s * GROWTH, LAST_PAUSE_S)
+
+
+def _told(error: Exception) -> str:
+    """A text instead of the exception, which would keep its frames' sockets open."""
+    if isinstance(error, HTTPError):
+        error.close()
+    return repr(error)
 
 
 def _check(deadline: float, within_s: float, condition: Callable[[], object], last: str) -> None:

@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
-from multiprocessing import Pipe, Value
+from multiprocessing import Pipe, get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
@@ -52,7 +52,8 @@ class SharedReruns(StatusDB):  # type: ignore[misc]
 
     def __init__(self) -> None:
         super().__init__()
-        self._count: Synchronized[int] = Value("i", 0)
+        # Without the context, Python 3.14 expects processes that are not forked, and starts another that watches it.
+        self._count: Synchronized[int] = get_context("fork").Value("i", 0)
 
     def increment_suite_reruns(self) -> int:
         with self._count:

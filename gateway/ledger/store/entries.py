@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, literal, select, union_all
+from sqlalchemy import ColumnElement, Connection, Subquery, and_, literal, select, union_all
 
 from gateway.ledger.store.sums import pico_sum, whole
 from gateway.state.sql.tables import ledger, ledger_sums
@@ -32,6 +32,12 @@ entries = union_all(_raw, _summed).subquery("entries")
 `attempts`: number of raw rows that the row stands for. `alike`: 0 for a raw row; for a sum, the number of requests for
 which its `request_id` stands."""
 _alone, sums_alone = _raw.subquery("alone"), _summed.subquery("sums_alone")
+
+
+def only(*names: str) -> Subquery:
+    """The columns `names` of `entries`. SQLAlchemy compiles a query of a few columns in half the time."""
+    raw, summed = ([part.selected_columns[name] for name in names] for part in (_raw, _summed))
+    return union_all(_raw.with_only_columns(*raw), _summed.with_only_columns(*summed)).subquery("entries")
 
 
 def of(connection: Connection) -> Any:

@@ -318,11 +318,8 @@ class Writer:
         self._delete([segment for segment in files[:-1] if segment.number < needed])
 
     def _delete(self, files: list[Segment]) -> None:
-        if files and self._database.sqlite:
-            # A power cut can lose SQLite's last transactions, so a checkpoint writes them to disk first.
-            connection = self._database.engine.raw_connection()
-            connection.cursor().execute("PRAGMA wal_checkpoint(PASSIVE)")
-            connection.close()
+        if files:
+            self._database.checkpoint()  # a power cut must not undo the insertion of rows whose journal is deleted
         for segment in files:
             segment.path.unlink(missing_ok=True)
 

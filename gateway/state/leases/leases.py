@@ -255,14 +255,14 @@ class Leases:
 
         `max_age_s`: an earlier read that is at most this many seconds old is enough.
         """
-        now = self._monotonic()
-        old = [lease for lease in leases if now - lease.seen > max_age_s]
-        if old:
+        since = self._monotonic() - max_age_s
+        if old := [lease for lease in leases if lease.seen < since]:
             group = self._group(old[0].tag)
             for lease in old:
                 self._watch(lease)
             async with group.lock:
-                await self._call(old)
+                if old := [lease for lease in old if lease.seen < since]:  # no other caller has read it meanwhile
+                    await self._call(old)
 
     # ── rounds ─────────────────────────────────────────────────────────────────────────────────────────────────────
 

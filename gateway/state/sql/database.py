@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,7 +25,7 @@ from sqlalchemy import (
     select,
     text,
 )
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as DatabaseTimeout
 
 from gateway.state.migrations import HEAD
@@ -101,6 +101,19 @@ class Database:
         """A transaction that only reads. On SQLite it never waits for a writer. Call it in a thread."""
         with self.engine.connect() as connection, connection.begin():
             yield connection
+
+    def checkpoint(self) -> None:
+        """Write SQLite's last transactions to the disk, so that a power cut cannot undo them. On PostgreSQL this does
+        nothing, because PostgreSQL writes each transaction to the disk. Call it in a thread. Raises SQLAlchemyError.
+        """
+        if not self.sqlite:
+            return
+        statement = "PRAGMA wal_checkpoint(PASSIVE)"  # not possible within a transaction, so without `begin`
+        try:
+            with closing(self.engine.raw_connection()) as connection:
+                connection.cursor().execute(statement).close()
+        except self.engine.dialect.loaded_dbapi.Error as error:
+            raise OperationalError(statement, None, error) from error
 
     async def run(self, work: Callable[[Connection], T], *, timeout_s: float = RUN_S, writes: bool = True) -> T:
         """Run `work(connection)` in a thread, within a transaction. `writes`: whether the transaction may write.
