@@ -88,6 +88,7 @@ from gateway.responses.store import Responses
 from gateway.routing.affinity.continuity import Affinity
 from gateway.routing.loading import followed, packaged
 from gateway.routing.router import Router
+from gateway.runtime.garbage_collection import give_back
 from gateway.runtime.off_loop import OffLoop
 from gateway.runtime.tasks import Tasks
 from gateway.settings.gateway import EmbedderSettings, Settings
@@ -125,6 +126,9 @@ DECODING_THREADS = 2
 lock."""
 FIRST_TEAMS = 4
 """Maximum number of teams whose budgets a worker reads before their first request."""
+FIRST_AFTER_S = 0.5
+"""Seconds from the first read of the keys until these budgets are read. Teams that send requests at once read their own
+budgets, and do not wait for the others."""
 MOST_CACHED = 50_000
 """Maximum entries in the log of the cache's index. An entry has a prompt and its vector, about 1.2 kB."""
 
@@ -206,11 +210,13 @@ class Wiring:
         """Read the budgets of `keys` (lineages). Otherwise, the first request of a team would wait until its spend is
         read from the ledger. If this fails, requests read the budgets.
         """
+        await asyncio.sleep(FIRST_AFTER_S)
         for lineage in keys:
             try:
                 await self.budgets.read_ahead(self.tenants.of_key(lineage))
             except (StateUnavailable, GatewayError) as error:
                 log.debug("budgets are read when they are needed: %s", error)
+        give_back()  # the compilation of the queries and of the classifier's modules has left 0.8 MiB free
 
     async def _open_state(self) -> None:
         """Connect to the state server and the database, and load the keys and policies."""

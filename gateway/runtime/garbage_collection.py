@@ -38,7 +38,7 @@ def settle() -> None:
     gc.freeze()
     gc.set_threshold(*THRESHOLDS)
     gc.enable()
-    _give_back()
+    give_back()
 
 
 def leave_out() -> None:
@@ -56,7 +56,7 @@ def one_heap() -> None:
             libc.mallopt(_M_ARENA_MAX, 1)
 
 
-def _give_back() -> None:
+def give_back() -> None:
     """Return the C library's free memory to the system, if the library supports this."""
     if sys.platform == "linux":
         libc = ctypes.CDLL(None)

@@ -408,7 +408,7 @@ async def test_idle_counters_are_forgotten(state: State) -> None:
         assert leases.stats()["leases"] == 20
         for group in leases._groups.values():
             for lease in group.active:
-                lease.give(lease.busy)
+                leases.give([lease], lease.busy)
                 lease.withdraw()
         await until(lambda: leases.stats()["leases"] == 0)
 

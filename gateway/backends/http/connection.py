@@ -55,6 +55,7 @@ class Connection(asyncio.Protocol):
         "_deadline",
         "_fed",
         "_feed",
+        "_headers",
         "_interim",
         "_owner",
         "_parser",
@@ -83,6 +84,8 @@ class Connection(asyncio.Protocol):
         self.gone = False
         self._paused = False
         self._response: Response | None = None
+        self._headers: list[tuple[bytes, bytes]] = []
+        """The headers of the response in progress. A provider sends some twenty of them."""
         self._fed = 0
         self._received_at = 0.0
         self._begun = self._interim = self._bounded = self._reusable = self._complete = self._surplus = False
@@ -106,6 +109,7 @@ class Connection(asyncio.Protocol):
             self._leave()
             raise Stale
         response = self._response = Response(self)
+        self._headers = response.headers
         self.limit, self._deadline, self._stall_s = limit, deadline, stall_timeout
         self._fed = 0
         self._received_at = 0.0
@@ -221,8 +225,8 @@ class Connection(asyncio.Protocol):
             self._surplus = True  # a second response to one request
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if not self._begun and self._response:  # the data is neither a trailer nor a surplus response
-            self._response.headers.append((name.lower(), value))
+        if not self._begun:  # the data is neither a trailer nor a surplus response
+            self._headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
         response = self._response

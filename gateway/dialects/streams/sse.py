@@ -171,8 +171,8 @@ def payload(event: bytes) -> bytes:
 
 def fields(event: bytes) -> tuple[bytes, bytes]:
     """The name and the data of an event. A line `error: …` of some servers counts as an event named `error`."""
-    if event.startswith(b"data: ") and event.find(b"\n", 0, -2) < 0 and b"\r" not in event:
-        return b"", event[6:].strip()
+    if event.startswith(b"data: ") and b"\n" not in (text := event[6:].strip()) and b"\r" not in event:
+        return b"", text
     if event.startswith(b"event: ") and b"\r" not in event:
         named, _, text = event.partition(b"\ndata: ")
         text = text.strip()
