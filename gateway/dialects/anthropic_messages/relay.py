@@ -96,7 +96,7 @@ class MessagesRelay(EventReader):
     def _relay(self, block: bytes) -> bytes:
         relayed, begin, at, returns = [], 0, 0, b"\r" in block
         while not (self.ended or self._failure) and (at := self._take(block, at)) < len(block):
-            end = sse.next_boundary(block, at, returns) if returns else block.find(b"\n\n", at) + 2
+            end = sse.next_boundary(block, at, returns)
             if not self._read(block[at:end]):
                 relayed.append(block[begin:at])
                 begin = end

@@ -63,7 +63,7 @@ class ChatStream(ChatReader):
             else:
                 at = 0
         while not (self.ended or self._failure) and (at := transcript.take(block, at)) < len(block):
-            end = sse.next_boundary(block, at, returns) if returns else block.find(b"\n\n", at) + 2
+            end = sse.next_boundary(block, at, returns)
             event = block[at:end]
             if transcript.irregular and not sse.has_any(event, _MARKS) and sse.sound(event):
                 transcript.add(event)
