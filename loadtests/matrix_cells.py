@@ -81,7 +81,8 @@ def _state(told: frozenset[str], **more: object) -> Expect:
     )
 
 
-_LONG: Mapping[str, float] = {"during_s": 14.0, "noticed_s": 8.0}
+_LONG: Mapping[str, float] = {"during_s": 20.0, "noticed_s": 15.0}
+"""A worker may serve from its leased units until they are used, and at most for 14 s after its last report."""
 _AWAY = _state(frozenset({"lenient", "free", "cached", "strict"}), health=("state", "down"))
 _KEYS_OLD = (r'thriftgate_room\{figure="age_s",room="keys"\}', 2.0)
 _FIRST_DOWN = Expect(

@@ -169,7 +169,7 @@ class Stage:
             mended = load.now
             await self._as_before(load, mended)
             ended = load.now
-        noticed = struck + min(cell.noticed_s, cell.during_s * 0.6)
+        noticed = struck + min(cell.noticed_s, cell.during_s * 0.75)
         phases, samples = Phases(struck, noticed, mended, ended), load.samples
         rows = await self._drained(samples)
         odd = complaints(cell.expect, phases, samples, load.looks, DEADLINE_S)
