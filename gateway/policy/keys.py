@@ -30,6 +30,8 @@ PREFIX = "tg-"
 POLL_S = 0.4
 CATCH_UP_EVERY_S = 0.05
 CATCH_UP_WITHIN_S = 1.0
+MOST_ENDED = 10_000
+"""The number of revoked keys that a worker recognises. An older one counts as unknown."""
 _MODEL_NAME = re.compile(r"[^,\x00-\x1f\x7f]{1,200}")
 
 
@@ -198,6 +200,7 @@ class Keys:
         self._mark: tuple[Any, ...] | None = None
         self._keys: dict[bytes, Key] = {}
         self._digests: dict[str, bytes] = {}
+        self._ended: frozenset[bytes] = frozenset()
         self._listeners: list[Callable[[], None]] = []
         self.version = 0
         """A number that grows with every change of the snapshot. Values derived from the snapshot are renewed when it
@@ -228,6 +231,10 @@ class Keys:
     def find(self, key_digest: bytes) -> Key | None:
         return self._keys.get(key_digest)
 
+    def ended(self, key_digest: bytes) -> bool:
+        """Whether the key was revoked or replaced, so that its holder can be told so."""
+        return key_digest in self._ended
+
     def digest_of(self, lineage: str) -> bytes | None:
         """The digest of the active key of a lineage; None if there is none. A lineage is a key with its replacements.
         `find` accepts the digest."""
@@ -253,7 +260,8 @@ class Keys:
         self._begun_at = time.monotonic()
         mark = await self._database.run(_mark, writes=False)
         if mark != self._mark:
-            rows = await self._database.run(_living, writes=False)
+            rows, ended = await self._database.run(_living_and_ended, writes=False)
+            self._ended = frozenset(ended)
             self._keys = {bytes(row.digest): _key(row) for row in rows}
             # If a lineage has several active keys, the newest is kept, because the keys are in order of their age.
             self._digests = {key.lineage: key_digest for key_digest, key in self._keys.items()}
@@ -285,9 +293,12 @@ def _mark(connection: Connection) -> tuple[Any, ...]:
     )
 
 
-def _living(connection: Connection) -> list[Any]:
-    query = select(keys).where(_living_at(_now(connection))).order_by(keys.c.created_at)
-    return list(connection.execute(query).all())
+def _living_and_ended(connection: Connection) -> tuple[list[Any], list[bytes]]:
+    """The rows of the active keys, oldest first, and the digests of the keys that were revoked last."""
+    now = _now(connection)
+    living = select(keys).where(_living_at(now)).order_by(keys.c.created_at)
+    ended = select(keys.c.digest).where(keys.c.revoked_at <= now).order_by(keys.c.revoked_at.desc()).limit(MOST_ENDED)
+    return list(connection.execute(living).all()), [bytes(each) for each in connection.scalars(ended)]
 
 
 def _troubled(error: Exception) -> None:

@@ -16,6 +16,8 @@ log = logging.getLogger(__name__)
 _QUIET_S = 60.0
 """Pause between two log lines about unknown keys."""
 
+_ENDED = "This API key has expired or was revoked; ask your team lead for a new one."
+
 
 class Tenants:
     """Finds tenants, and refuses unknown keys. A tenant object is created once per key and set of policies. After that,
@@ -55,6 +57,8 @@ class Tenants:
             await self._catch_up(secret)
         try:
             return self.authenticate(secret)
+        except ExpiredKey:
+            raise
         except InvalidKey:
             self._log_unknown()
             raise
@@ -90,7 +94,7 @@ class Tenants:
             tenant = self._known[key_digest] = self._find(key_digest)
         expires_at = tenant.key.expires_at
         if expires_at is not None and expires_at <= time.time():
-            raise ExpiredKey("This API key has expired or was revoked; ask your team lead for a new one.")
+            raise ExpiredKey(_ENDED)
         return tenant
 
     def _find(self, key_digest: bytes) -> Tenant:
@@ -98,6 +102,8 @@ class Tenants:
         if key is None:
             if not self._ring.ready:
                 raise Overloaded("Keys have not been read from the database yet; try again.", retry_after_s=1.0)
+            if self._ring.ended(key_digest):
+                raise ExpiredKey(_ENDED)
             raise InvalidKey(
                 "Incorrect API key provided: this gateway has no such key. Keys belong to the data directory in which "
                 "they were made. `thriftgate keys list` shows the keys, `thriftgate status` the directory that the "

@@ -99,9 +99,26 @@ async def test_a_revoked_key_ends(database: Database, tenants: tuple[Tenants, Ke
     door.authenticate(secret.encode())
     assert await asyncio.to_thread(keys.revoke, database, key.id)
     await ring.refresh()
-    with pytest.raises(InvalidKey):
+    with pytest.raises(ExpiredKey, match="was revoked"):
         door.authenticate(secret.encode())
     assert not await asyncio.to_thread(keys.revoke, database, key.id)
+
+
+async def test_a_worker_that_starts_later_tells_a_revoked_key_from_an_unknown_one(
+    database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    secret, key = await asyncio.to_thread(keys.create, database, "search")
+    await asyncio.to_thread(keys.revoke, database, key.id)
+    ring = Keys(database)
+    door = Tenants(ring, Policies([], Ceilings()), kept_in="the data directory")
+    await ring.refresh()
+    with pytest.raises(ExpiredKey):
+        await door.find(secret.encode())
+    assert "not among those" not in caplog.text  # the key is of this directory
+    with pytest.raises(InvalidKey) as unknown:
+        await door.find(b"tg-unknown")
+    assert not isinstance(unknown.value, ExpiredKey)
+    assert "not among those" in caplog.text
 
 
 async def test_an_expired_key_is_told_so(database: Database, tenants: tuple[Tenants, Keys]) -> None:
