@@ -216,7 +216,7 @@ async def not_found(request: Request, error: Exception) -> Response:
     if path.endswith("/realtime"):
         told = NotFound("Realtime sessions are not served; use /v1/responses, or /v1/audio for speech.")
     else:
-        told = NotFound(f"There is nothing at {path}; see the README for the routes.")
+        told = NotFound(f"There is nothing at {path}; /openapi.json lists the routes.")
     return error_response(told, request)
 
 
