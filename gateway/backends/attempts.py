@@ -260,17 +260,13 @@ class Attempts:
             try:
                 marked = plan.marks is not None and plan.marks.changes
                 await call_context.hold.extend(backend_call.backend, plan.tokens_after, plan.attached, marked=marked)
-                written = None
+                now, cap = loop.time(), call_context.hold.output_limit
                 if len(request.raw) > LARGE_BYTES and backend_call.writes_long(request, plan):
-                    written = await self._off_loop.run(
-                        backend_call.write,
-                        request,
-                        plan,
-                        now=loop.time(),
-                        logprobs=logprobs,
-                        paid_output=call_context.hold.output_limit,
-                    )
-                call, attempt = self._open(backend_call, call_context, plan, logprobs, loop.time(), written)
+                    written = await self._off_loop.run(backend_call.write, request, plan, now, logprobs, cap)
+                    now = loop.time()
+                else:
+                    written = backend_call.write(request, plan, now, logprobs, cap)
+                call, attempt = self._open(backend_call, call_context, plan, written, now)
             finally:
                 if turn is not None:
                     turn.release()
@@ -291,26 +287,13 @@ class Attempts:
         backend_call: BackendCall,
         call_context: CallContext,
         plan: ContextPlan,
-        logprobs: bool,
+        written: Written,
         now: float,
-        written: Written | None,
     ) -> tuple[Call, Attempt]:
         """Build the call to send at loop time `now`, and open its attempt in the journal. Before this call, money
-        must have been set aside for the attempt.
-
-        Raises BadRequest if the backend's dialect cannot express the request, and LedgerUnavailable.
-        """
+        must have been set aside for the attempt. Raises LedgerUnavailable."""
         request, record, hold = call_context.request, call_context.record, call_context.hold
-        cap = hold.output_limit
-        call = backend_call.call(
-            request,
-            plan,
-            now=now,
-            deadline=call_context.deadline,
-            logprobs=logprobs,
-            paid_output=cap,
-            written=written,
-        )
+        cap, call = hold.output_limit, backend_call.call(request, written, now, call_context.deadline)
         attempt = record.attempt(backend_call.backend)
         call.attempt_id, attempt.sent_bytes = attempt.id, len(call.body)
         call.record, call.hold = record, hold
