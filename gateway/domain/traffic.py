@@ -35,6 +35,7 @@ _WORDS = {
 }
 """A function word as it may stand in a text, with punctuation before or after it → the word. To remove the punctuation
 from the whole text would take longer than everything else."""
+_FORMS = frozenset(_WORDS)
 
 
 def traffic_class(request: CompletionRequest, input_tokens: int) -> str:
@@ -47,7 +48,7 @@ def traffic_class(request: CompletionRequest, input_tokens: int) -> str:
 
 def language_of(question: str) -> str:
     """The language of a question, found by its function words; `other` if the language is unclear."""
-    words = set(map(_WORDS.get, question[:_READ].lower().split()))
+    words = set(map(_WORDS.__getitem__, _FORMS.intersection(question[:_READ].lower().split())))
     en, es, pt = len(words & _EN), len(words & _ES), len(words & _PT)
     if en >= _LEAST_HITS and es < en > pt:
         return "en"
