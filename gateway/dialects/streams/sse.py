@@ -40,7 +40,8 @@ class Framer:
         if self._head is not None:
             self._check_beginning(data)
         if self._tail:
-            if not boundary(b"".join(self._tail[-_BREAK_BYTES:])[-_BREAK_BYTES:] + data):
+            last = b"".join([piece[-_BREAK_BYTES:] for piece in self._tail[-_BREAK_BYTES:]])[-_BREAK_BYTES:]
+            if not boundary(last + data):
                 self._hold(data)
                 return b""
             data = self.rest() + data
