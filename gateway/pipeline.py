@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from types import TracebackType
 from typing import Self
@@ -15,7 +15,7 @@ from gateway.backends.fleet import Fleet
 from gateway.cache.cache import Cache
 from gateway.cache.result import Join, Miss
 from gateway.context.strategies import experiments
-from gateway.domain.answer import Answer, Sink, pieces
+from gateway.domain.answer import Answer, Sink
 from gateway.domain.backend import Backend
 from gateway.domain.policy import EXPERIMENT_TAG
 from gateway.domain.protocols import AttemptJournal, Contexts, EndUsers, Hold, Sampler, TokenCounter
@@ -258,12 +258,6 @@ class Reply:
         outcome.settle()
         self.ending = source.ending
         return False
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        """Yield all bytes of the answer in pieces. The last piece is `ending`."""
-        async for piece in pieces(self.pipe_to):
-            yield piece
-        yield self.ending
 
     def whole(self) -> bytes:
         """Settle the cost, and return the whole body. Only for an answer that is not a stream."""
