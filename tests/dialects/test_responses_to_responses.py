@@ -392,7 +392,7 @@ def test_a_text_that_cannot_be_decoded_does_not_spoil_the_texts_beside_it() -> N
     for text in (b'a"', rb'\x"', b"has no end", b'b"'):
         transcript.add(b'data: {"delta":"%b}\n\n' % text)
     transcript.add_text("\nname\n")
-    assert (transcript.text(), transcript.unreadable) == ("ab\nname\n", 1)
+    assert transcript.text() == "ab\nname\n"
 
 
 @pytest.mark.parametrize("given", [{"instructions": "Be kind."}, {"instructions": None}, {}])

@@ -1,4 +1,5 @@
-"""Passes on a chat stream. Parses only the events that contain usage, errors or the end of the answer."""
+"""Passes on a chat stream. Does not parse events that differ from the one before only in their text. In a stream whose
+events differ in more, parses only those that contain a usage, an error, a finish reason or the end."""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ class ChatStream(ChatReader):
 
     def _pass_on(self, data: bytes) -> bytes:
         """Pass on simple data at once: texts of the present run, or whole events that are single JSON objects without a
-        mark, so that they contain neither a usage nor an error nor the end. `_feed` gives other data to `_relay`."""
+        mark: no usage, no error, no finish reason, not the end. `_feed` gives other data to `_relay`."""
         taken = self._transcript.take(data) if self._smooth else 0
         if taken == len(data):
             return data

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 
 import orjson
 
@@ -25,7 +26,6 @@ class ResponsesTranscript:
     def __init__(self) -> None:
         self.chunks = 0
         """Number of events with a delta (about one event per token), plus the first event."""
-        self.unreadable = 0
         self.last = b""
         """The block of events that was stored last."""
         self._kept: list[bytes] = []
@@ -53,10 +53,8 @@ class ResponsesTranscript:
             self._keep(_text(_QUOTE.join(kept)))
         except orjson.JSONDecodeError:
             for block in kept:
-                try:
+                with suppress(orjson.JSONDecodeError):  # an unreadable block counts as without text
                     self._keep(_text(block))
-                except orjson.JSONDecodeError:
-                    self.unreadable += 1
 
     def _keep(self, text: str) -> None:
         self._characters += len(text)

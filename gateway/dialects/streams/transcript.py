@@ -145,7 +145,8 @@ class Transcript:
             at = end
 
     def _add(self, kept: bytes | _Parsed | None, event: bytes, most_characters: int) -> None:
-        """Store `event` in the form `kept`; None if its text is in the run that begins with it."""
+        """End the present run, and store `event` in the form `kept`; None if its text is in the run that begins with
+        it."""
         self._end_run()
         self.chunks += event.count(self.mark)
         self.most_characters += most_characters
