@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 
 import orjson
+
+from gateway.dialects.streams.text_run import mended
 
 _FOLD_BYTES = 64 * 1024
 """Number of stored bytes after which the bytes are parsed. With this limit, a long stream needs little memory."""
@@ -53,8 +54,10 @@ class ResponsesTranscript:
             self._keep(_text(_QUOTE.join(kept)))
         except orjson.JSONDecodeError:
             for block in kept:
-                with suppress(orjson.JSONDecodeError):  # an unreadable block counts as without text
+                try:
                     self._keep(_text(block))
+                except orjson.JSONDecodeError:
+                    self._keep(_text(mended(block)))
 
     def _keep(self, text: str) -> None:
         self._characters += len(text)
