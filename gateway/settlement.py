@@ -132,7 +132,7 @@ NOTHING = Unpaid()
 
 
 class StoredAnswer(Unpaid):
-    """An answer from the cache. Its ledger row, with cost 0, is written at once."""
+    """An answer from the cache. Its ledger row is written at once, because its cost (0) is already final."""
 
     def __init__(self, settlement: Settlement, record: Record, permit: Permit, hit: Hit) -> None:
         super().__init__(permit, hit.answer)
@@ -263,7 +263,7 @@ class PaidAnswer:
             self._settle_once()
 
     def _settle_once(self) -> None:
-        if self._settled:
+        if self._settled:  # some callers have tested this, to save the call
             return
         self._settled = True
         settlement, record = self._settlement, self.record
@@ -288,7 +288,7 @@ class PaidAnswer:
             return False
 
         def hand_on(piece: bytes) -> bool:
-            if answer.over:
+            if answer.over:  # `piece` arrived together with the last event
                 self.ending += piece
                 return True
             return take(piece)

@@ -20,6 +20,7 @@ from gateway.state.redis.connection import State
 from gateway.state.sql.database import Database
 from tests.fakes.gateway import INPUT, OUTPUT, InProcessGateway, open_gateway, record_of, tenant
 from tests.fakes.provider import Fail, Reply
+from tests.support.pieces import with_ending
 from tests.support.requests import small_request
 from tests.support.waiting import until
 
@@ -57,7 +58,7 @@ class Client:
         async with await serving as reply:
             if self.leave.happened:
                 raise asyncio.CancelledError
-            async for piece in reply:
+            async for piece in with_ending(reply):
                 self.pieces.append(piece)
                 await self.may_read.wait()
         return b"".join(self.pieces)

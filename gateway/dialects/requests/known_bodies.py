@@ -100,7 +100,7 @@ class _Body:
 
     def __post_init__(self) -> None:
         self.beginning = memoryview(self.raw)[: len(self.raw) // 4]
-        self.place = _place(self.conversation, self.raw, 1 << len(self.raw).bit_length() - 2)
+        self.place = _place(self.conversation, self.raw, 1 << len(self.raw).bit_length() - 2)  # see `_bodies`
 
     def locate(self) -> None:
         """Find the positions of the items."""
@@ -355,8 +355,8 @@ class KnownBodies:
 class _Queue:
     """A queue of remembered bodies, the oldest first.
 
-    There are two queues: one for bodies that a later request has continued, and one for bodies that no request has
-    continued yet. Bodies of the second queue are evicted earlier, because most of them belong to no session.
+    There are two queues: one for bodies that continue a remembered body, and one for all others. Bodies of the second
+    queue are evicted earlier, because most of them belong to no session.
     """
 
     def __init__(self) -> None:

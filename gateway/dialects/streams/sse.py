@@ -135,7 +135,7 @@ def parts(block: bytes, marks: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:
             yield event, has_any(event, marks)
         return
     spans = set[tuple[int, int]]()
-    for mark in marks:
+    for mark in marks:  # `end`: as in `next_boundary`, without the call
         at = block.rfind(mark)
         while at >= 0:
             start, end = block.rfind(b"\n\n", 0, at), block.find(b"\n\n", at)
@@ -176,6 +176,7 @@ def payload(event: bytes) -> bytes:
 
 def fields(event: bytes) -> tuple[bytes, bytes]:
     """The name and the data of an event. A line `error: …` of some servers counts as an event named `error`."""
+    # the usual forms first; the loop below reads them too
     if event.startswith(b"data: ") and b"\n" not in (text := event[6:].strip()) and b"\r" not in event:
         return b"", text
     if event.startswith(b"event: ") and b"\r" not in event:
