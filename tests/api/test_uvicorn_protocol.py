@@ -94,6 +94,12 @@ class Tapped:
     def is_closing(self) -> bool:
         return self.transport.is_closing()
 
+    def get_extra_info(self, name: str) -> Any:
+        return self.transport.get_extra_info(name)
+
+    def set_write_buffer_limits(self, high: int) -> None:
+        self.transport.set_write_buffer_limits(high)
+
 
 class NoSignals:
     """The test's own process keeps its handlers."""
@@ -177,6 +183,57 @@ async def test_head_and_first_piece_go_out_together_and_so_do_last_piece_and_end
         line.ask(b"")
         assert (await line.hear())[2] == b"firstsecondlast"
     assert [data.split(b"\r\n")[0] for data in written] == [b"HTTP/1.1 200 OK", b"6", b"4"]
+
+
+async def test_pieces_of_a_stream_wait_for_no_turn_and_never_overtake_what_was_added_before() -> None:
+    written: list[bytes] = []
+    limits: list[int] = []
+
+    async def streamed(caller: Caller) -> None:
+        assert isinstance(caller, Call)
+        transport, outgoing = caller.transport, caller._outgoing
+        caller.transport = tapped = Tapped(transport, written)  # type: ignore[assignment]
+        caller.begin([])
+        caller.put(b"1st")
+        await asyncio.sleep(0)
+        caller.put(b"2nd")
+        assert written[-1] == b"3\r\n2nd\r\n"  # already
+        limits.append(transport.get_write_buffer_limits()[1])
+        outgoing.add(tapped, b"3\r\n3rd\r\n", asyncio.get_running_loop())  # type: ignore[arg-type]
+        caller.put(b"4th")
+        assert written[-1] == b"3\r\n2nd\r\n"
+        await asyncio.sleep(0)
+        caller.put(b"5th")
+        await caller.end(b"last")
+        limits.append(transport.get_write_buffer_limits()[1])
+
+    async with serving(streamed) as connect:
+        line = await connect()
+        for _ in range(2):  # the connection's next stream begins like the first
+            line.ask(b"")
+            assert (await line.hear())[2] == b"1st2nd3rd4th5thlast"
+    assert limits == [16384, 0] * 2
+    assert [data.split(b"\r\n")[1] for data in written[1:6]] == [b"2nd", b"3rd", b"4th", b"5th", b"last"]
+
+
+async def test_a_piece_for_a_client_that_left_is_dropped() -> None:
+    put = asyncio.get_running_loop().create_future()
+
+    async def streamed(caller: Caller) -> None:
+        assert isinstance(caller, Call)
+        caller.begin([])
+        caller.put(b"first")
+        await asyncio.sleep(0)
+        caller.transport.abort()
+        try:
+            put.set_result((caller.put(b"second"), caller.put(b"third")))
+        except Exception as error:
+            put.set_exception(error)
+
+    async with serving(streamed) as connect:
+        line = await connect()
+        line.ask(b"")
+        assert await put == (True, True)
 
 
 async def test_bodies_in_pieces_and_chunks_and_after_100_continue_are_read() -> None:
