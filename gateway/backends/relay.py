@@ -215,7 +215,10 @@ class Relayed:
     async def cut(self, delivered: Usage) -> bool:
         """End the answer here with the finish reason `length`. `delivered`: usage of the delivered part. Returns False
         if the dialect cannot end an answer early."""
-        ending = self._reader.cut(delivered)
+        try:
+            ending = self._reader.cut(delivered)
+        except MISREAD:
+            return False
         if ending is None:
             return False
         self.ending, self.finish = ending, "length"
@@ -235,7 +238,7 @@ class Relayed:
     def _count(self, piece: bytes) -> bool:
         """Count a piece that arrived after the gateway had ended the answer early. The client does not get it. Returns
         whether more pieces may follow."""
-        self._read(piece)
+        self._parse(piece)
         self.attempt.came(len(piece), content_chunks(self._reader))
         return not self._reader.ended
 

@@ -81,7 +81,8 @@ class ChatStream(ChatReader):
             chunk = orjson.loads(data)
         except orjson.JSONDecodeError:
             chunk = None
-        found = find_error(chunk) if event.rfind(b"error") >= 0 else None
+        plain = type(chunk) is dict and "choices" in chunk and event.rfind(b"error") < 0  # usual, and without an error
+        found = None if plain else find_error(chunk)
         if found or name == b"error":
             self._failure = broken(found, data)
             if type(chunk) is dict:

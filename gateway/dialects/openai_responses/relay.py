@@ -92,8 +92,9 @@ class ResponsesRelay(EventReader):
         if failure := broken(kind, parsed, data):
             self._failure = failure
             self._note_response(parsed)
-        elif data and type(parsed) is not dict:
-            self._failure = BackendGarbage("The backend sent an event that is not one of a response.")
+        elif type(parsed) is not dict:
+            if data:
+                self._failure = BackendGarbage("The backend sent an event that is not one of a response.")
         elif kind in ("response.completed", "response.incomplete"):
             self._end(event, parsed)
         else:

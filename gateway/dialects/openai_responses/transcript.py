@@ -6,6 +6,8 @@ import re
 
 import orjson
 
+from gateway.dialects.streams.text_run import mended
+
 _FOLD_BYTES = 64 * 1024
 """Number of stored bytes after which the bytes are parsed. With this limit, a long stream needs little memory."""
 _BEGINNING = 64 * 2**10
@@ -57,6 +59,7 @@ class ResponsesTranscript:
                     self._keep(_text(block))
                 except orjson.JSONDecodeError:
                     self.unreadable += 1
+                    self._keep(_text(mended(block)))
 
     def _keep(self, text: str) -> None:
         self._characters += len(text)

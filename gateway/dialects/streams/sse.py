@@ -16,6 +16,8 @@ MAX_EVENT_BYTES = 8 * 2**20
 _BLANK_LINE = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
 _BEGINNINGS = (b"data:", b"event:", b"id:", b"retry:", b"error:", b":")
 _BOM = b"\xef\xbb\xbf"
+_BREAK_BYTES = 3
+"""Number of bytes of a blank line that may arrive before the rest of it: a blank line has at most four bytes."""
 
 
 class Framer:
@@ -29,17 +31,18 @@ class Framer:
 
     @property
     def empty(self) -> bool:
-        return not self._tail
+        """Whether the data so far is an event stream and ends with an event."""
+        return not self._tail and self._head is None
 
     def feed(self, data: bytes) -> bytes:
         """Add `data` and return all events that are complete now. Raises BackendGarbage if the data is not an event
         stream."""
         if self._head is not None:
             self._check_beginning(data)
-        if self._tail and b"\n" not in data and b"\r" not in data:
-            self._hold(data)
-            return b""
         if self._tail:
+            if not boundary(b"".join(self._tail[-_BREAK_BYTES:])[-_BREAK_BYTES:] + data):
+                self._hold(data)
+                return b""
             data = self.rest() + data
         end = boundary(data)
         if end < len(data):
@@ -57,7 +60,8 @@ class Framer:
             raise BackendGarbage(f"The backend did not answer with an event stream{words}")
 
     def _hold(self, data: bytes) -> None:
-        self._tail.append(data)
+        if data:
+            self._tail.append(data)
         self._held += len(data)
         if self._held > MAX_EVENT_BYTES:
             raise BackendGarbage(f"The backend sent an event of more than {MAX_EVENT_BYTES} bytes.")
