@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 import pytest
 import uvicorn
+import uvloop
 from starlette.types import Receive, Scope, Send
 
 from gateway.api.server.asgi import Pace
@@ -214,6 +215,39 @@ async def test_pieces_of_a_stream_wait_for_no_turn_and_never_overtake_what_was_a
             assert (await line.hear())[2] == b"1st2nd3rd4th5thlast"
     assert limits == [16384, 0] * 2
     assert [data.split(b"\r\n")[1] for data in written[1:6]] == [b"2nd", b"3rd", b"4th", b"5th", b"last"]
+
+
+@pytest.mark.parametrize("size", [1, 900, 40_000])
+def test_a_stream_on_uvloop_pauses_for_a_slow_client_and_arrives_whole_and_in_order(size: int) -> None:
+    pieces = [b"%08d" % number + b"." * size for number in range(20_000_000 // (size + 400))]
+    pauses: list[int] = []
+
+    async def streamed(caller: Caller) -> None:
+        assert isinstance(caller, Call)
+        caller.begin([])
+        for number, piece in enumerate(pieces):
+            if not caller.put(piece):
+                pauses.append(number)
+                await caller.drain()
+            elif number % 7 == 0:
+                await asyncio.sleep(0)
+        await caller.end(b"last")
+        pauses.append(caller.transport.get_write_buffer_size())
+
+    async def heard() -> bytes:
+        async with serving(streamed) as connect:
+            line = await connect()
+            line.ask(b"")
+            await asyncio.sleep(0.3)
+            if size > 1:
+                assert len(pauses) == 1  # it waits, and has not read the whole answer from its backend
+            body = (await line.hear())[2]
+            line.ask(b"")  # the connection serves the next request
+            assert (await line.hear())[2] == body
+            return body
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert runner.run(heard()) == b"".join(pieces) + b"last"
 
 
 async def test_a_piece_for_a_client_that_left_is_dropped() -> None:
