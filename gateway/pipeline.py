@@ -15,6 +15,7 @@ from gateway.backends.fleet import Fleet
 from gateway.cache.cache import Cache
 from gateway.cache.result import Join, Miss
 from gateway.context.strategies import experiments
+from gateway.dialects.facts import FACTS
 from gateway.domain.answer import Answer, Sink
 from gateway.domain.backend import Backend
 from gateway.domain.policy import EXPERIMENT_TAG
@@ -200,7 +201,7 @@ class Reply:
     outcome: Outcome = NOTHING
     answered: Callable[[Answer], None] | None = None
     last = b""
-    """The latest piece that was passed on."""
+    """The latest piece that was passed on. It is kept only if the client's dialect needs it for an error event."""
     ending = b""
     """The last bytes of the answer, as in `PaidAnswer.ending`."""
 
@@ -247,13 +248,13 @@ class Reply:
         Raises the errors of the answer.
         """
 
-        def hand_on(piece: bytes) -> bool:
+        def keep_last(piece: bytes) -> bool:
             self.last = piece
             return take(piece)
 
         outcome = self.outcome
         source = outcome.source
-        if await source.pipe_to(hand_on):
+        if await source.pipe_to(keep_last if FACTS[self.record.dialect].numbers_events else take):
             return True
         outcome.settle()
         self.ending = source.ending

@@ -287,18 +287,16 @@ class PaidAnswer:
             self.ending = answer.ending
             return False
 
-        def hand_on(piece: bytes) -> bool:
-            if answer.over:  # `piece` arrived together with the last event
-                self.ending += piece
-                return True
-            return take(piece)
-
         assert answer.attempt is not None
-        if await HoldGate(answer, answer.attempt, self.hold, self.record).pipe_to(hand_on):
+        if await HoldGate(answer, answer.attempt, self.hold, self.record).pipe_to(take, self._keep_last):
             return True
         self._settle_once()
         self.ending += answer.ending
         return False
+
+    def _keep_last(self, piece: bytes) -> bool:
+        self.ending += piece
+        return True
 
 
 def run_steps(*steps: Callable[[], object]) -> None:

@@ -293,6 +293,7 @@ async def test_who_lags_too_far_behind_is_cut_off_and_takes_no_memory(
 ) -> None:
     monkeypatch.setattr("gateway.cache.coalescing.registry.KEPT_BYTES", 4000)
     monkeypatch.setattr("gateway.cache.coalescing.registry.LEAST_KEPT_BYTES", 4000)
+    monkeypatch.setattr("gateway.cache.coalescing.shared_call.LEAST_KEPT_BYTES", 4000)
     gateway.provider.script(Reply(tokens=100, drip_s=0.002))
     leader = Client(gateway).begin(tasks)
     slow = Client(gateway).begin(tasks)

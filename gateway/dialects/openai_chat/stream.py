@@ -41,19 +41,16 @@ class ChatStream(ChatReader):
         """The last usage object that was counted, and its counts."""
 
     def feed(self, data: bytes) -> bytes:
-        relayed = self._pass_on(data)
+        # Simple data are passed on at once: texts of the present run, and whole events that are single JSON objects
+        # without a mark (no usage, no error, no finish reason, not the end). `_feed` gives other data to `_relay`.
+        relayed, smooth = data, self._smooth
+        taken = self._transcript.take(data) if smooth else 0
+        if taken != len(data):
+            if smooth and data.endswith(b"\n\n") and not sse.has_any(data, _MARKS) and sse.sound(data[taken:]):
+                self._transcript.keep(data[taken:])
+            else:
+                relayed = self._feed(data, taken)
         return relayed if self._wants_usage else _without_null_usage(relayed)
-
-    def _pass_on(self, data: bytes) -> bytes:
-        """Pass on simple data at once: texts of the present run, or whole events that are single JSON objects without a
-        mark: no usage, no error, no finish reason, not the end. `_feed` gives other data to `_relay`."""
-        taken = self._transcript.take(data) if self._smooth else 0
-        if taken == len(data):
-            return data
-        if self._smooth and data.endswith(b"\n\n") and not sse.has_any(data, _MARKS) and sse.sound(data[taken:]):
-            self._transcript.keep(data[taken:])
-            return data
-        return self._feed(data, taken)
 
     def _relay(self, block: bytes) -> bytes:
         transcript, returns = self._transcript, b"\r" in block
