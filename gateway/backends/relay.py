@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any
 
 from gateway.backends.plausible import checked_usage
@@ -11,7 +11,7 @@ from gateway.backends.providers.base import Call, Upstream
 from gateway.backends.resilience.breaker import Slot
 from gateway.dialects.base import Plain, StreamReader
 from gateway.dialects.facts import FACTS
-from gateway.domain.answer import Sink, pieces
+from gateway.domain.answer import Sink
 from gateway.domain.money.usage import Usage
 from gateway.domain.record import Attempt
 from gateway.errors import BackendError, BackendGarbage, DeadlineExceeded, FaultyAnswer, StreamBroken
@@ -144,9 +144,6 @@ class Relayed:
         self._complete()
         return False
 
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return pieces(self.pipe_to)
-
     def _complete(self) -> None:
         reader, attempt = self._reader, self.attempt
         self.ending, self.finish, self.complete = reader.ending, reader.finish, True
@@ -215,7 +212,10 @@ class Relayed:
     async def cut(self, delivered: Usage) -> bool:
         """End the answer here with the finish reason `length`. `delivered`: usage of the delivered part. Returns False
         if the dialect cannot end an answer early."""
-        ending = self._reader.cut(delivered)
+        try:
+            ending = self._reader.cut(delivered)
+        except MISREAD:
+            return False
         if ending is None:
             return False
         self.ending, self.finish = ending, "length"
@@ -235,7 +235,7 @@ class Relayed:
     def _count(self, piece: bytes) -> bool:
         """Count a piece that arrived after the gateway had ended the answer early. The client does not get it. Returns
         whether more pieces may follow."""
-        self._read(piece)
+        self._parse(piece)
         self.attempt.came(len(piece), content_chunks(self._reader))
         return not self._reader.ended
 
@@ -285,9 +285,6 @@ class Whole:
     async def pipe_to(self, take: Sink) -> bool:
         """Passes nothing to `take`, and returns False, because a plain answer has no pieces before `ending`."""
         return False
-
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return pieces(self.pipe_to)
 
     def completion(self) -> bytes | None:
         return self.ending

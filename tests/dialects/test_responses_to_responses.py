@@ -387,12 +387,12 @@ def test_of_a_long_answer_only_the_beginning_is_kept() -> None:
     assert transcript.chunks == 100
 
 
-def test_a_text_that_cannot_be_decoded_does_not_spoil_the_texts_beside_it() -> None:
+def test_a_text_that_is_not_valid_json_is_counted_and_does_not_spoil_the_texts_beside_it() -> None:
     transcript = ResponsesTranscript()
     for text in (b'a"', rb'\x"', b"has no end", b'b"'):
         transcript.add(b'data: {"delta":"%b}\n\n' % text)
     transcript.add_text("\nname\n")
-    assert (transcript.text(), transcript.unreadable) == ("ab\nname\n", 1)
+    assert transcript.text() == "a xb\nname\n"
 
 
 @pytest.mark.parametrize("given", [{"instructions": "Be kind."}, {"instructions": None}, {}])
