@@ -29,12 +29,11 @@ _READ = 240
 _LEAST_HITS = 2
 """Minimum number of different function words of a language by which the language is recognised."""
 _EN, _ES, _PT = FUNCTION_WORDS["en"], FUNCTION_WORDS["es"], FUNCTION_WORDS["pt"]
-_BEFORE, _AFTER = "¿¡(\"'«", "?!.,:;)\"'»"
-_WORDS = {
-    f"{before}{word}{after}": word for word in _EN | _ES | _PT for before in ("", *_BEFORE) for after in ("", *_AFTER)
-}
-"""A function word as it may stand in a text, with punctuation before or after it → the word. To remove the punctuation
-from the whole text would take longer than everything else."""
+_BEFORE, _AFTER, _AROUND = "¿¡(\"'«", "?!.,:;)\"'»", ("¿?", "¡!", "()", '""', "''", "«»")
+_MARKS = (("", ""), *((mark, "") for mark in _BEFORE), *(("", mark) for mark in _AFTER), *_AROUND)
+_WORDS = {f"{before}{word}{after}": word for word in _EN | _ES | _PT for before, after in _MARKS}
+"""A function word as it may stand in a text, with punctuation before, after or around it → the word. To remove the
+punctuation from the whole text would take longer than everything else."""
 _FORMS = frozenset(_WORDS)
 
 
