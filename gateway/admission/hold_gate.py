@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.domain.answer import Answer, Sink, delivered_at_most
+from gateway.domain.answer import Answer, Sink, delivered_about, delivered_at_most
 from gateway.domain.money.usage import interrupted
 from gateway.domain.protocols import Hold
 from gateway.domain.record import Attempt, Record
@@ -38,7 +38,7 @@ class HoldGate:
                 return True
             piece, uncovered = uncovered, b""
             try:
-                await hold.grow(delivered_at_most(answer, attempt), attempt.seen)
+                await self._grow()
             except BudgetExhausted as spent:
                 if not spent.truncates:
                     raise
@@ -49,6 +49,18 @@ class HoldGate:
             if not take(piece):
                 return True
         return False
+
+    async def _grow(self) -> None:
+        """Hold more money for the answer if it needs it. Raises BudgetExhausted. The text is read only if the budgets
+        do not allow a hold for the rough estimate."""
+        answer, attempt, hold = self._answer, self._attempt, self._hold
+        rough = delivered_about(answer, attempt)
+        try:
+            await hold.grow(rough, attempt.seen)
+        except BudgetExhausted:
+            if (delivered := delivered_at_most(answer, attempt)) == rough:
+                raise
+            await hold.grow(delivered, attempt.seen)
 
     async def _truncate(self, spent: BudgetExhausted) -> None:
         """End the answer as if it had reached its length limit. Raises the error `spent` if this kind of answer
