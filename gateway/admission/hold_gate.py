@@ -24,19 +24,19 @@ class HoldGate:
         Returns True if `take` accepts no more pieces now, False at the end of the answer.
         """
         answer, attempt, hold = self._answer, self._attempt, self._hold
-        uncovered = b""
+        uncovered: bytes | None = None
 
         def covered(piece: bytes) -> bool:
             nonlocal uncovered
             if attempt.seen > hold.covers:
                 uncovered = piece
                 return False
-            return take(piece)
+            return take(piece) if piece else True
 
         while await answer.pipe_to(covered):
-            if not uncovered:
+            if uncovered is None:
                 return True
-            piece, uncovered = uncovered, b""
+            piece, uncovered = uncovered, None
             try:
                 await self._grow()
             except BudgetExhausted as spent:
@@ -44,9 +44,10 @@ class HoldGate:
                     raise
                 if not answer.over:  # otherwise the complete answer was delivered before it could be ended
                     await self._truncate(spent)
-                    take(piece)
+                    if piece:
+                        take(piece)
                     return False
-            if not take(piece):
+            if piece and not take(piece):
                 return True
         return False
 

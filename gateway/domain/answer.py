@@ -111,7 +111,9 @@ class Answer(Protocol):
     def __aiter__(self) -> AsyncIterator[bytes]: ...
 
     async def pipe_to(self, take: Sink) -> bool:
-        """Pass each piece to `take` as soon as it arrives. `attempt.chunks` is updated before each call of `take`.
+        """Pass each piece to `take` as soon as it arrives. `attempt.chunks` is updated before each call of `take`. If
+        something arrives that the client does not get, the piece is empty.
+
         Returns True if `take` accepts no more pieces at present, False at the end of the answer."""
         ...
 
