@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gateway.admission.no_hold import EVER
 from gateway.domain.answer import Answer, Sink, delivered_about, delivered_at_most
 from gateway.domain.money.usage import interrupted
 from gateway.domain.protocols import Hold
@@ -17,8 +18,9 @@ class HoldGate:
     def __init__(self, answer: Answer, attempt: Attempt, hold: Hold, record: Record) -> None:
         self._answer, self._attempt, self._hold, self._record = answer, attempt, hold, record
 
-    async def pipe_to(self, take: Sink) -> bool:
-        """Pass the pieces of the answer to `take`. Before each piece, enough money is held to pay for it.
+    async def pipe_to(self, take: Sink, take_last: Sink) -> bool:
+        """Pass the pieces of the answer to `take`, and those that arrive together with the end of the answer to
+        `take_last`. Before each piece, enough money is held to pay for it.
 
         If no more money can be held, the rule of the budget decides: truncate the answer, or raise BudgetExhausted.
         Returns True if `take` accepts no more pieces now, False at the end of the answer.
@@ -28,10 +30,12 @@ class HoldGate:
 
         def covered(piece: bytes) -> bool:
             nonlocal uncovered
-            if attempt.seen > hold.covers:
+            if hold.covers != EVER and attempt.seen > hold.covers:
                 uncovered = piece
                 return False
-            return take(piece) if piece else True
+            if not piece:
+                return True
+            return take_last(piece) if answer.over else take(piece)
 
         while await answer.pipe_to(covered):
             if uncovered is None:
@@ -45,9 +49,9 @@ class HoldGate:
                 if not answer.over:  # otherwise the complete answer was delivered before it could be ended
                     await self._truncate(spent)
                     if piece:
-                        take(piece)
+                        (take_last if answer.over else take)(piece)
                     return False
-            if piece and not take(piece):
+            if piece and not (take_last if answer.over else take)(piece):
                 return True
         return False
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any
 
 from gateway.backends.plausible import checked_usage
@@ -11,7 +11,7 @@ from gateway.backends.providers.base import Call, Upstream
 from gateway.backends.resilience.breaker import Slot
 from gateway.dialects.base import Plain, StreamReader
 from gateway.dialects.facts import FACTS
-from gateway.domain.answer import Sink, pieces
+from gateway.domain.answer import Sink
 from gateway.domain.money.usage import Usage
 from gateway.domain.record import Attempt
 from gateway.errors import BackendError, BackendGarbage, DeadlineExceeded, FaultyAnswer, StreamBroken
@@ -147,9 +147,6 @@ class Relayed:
             self._broken(error)
         self._complete()
         return False
-
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return pieces(self.pipe_to)
 
     def _complete(self) -> None:
         reader, attempt = self._reader, self.attempt
@@ -293,9 +290,6 @@ class Whole:
     async def pipe_to(self, take: Sink) -> bool:
         """Passes nothing to `take`, and returns False, because a plain answer has no pieces before `ending`."""
         return False
-
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return pieces(self.pipe_to)
 
     def completion(self) -> bytes | None:
         return self.ending

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from gateway.domain.money.usage import Usage
@@ -57,26 +57,10 @@ def delivered_at_most(answer: Answer, attempt: Attempt) -> int:
         return attempt.seen
 
 
-async def pieces(pipe_to: Callable[[Sink], Awaitable[bool]]) -> AsyncIterator[bytes]:
-    """Convert `pipe_to`, a method that passes the pieces of an answer to a function, to an iterator over the pieces. A
-    piece is read only when the iterator is asked for it.
-    """
-    poured: list[bytes] = []
-
-    def keep(piece: bytes) -> bool:
-        poured.append(piece)
-        return False
-
-    while await pipe_to(keep):
-        yield poured.pop()
-
-
 class Answer(Protocol):
-    """An answer in the client's dialect. Iterating yields all events except the last one, which ends the stream.
-    `ending`: this last event, or the whole body of an answer without a stream; it is known after the iteration.
-
-    The cost can be recorded before `ending` is sent. If the backend's stream breaks, the iteration raises a
-    `GatewayError`.
+    """An answer in the client's dialect. `pipe_to` passes on all events except the last one, which ends the stream.
+    `ending`: this last event, or the whole body of an answer without a stream; it is known when `pipe_to` has returned
+    False. So the cost can be recorded before `ending` is sent.
     """
 
     stream: bool
@@ -108,13 +92,12 @@ class Answer(Protocol):
         """The attempt that gave the answer; None for an answer from the cache."""
         ...
 
-    def __aiter__(self) -> AsyncIterator[bytes]: ...
-
     async def pipe_to(self, take: Sink) -> bool:
         """Pass each piece to `take` as soon as it arrives. `attempt.chunks` is updated before each call of `take`. If
         something arrives that the client does not get, the piece is empty.
 
-        Returns True if `take` accepts no more pieces at present, False at the end of the answer."""
+        Returns True if `take` accepts no more pieces at present, False at the end of the answer. Raises a GatewayError
+        if the backend's stream breaks."""
         ...
 
     def completion(self) -> bytes | None:

@@ -62,12 +62,10 @@ class ResponsesRelay(EventReader):
         return self._feed(data)
 
     def _relay(self, block: bytes) -> bytes:
-        relayed, at, marks = list[bytes](), 0, tuple[bytes, ...]()
-        while at < len(block) and self._marks is not marks:  # an event may change the texts that are searched for
+        relayed, at = list[bytes](), 0
+        while at < len(block):
             marks = self._marks
             for part, marked in sse.parts(block[at:], marks):
-                if self._marks is not marks:
-                    break
                 at += len(part)
                 for event in (part,) if marked or sse.sound(part) else sse.events(part):
                     if self.ended or self._failure:
@@ -77,6 +75,8 @@ class ResponsesRelay(EventReader):
                     elif not self._read(event):
                         continue
                     relayed.append(event)
+                if self._marks is not marks:  # an event has changed the texts that are searched for
+                    break
         return b"".join(relayed)
 
     def _read(self, event: bytes) -> bool:

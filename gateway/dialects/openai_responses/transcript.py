@@ -27,7 +27,6 @@ class ResponsesTranscript:
     def __init__(self) -> None:
         self.chunks = 0
         """Number of events with a delta (about one event per token), plus the first event."""
-        self.unreadable = 0
         self.last = b""
         """The block of events that was stored last."""
         self._kept: list[bytes] = []
@@ -58,7 +57,6 @@ class ResponsesTranscript:
                 try:
                     self._keep(_text(block))
                 except orjson.JSONDecodeError:
-                    self.unreadable += 1
                     self._keep(_text(mended(block)))
 
     def _keep(self, text: str) -> None:

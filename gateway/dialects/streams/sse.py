@@ -40,7 +40,8 @@ class Framer:
         if self._head is not None:
             self._check_beginning(data)
         if self._tail:
-            if not boundary(b"".join(self._tail[-_BREAK_BYTES:])[-_BREAK_BYTES:] + data):
+            last = b"".join([piece[-_BREAK_BYTES:] for piece in self._tail[-_BREAK_BYTES:]])[-_BREAK_BYTES:]
+            if not boundary(last + data):
                 self._hold(data)
                 return b""
             data = self.rest() + data
@@ -134,7 +135,7 @@ def parts(block: bytes, marks: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:
             yield event, has_any(event, marks)
         return
     spans = set[tuple[int, int]]()
-    for mark in marks:
+    for mark in marks:  # `end`: as in `next_boundary`, without the call
         at = block.rfind(mark)
         while at >= 0:
             start, end = block.rfind(b"\n\n", 0, at), block.find(b"\n\n", at)
@@ -175,6 +176,7 @@ def payload(event: bytes) -> bytes:
 
 def fields(event: bytes) -> tuple[bytes, bytes]:
     """The name and the data of an event. A line `error: …` of some servers counts as an event named `error`."""
+    # the usual forms first; the loop below reads them too
     if event.startswith(b"data: ") and b"\n" not in (text := event[6:].strip()) and b"\r" not in event:
         return b"", text
     if event.startswith(b"event: ") and b"\r" not in event:

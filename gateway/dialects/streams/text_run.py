@@ -40,7 +40,7 @@ class TextRun:
     All others have the same bytes, except for this text, which is `holder[field]`."""
 
     def __init__(self, before: bytes, after: bytes, chunk: _Object, holder: _Object, field: str) -> None:
-        self.chunk, self.holder, self.field = chunk, holder, field
+        self.chunk, self.holder, self.field = chunk, holder, field  # a template: `Assembly.add_text` sets the text
         self.head, self.tail = before, after
         """The bytes before and after the text in each event of the run. They include the quotes of the text."""
         self.frame = len(before) + len(after)
