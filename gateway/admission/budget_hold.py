@@ -20,6 +20,7 @@ from gateway.admission.meter import Dollars
 from gateway.admission.money_source import MoneySource
 from gateway.admission.no_hold import EVER
 from gateway.admission.output_forecast import OutputForecasts, least_input_tokens
+from gateway.dialects.facts import FACTS
 from gateway.dialects.requests.surcharges import held_price, surcharges
 from gateway.domain.backend import Backend
 from gateway.domain.money.price import Price
@@ -44,6 +45,9 @@ _SLACK_TOKENS, _SLACK_SHARE = 16, 2
 """The number of delivered tokens is estimated. The answer counts as longer than its cap if the estimate exceeds the cap
 by `_SLACK_TOKENS` plus the cap divided by `_SLACK_SHARE`. The estimate assumes four characters per token, but some
 texts have six."""
+_MOST_FRAMES = 8
+"""Most of a stream's bytes are not text. So the next look at the delivered text may wait for up to this number of times
+the bytes of the tokens that are left, if the stream so far had twice as many bytes per token."""
 _REPORTED_SHARE = 16
 """The backend's own count of tokens may exceed the cap by 1/`_REPORTED_SHARE` of the cap, because some backends count
 the token that ends an answer."""
@@ -137,6 +141,7 @@ class BudgetHold:
             if group.try_take(worst, self._record):
                 self.held = self._parts[0] = worst
                 self._known, call.paid, self._calls[0] = True, call.most, call
+                self.covers = self._ends(call)
                 return
         await self._look()
         await self._open(call)
@@ -210,7 +215,7 @@ class BudgetHold:
                 continue
             call.paid, call.capped = tokens, tokens < call.most
             self.output_limit = tokens // self._answers if call.capped else None
-            self.covers = tokens + self._slack(call) if call.capped else EVER
+            self.covers = self._ends(call)
             return
         assert refused is not None
         raise refused
@@ -239,8 +244,12 @@ class BudgetHold:
         yield min(max(call.affordable(group.remaining), least), floor), self._patience_s / 2
         yield min(max(call.affordable(group.left), least), floor), 0.0
 
-    def _slack(self, call: CallCost) -> int:
-        return _SLACK_TOKENS + call.paid // _SLACK_SHARE
+    def _ends(self, call: CallCost) -> float:
+        """The number of delivered tokens from which an answer counts as longer than the held money pays for. A backend
+        may ignore the limit of the client or of the gateway."""
+        if self._request is None or FACTS[self._request.dialect].opaque:
+            return EVER
+        return call.paid + _SLACK_TOKENS + call.paid // _SLACK_SHARE
 
     def _pays(self, call: CallCost, tokens: int) -> None:
         """Record that the held money pays for `tokens` output tokens of the call. If the answer becomes longer,
@@ -289,9 +298,10 @@ class BudgetHold:
         call = self._call
         if seen <= self.covers or call is None or self._over:
             return
-        ends = call.paid + self._slack(call) if call.capped else call.paid
+        ends = self._ends(call) if self._group.bounds else call.paid
         if output_tokens < ends:
-            self.covers = seen + ends - output_tokens
+            frames = min(max(1, seen // max(1, 2 * output_tokens)), _MOST_FRAMES)
+            self.covers = seen + (ends - output_tokens) * frames
             return
         wanted = max(call.paid * 3 // 2, output_tokens + _STEP_TOKENS)
         place = max(self._parts) if self._place is None else self._place

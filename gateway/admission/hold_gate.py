@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gateway.admission.no_hold import EVER
-from gateway.domain.answer import Answer, Sink, delivered_at_most
+from gateway.domain.answer import Answer, Sink, delivered_about, delivered_at_most
 from gateway.domain.money.usage import interrupted
 from gateway.domain.protocols import Hold
 from gateway.domain.record import Attempt, Record
@@ -26,31 +26,46 @@ class HoldGate:
         Returns True if `take` accepts no more pieces now, False at the end of the answer.
         """
         answer, attempt, hold = self._answer, self._attempt, self._hold
-        uncovered = b""
+        uncovered: bytes | None = None
 
         def covered(piece: bytes) -> bool:
             nonlocal uncovered
             if hold.covers != EVER and attempt.seen > hold.covers:
                 uncovered = piece
                 return False
+            if not piece:
+                return True
             return take_last(piece) if answer.over else take(piece)
 
         while await answer.pipe_to(covered):
-            if not uncovered:
+            if uncovered is None:
                 return True
-            piece, uncovered = uncovered, b""
+            piece, uncovered = uncovered, None
             try:
-                await hold.grow(delivered_at_most(answer, attempt), attempt.seen)
+                await self._grow()
             except BudgetExhausted as spent:
                 if not spent.truncates:
                     raise
                 if not answer.over:  # otherwise the complete answer was delivered before it could be ended
                     await self._truncate(spent)
-                    (take_last if answer.over else take)(piece)
+                    if piece:
+                        (take_last if answer.over else take)(piece)
                     return False
-            if not (take_last if answer.over else take)(piece):
+            if piece and not (take_last if answer.over else take)(piece):
                 return True
         return False
+
+    async def _grow(self) -> None:
+        """Hold more money for the answer if it needs it. Raises BudgetExhausted. The text is read only if the budgets
+        do not allow a hold for the rough estimate."""
+        answer, attempt, hold = self._answer, self._attempt, self._hold
+        rough = delivered_about(answer, attempt)
+        try:
+            await hold.grow(rough, attempt.seen)
+        except BudgetExhausted:
+            if (delivered := delivered_at_most(answer, attempt)) == rough:
+                raise
+            await hold.grow(delivered, attempt.seen)
 
     async def _truncate(self, spent: BudgetExhausted) -> None:
         """End the answer as if it had reached its length limit. Raises the error `spent` if this kind of answer

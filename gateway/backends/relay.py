@@ -22,6 +22,10 @@ _GRACE_S = 0.1
 """Seconds that a backend gets, after its last event, to end the response. If the response ends in time, the connection
 can be reused."""
 
+_MOST_COUNTED = 64 * 1024
+"""Maximum bytes that are read and counted after the gateway has ended an answer early. A backend that sends more does
+not stop."""
+
 
 def content_chunks(reader: StreamReader) -> int:
     """The number of chunks that contain content."""
@@ -60,6 +64,7 @@ class Relayed:
         self._read = reader.feed
         self._beginning = b""
         self._comments_until = 0.0
+        self._most_counted = 0
         self.content_type = FACTS[call.request.dialect].stream_type
         self._call = call
         self._time = time
@@ -129,8 +134,7 @@ class Relayed:
             except MISREAD as error:
                 raise misread(reader) from error
             came(len(piece), content_chunks(reader))
-            if out:
-                wants = take(out)
+            wants = take(out)  # also if it is empty: hidden text must be paid for too
             return wants and not reader.ended
 
         try:
@@ -219,6 +223,7 @@ class Relayed:
         if ending is None:
             return False
         self.ending, self.finish = ending, "length"
+        self._most_counted = self.attempt.output_bytes + _MOST_COUNTED
         try:
             if self._upstream.half_close():
                 async with asyncio.timeout(_GRACE_S):
@@ -237,7 +242,7 @@ class Relayed:
         whether more pieces may follow."""
         self._parse(piece)
         self.attempt.came(len(piece), content_chunks(self._reader))
-        return not self._reader.ended
+        return not self._reader.ended and self.attempt.output_bytes < self._most_counted
 
     async def aclose(self) -> None:
         """Close the connection. After a complete answer, first wait up to `_GRACE_S` seconds for the backend to

@@ -16,6 +16,8 @@ Sink = Callable[[bytes], bool]
 
 
 _CHARACTERS_PER_TOKEN = 4
+_ROUGHLY = 4
+"""Maximum tokens per chunk of a rough estimate."""
 MOST_PER_CHUNK = 8
 """Maximum characters per chunk with which each chunk counts as one token. A token has about four characters, so longer
 chunks have several tokens."""
@@ -31,6 +33,17 @@ def delivered_tokens(chunks: int, characters: Callable[[], int], count: Callable
     except Exception:  # text that cannot be read must not prevent the attempt from being closed
         log.exception("the delivered text cannot be read, so the chunks are counted as tokens")
         return chunks
+
+
+def delivered_about(answer: Answer, attempt: Attempt) -> int:
+    """An upper estimate as of `delivered_at_most`. It may be several times as high if that saves the work of reading
+    the text.
+    """
+    if attempt.reporter is not None:
+        most = -(-attempt.reporter.most_characters // _CHARACTERS_PER_TOKEN)
+        if most <= attempt.chunks * _ROUGHLY:
+            return max(attempt.chunks, most)
+    return delivered_at_most(answer, attempt)
 
 
 def delivered_at_most(answer: Answer, attempt: Attempt) -> int:
@@ -80,7 +93,9 @@ class Answer(Protocol):
         ...
 
     async def pipe_to(self, take: Sink) -> bool:
-        """Pass each piece to `take` as soon as it arrives. `attempt.chunks` is updated before each call of `take`.
+        """Pass each piece to `take` as soon as it arrives. `attempt.chunks` is updated before each call of `take`. If
+        something arrives that the client does not get, the piece is empty.
+
         Returns True if `take` accepts no more pieces at present, False at the end of the answer. Raises a GatewayError
         if the backend's stream breaks."""
         ...

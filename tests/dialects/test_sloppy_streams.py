@@ -144,6 +144,19 @@ def test_an_event_without_data_is_passed_on_unread(name: str) -> None:
         assert reader.ending == events[-1]
 
 
+def test_a_final_event_without_the_text_that_was_streamed_is_no_answer_for_other_requests() -> None:
+    *begin, last = stream_of("openai_responses")
+    reader = ResponsesRelay()
+    read(reader, [*begin, last])
+    assert reader.completion() is None
+    item = {"type": "message", "content": [{"type": "output_text", "text": "".join(WORDS)}]}
+    full = last.replace(b'"output":[]', b'"output":[%b]' % orjson.dumps(item))
+    for events in ([*begin, full], [begin[0], last]):
+        reader = ResponsesRelay()
+        read(reader, events)
+        assert reader.completion() is not None
+
+
 def test_line_breaks_before_the_first_event_do_not_change_how_later_events_are_read() -> None:
     odd = b"Data: no field\n\n"
     pieces = [b"\n\n", text("a"), text("b"), odd, STOP, DONE]

@@ -142,9 +142,9 @@ class ResponsesRelay(EventReader):
         return self._partial.cut(self._transcript.text(), self._transcript.last, delivered)
 
     def completion(self) -> bytes | None:
-        """The `response` of the final event, as its original bytes. None if there is no final event or the response is
-        too large."""
-        if self._response is None:
+        """The `response` of the final event, as its original bytes. None if there is no final event, or the response is
+        too large or lacks the text that was streamed: some servers send no output in the final event."""
+        if self._response is None or (not self._response.get("output") and self._transcript.characters):
             return None
         data = sse.payload(self.ending)
         start, end = find(data, "response")[-1]
