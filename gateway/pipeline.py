@@ -1,8 +1,8 @@
-"""Read this first: the steps of one request, from authentication to the ledger."""
+"""Read this first: the steps of one request. `api/routes/inference.py` has found its tenant and parsed it before."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from types import TracebackType
 from typing import Self
@@ -15,7 +15,8 @@ from gateway.backends.fleet import Fleet
 from gateway.cache.cache import Cache
 from gateway.cache.result import Join, Miss
 from gateway.context.strategies import experiments
-from gateway.domain.answer import Answer, Sink, pieces
+from gateway.dialects.facts import FACTS
+from gateway.domain.answer import Answer, Sink
 from gateway.domain.backend import Backend
 from gateway.domain.policy import EXPERIMENT_TAG
 from gateway.domain.protocols import AttemptJournal, Contexts, EndUsers, Hold, Sampler, TokenCounter
@@ -139,7 +140,7 @@ class Pipeline:
         """
         request, record = paid.request, paid.record
         route = await self.router.route(request, record.tenant, estimate, record)
-        paid.hold = self.budgets.hold(record.tenant, record, request, groups)
+        paid.hold = self.budgets.hold(record.tenant, record, request, groups)  # empty; each call extends it
         paid.answer = await self._call(route, request, record, paid.hold, deadline)
 
     async def route(self, request: CompletionRequest, record: Record) -> Route:
@@ -193,17 +194,16 @@ class Pipeline:
 class Reply:
     """The answer to one request, together with its clean-up.
 
-    Use it in `async with`: leaving the block closes the answer and settles its cost, also if the answer was never
-    read.
+    Creating it starts the deadline and the telemetry of the request. Use it in `async with`: leaving the block ends
+    both, closes the answer and settles its cost, also if the answer was never read.
     """
 
     outcome: Outcome = NOTHING
     answered: Callable[[Answer], None] | None = None
     last = b""
-    """The latest piece that was passed on."""
+    """The latest piece that was passed on. It is kept only if the client's dialect needs it for an error event."""
     ending = b""
-    """The last bytes of the answer: the event that ends it and what arrived together with this event. They are sent
-    after everything else."""
+    """The last bytes of the answer, as in `PaidAnswer.ending`."""
 
     def __init__(self, pipeline: Pipeline, record: Record, deadline: float) -> None:
         self.record = record
@@ -248,23 +248,17 @@ class Reply:
         Raises the errors of the answer.
         """
 
-        def hand_on(piece: bytes) -> bool:
+        def keep_last(piece: bytes) -> bool:
             self.last = piece
             return take(piece)
 
         outcome = self.outcome
         source = outcome.source
-        if await source.pipe_to(hand_on):
+        if await source.pipe_to(keep_last if FACTS[self.record.dialect].numbers_events else take):
             return True
         outcome.settle()
         self.ending = source.ending
         return False
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        """Yield all bytes of the answer in pieces. The last piece is `ending`."""
-        async for piece in pieces(self.pipe_to):
-            yield piece
-        yield self.ending
 
     def whole(self) -> bytes:
         """Settle the cost, and return the whole body. Only for an answer that is not a stream."""

@@ -132,7 +132,7 @@ NOTHING = Unpaid()
 
 
 class StoredAnswer(Unpaid):
-    """An answer from the cache. Its ledger row, with cost 0, is written at once."""
+    """An answer from the cache. Its ledger row is written at once, because its cost (0) is already final."""
 
     def __init__(self, settlement: Settlement, record: Record, permit: Permit, hit: Hit) -> None:
         super().__init__(permit, hit.answer)
@@ -263,7 +263,7 @@ class PaidAnswer:
             self._settle_once()
 
     def _settle_once(self) -> None:
-        if self._settled:
+        if self._settled:  # some callers have tested this, to save the call
             return
         self._settled = True
         settlement, record = self._settlement, self.record
@@ -287,18 +287,16 @@ class PaidAnswer:
             self.ending = answer.ending
             return False
 
-        def hand_on(piece: bytes) -> bool:
-            if answer.over:
-                self.ending += piece
-                return True
-            return take(piece)
-
         assert answer.attempt is not None
-        if await HoldGate(answer, answer.attempt, self.hold, self.record).pipe_to(hand_on):
+        if await HoldGate(answer, answer.attempt, self.hold, self.record).pipe_to(take, self._keep_last):
             return True
         self._settle_once()
         self.ending += answer.ending
         return False
+
+    def _keep_last(self, piece: bytes) -> bool:
+        self.ending += piece
+        return True
 
 
 def run_steps(*steps: Callable[[], object]) -> None:

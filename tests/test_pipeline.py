@@ -36,6 +36,7 @@ from gateway.telemetry.flight import flight
 from tests.fakes.gateway import INPUT, OUTPUT, InProcessGateway, backend, open_gateway, record_of, tenant
 from tests.fakes.money import StrictBooks
 from tests.fakes.provider import Fail, Provider, Raw, Reply
+from tests.support.pieces import with_ending
 from tests.support.requests import small_request
 from tests.support.waiting import until
 
@@ -73,7 +74,7 @@ async def test_a_stream_is_freed_at_its_end_without_the_garbage_collector(gatewa
     try:
         async with await gateway.serve(small_request(stream=True)) as reply:
             outcome = weakref.ref(reply.outcome)
-            async for _ in reply:
+            async for _ in with_ending(reply):
                 pass
         del reply
         await until(lambda: outcome() is None)
@@ -128,7 +129,7 @@ async def test_the_money_is_settled_and_journalled_before_the_terminating_event_
 ) -> None:
     gateway.provider.script(Reply(drip_s=0.005 if stream else 0.0))
     async with await gateway.serve(small_request(stream=stream)) as reply:
-        pieces = aiter(reply)
+        pieces = with_ending(reply)
         if stream:
             assert b"[DONE]" not in await anext(pieces)
             assert "journalled" not in gateway.notes
@@ -463,9 +464,6 @@ async def test_a_connection_that_cannot_be_closed_does_not_break_an_answer(
         def __getattr__(self, name: str) -> Any:
             return getattr(self.real, name)
 
-        def __aiter__(self) -> AsyncIterator[bytes]:
-            return aiter(self.real)
-
         async def aclose(self) -> None:
             await self.real.aclose()
             raise Broken("the connection is gone")
@@ -535,7 +533,7 @@ async def one(gateway: InProcessGateway, chance: random.Random, who: Tenant) -> 
     async def client() -> None:
         async with await gateway.pipeline.serve(request, who, record, deadline) as reply:
             if temper != "never reads":
-                async for _ in reply:
+                async for _ in with_ending(reply):
                     pass
 
     serving = asyncio.get_running_loop().create_task(client())

@@ -2,7 +2,7 @@
 
 If the budget allows this hold, the call is sent as the client wrote it. Otherwise the output of a text answer is
 capped, so that the held money pays for it. Calls that cannot be capped wait until holds of other requests end, or
-are refused. So calls in progress can never cost more than the rest of the budget.
+are refused. So calls in progress cost at most the rest of the budget, as far as the input is estimated correctly.
 
 The steps of a request: `Budgets.refuse_exhausted` (`budgets.py`) checks that no budget is spent. `extend` holds
 money before each call. `grow` holds more money while an answer without a limit streams. `settle` books the actual
@@ -20,6 +20,7 @@ from gateway.admission.meter import Dollars
 from gateway.admission.money_source import MoneySource
 from gateway.admission.no_hold import EVER
 from gateway.admission.output_forecast import OutputForecasts, least_input_tokens
+from gateway.dialects.facts import FACTS
 from gateway.dialects.requests.surcharges import held_price, surcharges
 from gateway.domain.backend import Backend
 from gateway.domain.money.price import Price
@@ -44,6 +45,9 @@ _SLACK_TOKENS, _SLACK_SHARE = 16, 2
 """The number of delivered tokens is estimated. The answer counts as longer than its cap if the estimate exceeds the cap
 by `_SLACK_TOKENS` plus the cap divided by `_SLACK_SHARE`. The estimate assumes four characters per token, but some
 texts have six."""
+_MOST_FRAMES = 8
+"""Most of a stream's bytes are not text. So the next look at the delivered text may wait for up to this number of times
+the bytes of the tokens that are left, if the stream so far had twice as many bytes per token."""
 _REPORTED_SHARE = 16
 """The backend's own count of tokens may exceed the cap by 1/`_REPORTED_SHARE` of the cap, because some backends count
 the token that ends an answer."""
@@ -105,12 +109,12 @@ class BudgetHold:
         group = self._group
         if self._known or self._call is not None:
             self._begin_anew()
-        price = self._price(group, backend)
+        price = self._price(backend)
         if price is None or (not price.output and price.free):
             await self._resize(0, 0.0)
             return
         if group.soft:
-            await self._look(group)
+            await self._look()
             group.note_soft(self._record)
         expectation = self._expectations.of(self._record.tenant.team, backend.name)
         request = self._request
@@ -132,23 +136,24 @@ class BudgetHold:
             output_bound.may_write_cache(price, backend, request, marked=marked),
             output_bound.may_be_media(price, request),
         )
-        if group.bounds and not (self._parts or self._record.attempts or self._over):  # usual, so nothing is held yet
+        if group.bounds and not (self._parts or self._record.attempts or self._over):  # usual: the request's first call
             worst = call.cost(call.most)
             if group.try_take(worst, self._record):
                 self.held = self._parts[0] = worst
                 self._known, call.paid, self._calls[0] = True, call.most, call
+                self.covers = self._ends(call)
                 return
-        await self._look(group)
-        await self._open(group, call)
+        await self._look()
+        await self._open(call)
         self._calls[max(self._parts)] = call
 
-    def _price(self, group: MoneySource, backend: Backend) -> Price | None:
+    def _price(self, backend: Backend) -> Price | None:
         """The price from which the hold is computed; None if the price is unknown. Raises BudgetExhausted if a hard
         budget requires a price."""
-        price = group.price(backend)
+        price = self._group.price(backend)
         if price is None:
             if not backend.simulated:
-                group.refuse_unpriced(backend)
+                self._group.refuse_unpriced(backend)
                 self._record.note("unpriced", backend=backend.name)  # nothing can be held; its spend stays unknown
             return None
         request = self._request
@@ -160,10 +165,10 @@ class BudgetHold:
             return price
         wanted = surcharges(request, backend.facts.dialects[0])
         if wanted is not None and wanted.fees:
-            group.refuse_unpriced(backend, " and ".join(wanted.fees))
+            self._group.refuse_unpriced(backend, " and ".join(wanted.fees))
         held = held_price(price, wanted)
         if held is None:
-            group.refuse_unpriced(backend, f"service tier {wanted.service_tier}" if wanted else "")
+            self._group.refuse_unpriced(backend, f"service tier {wanted.service_tier}" if wanted else "")
             held = price.dearest()
         return held
 
@@ -174,35 +179,35 @@ class BudgetHold:
             self._limits[max(self._parts)] = self.covers, self.output_limit
         self.covers, self.output_limit, self._call, self._place, self._known = EVER, None, None, None, False
 
-    async def _look(self, group: MoneySource) -> None:
+    async def _look(self) -> None:
         """Read the counters of the group, if they were never read. Units can be taken only after this."""
-        if not group.known:
+        if not self._group.known:
             with suppress(StateUnavailable):  # taking units fails again, and then the budget's rule is applied
-                await group.look(_EVER_S)
+                await self._group.look(_EVER_S)
 
-    async def _open(self, group: MoneySource, call: CallCost) -> None:
+    async def _open(self, call: CallCost) -> None:
         """Hold money for the longest possible answer. If the budget does not allow that, hold money for a shorter
-        answer and cap the answer."""
-        if not group.bounds:
+        answer and cap the answer. If even this is refused, try again with an input estimate without the learned ratio,
+        because no request is refused because of this ratio alone. If the ratio was right, the input then costs more
+        than is held for it."""
+        if not self._group.bounds:
             tokens = min(call.expectation.output_tokens * self._answers, call.most)
             await self._resize(call.cost(tokens), self._patience_s)
             self._pays(call, tokens)
             return
         try:
-            await self._first_offered(group, call)
+            await self._first_offered(call)
         except BudgetExhausted:
             least = least_input_tokens(call.counted, call.attached.total) - call.attached.image - call.attached.audio
             if least >= call.input_tokens:
                 raise
             call.input_tokens = max(0, least)
-            await self._first_offered(group, call)
+            await self._first_offered(call)
 
-    async def _first_offered(self, group: MoneySource, call: CallCost) -> None:
-        """Hold money for the longest answer that the budget allows. The lengths to try come from `_offers`. Raises
-        BudgetExhausted.
-        """
+    async def _first_offered(self, call: CallCost) -> None:
+        """Hold money for the longest answer that the budget allows, of those in `_offers`. Raises BudgetExhausted."""
         refused: BudgetExhausted | None = None
-        for tokens, patience_s in self._offers(group, call):
+        for tokens, patience_s in self._offers(call):
             try:
                 await self._resize(call.cost(tokens), patience_s)
             except BudgetExhausted as error:
@@ -210,14 +215,16 @@ class BudgetHold:
                 continue
             call.paid, call.capped = tokens, tokens < call.most
             self.output_limit = tokens // self._answers if call.capped else None
-            self.covers = tokens + self._slack(call) if call.capped else EVER
+            self.covers = self._ends(call)
             return
         assert refused is not None
         raise refused
 
-    def _offers(self, group: MoneySource, call: CallCost) -> Iterator[tuple[int, float]]:
+    def _offers(self, call: CallCost) -> Iterator[tuple[int, float]]:
         """Yield answer lengths to try, longest first: (output tokens over all choices, seconds to wait for other holds
-        to end)."""
+        to end). The first length is hardly ever needed, so it is not waited for. Lower caps cut more answers short, so
+        a short wait precedes caps below `generous`, and the whole patience those below `floor`, or a refusal."""
+        group = self._group
         if not output_bound.can_be_capped(self._request) or call.expectation.ignored:
             yield call.most, self._patience_s
             return
@@ -237,8 +244,12 @@ class BudgetHold:
         yield min(max(call.affordable(group.remaining), least), floor), self._patience_s / 2
         yield min(max(call.affordable(group.left), least), floor), 0.0
 
-    def _slack(self, call: CallCost) -> int:
-        return _SLACK_TOKENS + call.paid // _SLACK_SHARE
+    def _ends(self, call: CallCost) -> float:
+        """The number of delivered tokens from which an answer counts as longer than the held money pays for. A backend
+        may ignore the limit of the client or of the gateway."""
+        if self._request is None or FACTS[self._request.dialect].opaque:
+            return EVER
+        return call.paid + _SLACK_TOKENS + call.paid // _SLACK_SHARE
 
     def _pays(self, call: CallCost, tokens: int) -> None:
         """Record that the held money pays for `tokens` output tokens of the call. If the answer becomes longer,
@@ -250,7 +261,7 @@ class BudgetHold:
         elif tokens >= 4 * _MARGIN_TOKENS:
             self.covers = tokens - _MARGIN_TOKENS
         else:
-            self.covers = tokens * 3 // 4 - 1
+            self.covers = tokens * 3 // 4 - 1  # a margin of a quarter, but at least one token
 
     async def _resize(self, part: int, patience_s: float) -> None:
         """Change the amount that is held for the request. `part`: units for the next attempt. The amounts for earlier
@@ -287,9 +298,10 @@ class BudgetHold:
         call = self._call
         if seen <= self.covers or call is None or self._over:
             return
-        ends = call.paid + self._slack(call) if call.capped else call.paid
+        ends = self._ends(call) if self._group.bounds else call.paid
         if output_tokens < ends:
-            self.covers = seen + ends - output_tokens
+            frames = min(max(1, seen // max(1, 2 * output_tokens)), _MOST_FRAMES)
+            self.covers = seen + (ends - output_tokens) * frames
             return
         wanted = max(call.paid * 3 // 2, output_tokens + _STEP_TOKENS)
         place = max(self._parts) if self._place is None else self._place

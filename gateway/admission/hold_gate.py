@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from gateway.domain.answer import Answer, Sink, delivered_at_most
+from gateway.admission.no_hold import EVER
+from gateway.domain.answer import Answer, Sink, delivered_about, delivered_at_most
 from gateway.domain.money.usage import interrupted
 from gateway.domain.protocols import Hold
 from gateway.domain.record import Attempt, Record
@@ -17,38 +18,54 @@ class HoldGate:
     def __init__(self, answer: Answer, attempt: Attempt, hold: Hold, record: Record) -> None:
         self._answer, self._attempt, self._hold, self._record = answer, attempt, hold, record
 
-    async def pipe_to(self, take: Sink) -> bool:
-        """Pass the pieces of the answer to `take`. Before each piece, enough money is held to pay for it.
+    async def pipe_to(self, take: Sink, take_last: Sink) -> bool:
+        """Pass the pieces of the answer to `take`, and those that arrive together with the end of the answer to
+        `take_last`. Before each piece, enough money is held to pay for it.
 
         If no more money can be held, the rule of the budget decides: truncate the answer, or raise BudgetExhausted.
         Returns True if `take` accepts no more pieces now, False at the end of the answer.
         """
         answer, attempt, hold = self._answer, self._attempt, self._hold
-        uncovered = b""
+        uncovered: bytes | None = None
 
         def covered(piece: bytes) -> bool:
             nonlocal uncovered
-            if attempt.seen > hold.covers:
+            if hold.covers != EVER and attempt.seen > hold.covers:
                 uncovered = piece
                 return False
-            return take(piece)
+            if not piece:
+                return True
+            return take_last(piece) if answer.over else take(piece)
 
         while await answer.pipe_to(covered):
-            if not uncovered:
+            if uncovered is None:
                 return True
-            piece, uncovered = uncovered, b""
+            piece, uncovered = uncovered, None
             try:
-                await hold.grow(delivered_at_most(answer, attempt), attempt.seen)
+                await self._grow()
             except BudgetExhausted as spent:
                 if not spent.truncates:
                     raise
                 if not answer.over:  # otherwise the complete answer was delivered before it could be ended
                     await self._truncate(spent)
-                    take(piece)
+                    if piece:
+                        (take_last if answer.over else take)(piece)
                     return False
-            if not take(piece):
+            if piece and not (take_last if answer.over else take)(piece):
                 return True
         return False
+
+    async def _grow(self) -> None:
+        """Hold more money for the answer if it needs it. Raises BudgetExhausted. The text is read only if the budgets
+        do not allow a hold for the rough estimate."""
+        answer, attempt, hold = self._answer, self._attempt, self._hold
+        rough = delivered_about(answer, attempt)
+        try:
+            await hold.grow(rough, attempt.seen)
+        except BudgetExhausted:
+            if (delivered := delivered_at_most(answer, attempt)) == rough:
+                raise
+            await hold.grow(delivered, attempt.seen)
 
     async def _truncate(self, spent: BudgetExhausted) -> None:
         """End the answer as if it had reached its length limit. Raises the error `spent` if this kind of answer

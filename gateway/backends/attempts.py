@@ -90,7 +90,7 @@ class Attempts:
         self._exchanges = exchanges
         self._clock = clock
         self._loop: asyncio.AbstractEventLoop | None = None
-        """The running event loop. It is stored, because looking it up takes a system call."""
+        """The running event loop. It is stored for the usual path, because looking it up takes a system call."""
 
     async def first_of(
         self,
@@ -102,8 +102,9 @@ class Attempts:
     ) -> Relayed | Whole:
         """Call the backends in order and return the first answer that begins.
 
-        `unsure`: the backend that is asked for log-probabilities; None: no backend. `last_resort`: whether backends
-        with open circuit breakers are called if all breakers are open.
+        `unsure`: the backend that is asked for log-probabilities; None: no backend. `last_resort`: whether to call
+        rate-limited backends again after their pause, and all backends in spite of open circuit breakers if all are
+        open.
 
         Raises BackendRefused if the request itself is refused, because other backends would refuse it too. If no
         backend could be called, raises BadRequest, ContextTooLong or BudgetExhausted. If all were busy, raises
@@ -120,13 +121,13 @@ class Attempts:
                 return answer
         if last_resort and errors.paused and (answer := await self._after_pauses(call_context, errors, unsure)):
             return answer
+        # go on only if all backends were skipped, or the only one is in a pause (a failure without `asked`)
         if not last_resort or errors.asked or errors.misfits or errors.busy or (errors.failures and len(backends) > 1):
             raise errors.verdict()
         probed = Failures()
-        # every breaker is open and no other backend exists, so skipping them again would not help
         for backend in backends:
             if answer := await self._with_retry(
-                self._exchanges[backend.name], call_context, probed, backend is unsure, last_resort=True
+                self._exchanges[backend.name], call_context, probed, backend is unsure, probes=True
             ):
                 return answer
         raise (probed if probed.failures or probed.misfits or probed.busy else errors).verdict()
@@ -139,18 +140,18 @@ class Attempts:
         logprobs: bool,
         *,
         alone: bool = True,
-        last_resort: bool = False,
+        probes: bool = False,
     ) -> Relayed | Whole | None:
         """Call the backend. If the failure may be temporary, call the backend a second time.
 
         Returns None if the next backend should be called; the reason is then in `errors`. `logprobs`: whether to ask
-        for log-probabilities. `alone`: whether the request has no other backend. `last_resort`: whether to call the
-        backend although its circuit breaker is open.
+        for log-probabilities. `alone`: whether the request has no other backend. `probes`: whether to call the backend
+        although its circuit breaker is open or its pause has not ended.
         """
         before = len(call_context.record.attempts)
         for again in (False, True):
             try:
-                answer = await self._attempt(backend_call, call_context, logprobs, last_resort)
+                answer = await self._attempt(backend_call, call_context, logprobs, probes)
                 if answer is None:
                     errors.skipped += (backend_call.health,)
                 return answer
@@ -171,14 +172,14 @@ class Attempts:
                 errors.failures += (failure,)
                 errors.asked = errors.asked or len(call_context.record.attempts) > before
                 if isinstance(failure, BackendRateLimited):
-                    self._limited(backend_call, failure, errors, alone)
+                    self._on_limit(backend_call, failure, errors, alone)
                     return None
                 if again or not await self._pause(backend_call, call_context, failure):
                     return None
                 self.totals.retries += 1
         return None
 
-    def _limited(self, backend_call: BackendCall, failure: BackendRateLimited, errors: Failures, alone: bool) -> None:
+    def _on_limit(self, backend_call: BackendCall, failure: BackendRateLimited, errors: Failures, alone: bool) -> None:
         """Handle a backend's answer with status 429. If the backend may be called again after a pause, note this in
         `errors`.
 
@@ -201,8 +202,7 @@ class Attempts:
         ends = asyncio.get_running_loop().time() + SHORT_PAUSE_S
         while (backend_call := await pause_ended(left, ends, call_context.deadline)) is not None:
             self.totals.retries += 1
-            probes = backend_call.backend is unsure
-            if answer := await self._with_retry(backend_call, call_context, errors, probes):
+            if answer := await self._with_retry(backend_call, call_context, errors, backend_call.backend is unsure):
                 return answer
         return None
 
@@ -235,9 +235,9 @@ class Attempts:
         return True
 
     async def _attempt(
-        self, backend_call: BackendCall, call_context: CallContext, logprobs: bool, last_resort: bool
+        self, backend_call: BackendCall, call_context: CallContext, logprobs: bool, probes: bool
     ) -> Relayed | Whole | None:
-        """Make one call. Returns None if the backend's circuit breaker is open."""
+        """Make one call. Returns None if the backend's circuit breaker is open and the call is no probe (`probes`)."""
         loop = self._loop
         if loop is None:
             loop = self._loop = asyncio.get_running_loop()
@@ -245,10 +245,10 @@ class Attempts:
         if left_s <= 0:
             raise _too_late()
         tenant, turn, request = call_context.record.tenant, call_context.turn, call_context.request
-        slot = backend_call.health.try_enter(tenant.team)
+        slot = backend_call.health.try_enter(tenant.team)  # usually enough, and cheaper than `enter`
         if slot is None:
             slot = await backend_call.health.enter(
-                left_s, tenant.team, batch=tenant.batch(request.controls), last_resort=last_resort
+                left_s, tenant.team, batch=tenant.batch(request.controls), last_resort=probes
             )
         if slot is None:
             call_context.record.note("backend skipped", backend=backend_call.backend.name, why="resting")
@@ -260,24 +260,20 @@ class Attempts:
             try:
                 marked = plan.marks is not None and plan.marks.changes
                 await call_context.hold.extend(backend_call.backend, plan.tokens_after, plan.attached, marked=marked)
-                written = None
+                now, cap = loop.time(), call_context.hold.output_limit
                 if len(request.raw) > LARGE_BYTES and backend_call.writes_long(request, plan):
-                    written = await self._off_loop.run(
-                        backend_call.write,
-                        request,
-                        plan,
-                        now=loop.time(),
-                        logprobs=logprobs,
-                        paid_output=call_context.hold.output_limit,
-                    )
-                call, attempt = self._open(backend_call, call_context, plan, logprobs, loop.time(), written)
+                    written = await self._off_loop.run(backend_call.write, request, plan, now, logprobs, cap)
+                    now = loop.time()
+                else:
+                    written = backend_call.write(request, plan, now, logprobs, cap)
+                call, attempt = self._open(backend_call, call_context, plan, written, now)
             finally:
                 if turn is not None:
                     turn.release()
             try:
                 return await backend_call.ask(call, attempt, slot)
             except BaseException as end:
-                self._unanswered(call_context, call, attempt, end)
+                self._close_unanswered(call_context, call, attempt, end)
                 raise
         except BaseException:
             if call_context.kind == HEDGE:
@@ -291,26 +287,13 @@ class Attempts:
         backend_call: BackendCall,
         call_context: CallContext,
         plan: ContextPlan,
-        logprobs: bool,
+        written: Written,
         now: float,
-        written: Written | None,
     ) -> tuple[Call, Attempt]:
         """Build the call to send at loop time `now`, and open its attempt in the journal. Before this call, money
-        must have been set aside for the attempt.
-
-        Raises BadRequest if the backend's dialect cannot express the request, and LedgerUnavailable.
-        """
+        must have been set aside for the attempt. Raises LedgerUnavailable."""
         request, record, hold = call_context.request, call_context.record, call_context.hold
-        cap = hold.output_limit
-        call = backend_call.call(
-            request,
-            plan,
-            now=now,
-            deadline=call_context.deadline,
-            logprobs=logprobs,
-            paid_output=cap,
-            written=written,
-        )
+        cap, call = hold.output_limit, backend_call.call(request, written, now, call_context.deadline)
         attempt = record.attempt(backend_call.backend)
         call.attempt_id, attempt.sent_bytes = attempt.id, len(call.body)
         call.record, call.hold = record, hold
@@ -333,24 +316,24 @@ class Attempts:
             raise
         return call, attempt
 
-    def _unanswered(self, call_context: CallContext, call: Call, attempt: Attempt, end: BaseException) -> None:
+    def _close_unanswered(self, call_context: CallContext, call: Call, attempt: Attempt, end: BaseException) -> None:
         """Close, in the journal, an attempt that got no answer. `end`: the exception that ended the attempt.
 
         Raises DeadlineExceeded if the deadline of the request itself has passed.
         """
         if not isinstance(end, GatewayError):
             attempt.error = call_context.kind or type(end).__name__
-            self._interrupted(call_context, attempt)
+            self._close_interrupted(call_context, attempt)
             return
-        self._failed(call_context, attempt, end)
+        self._close_failed(call_context, attempt, end)
         if isinstance(end, BackendTimeout) and call.out_of_time:
             raise _too_late() from end
 
-    def _failed(self, call_context: CallContext, attempt: Attempt, error: GatewayError) -> None:
+    def _close_failed(self, call_context: CallContext, attempt: Attempt, error: GatewayError) -> None:
         attempt.error = error.code
         call_context.record.note("attempt failed", backend=attempt.backend.name, code=error.code, status=attempt.status)
         if isinstance(error, BackendTimeout | StreamBroken):
-            self._interrupted(call_context, attempt)
+            self._close_interrupted(call_context, attempt)
         else:
             # the call failed, but the backend reported usage for it
             if (reported := attempt.reported) is not None and reported.total:
@@ -358,7 +341,7 @@ class Attempts:
             self.totals.failed += 1
             self.close(call_context, attempt, "failed")
 
-    def _interrupted(self, call_context: CallContext, attempt: Attempt) -> None:
+    def _close_interrupted(self, call_context: CallContext, attempt: Attempt) -> None:
         """Close an attempt that stopped midway. The backend has read the prompt and may charge for it."""
         attempt.estimate_usage(attempt.chunks)
         self.totals.interrupted += 1

@@ -128,27 +128,9 @@ class BackendCall:
         backend's `timeout`, unless the operator configured `first_byte_timeout`.
         """
 
-    def call(
-        self,
-        request: CompletionRequest,
-        plan: ContextPlan,
-        *,
-        now: float,
-        deadline: float,
-        logprobs: bool,
-        paid_output: int | None = None,
-        written: Written | None = None,
-    ) -> Call:
-        """Build the call to send at `now`, to end before `deadline` (loop times).
-
-        `paid_output`: maximum tokens to generate. `written`: the result of `write` for the same arguments. Raises
-        BadRequest if the backend cannot express the request. Also raises it if the request contains URLs that the
-        backend would download.
-        """
-        backend = self.backend
-        if written is None:
-            written = self.write(request, plan, now=now, logprobs=logprobs, paid_output=paid_output)
-        translator, body = written
+    def call(self, request: CompletionRequest, written: Written, now: float, deadline: float) -> Call:
+        """Build the call to send at `now`, to end before `deadline` (loop times). `written`: the result of `write`."""
+        backend, (translator, body) = self.backend, written
         ends = now + backend.timeout
         return Call(
             request,
@@ -169,15 +151,13 @@ class BackendCall:
         return request.is_large or not copied
 
     def write(
-        self,
-        request: CompletionRequest,
-        plan: ContextPlan,
-        *,
-        now: float,
-        logprobs: bool,
-        paid_output: int | None = None,
+        self, request: CompletionRequest, plan: ContextPlan, now: float, logprobs: bool, paid_output: int | None
     ) -> Written:
-        """Write the body in the backend's dialect. Safe to run in a thread. Raises BadRequest as `call` does."""
+        """Write the body in the backend's dialect, for a call at the loop time `now`. Safe to run in a thread.
+
+        `paid_output`: maximum tokens to generate. Raises BadRequest if the backend cannot express the request, or if
+        the request contains URLs that the backend would download.
+        """
         if self._unspoken and now > self._relearn_at:
             self._unspoken.clear()
             self._chosen.clear()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any
 
 from gateway.backends.plausible import checked_usage
@@ -11,7 +11,7 @@ from gateway.backends.providers.base import Call, Upstream
 from gateway.backends.resilience.breaker import Slot
 from gateway.dialects.base import Plain, StreamReader
 from gateway.dialects.facts import FACTS
-from gateway.domain.answer import Sink, pieces
+from gateway.domain.answer import Sink
 from gateway.domain.money.usage import Usage
 from gateway.domain.record import Attempt
 from gateway.errors import BackendError, BackendGarbage, DeadlineExceeded, FaultyAnswer, StreamBroken
@@ -21,6 +21,10 @@ MISREAD = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeErr
 _GRACE_S = 0.1
 """Seconds that a backend gets, after its last event, to end the response. If the response ends in time, the connection
 can be reused."""
+
+_MOST_COUNTED = 64 * 1024
+"""Maximum bytes that are read and counted after the gateway has ended an answer early. A backend that sends more does
+not stop."""
 
 
 def content_chunks(reader: StreamReader) -> int:
@@ -60,6 +64,7 @@ class Relayed:
         self._read = reader.feed
         self._beginning = b""
         self._comments_until = 0.0
+        self._most_counted = 0
         self.content_type = FACTS[call.request.dialect].stream_type
         self._call = call
         self._time = time
@@ -129,8 +134,7 @@ class Relayed:
             except MISREAD as error:
                 raise misread(reader) from error
             came(len(piece), content_chunks(reader))
-            if out:
-                wants = take(out)
+            wants = take(out)  # also if it is empty: hidden text must be paid for too
             return wants and not reader.ended
 
         try:
@@ -143,9 +147,6 @@ class Relayed:
             self._broken(error)
         self._complete()
         return False
-
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return pieces(self.pipe_to)
 
     def _complete(self) -> None:
         reader, attempt = self._reader, self.attempt
@@ -215,10 +216,14 @@ class Relayed:
     async def cut(self, delivered: Usage) -> bool:
         """End the answer here with the finish reason `length`. `delivered`: usage of the delivered part. Returns False
         if the dialect cannot end an answer early."""
-        ending = self._reader.cut(delivered)
+        try:
+            ending = self._reader.cut(delivered)
+        except MISREAD:
+            return False
         if ending is None:
             return False
         self.ending, self.finish = ending, "length"
+        self._most_counted = self.attempt.output_bytes + _MOST_COUNTED
         try:
             if self._upstream.half_close():
                 async with asyncio.timeout(_GRACE_S):
@@ -235,9 +240,9 @@ class Relayed:
     def _count(self, piece: bytes) -> bool:
         """Count a piece that arrived after the gateway had ended the answer early. The client does not get it. Returns
         whether more pieces may follow."""
-        self._read(piece)
+        self._parse(piece)
         self.attempt.came(len(piece), content_chunks(self._reader))
-        return not self._reader.ended
+        return not self._reader.ended and self.attempt.output_bytes < self._most_counted
 
     async def aclose(self) -> None:
         """Close the connection. After a complete answer, first wait up to `_GRACE_S` seconds for the backend to
@@ -285,9 +290,6 @@ class Whole:
     async def pipe_to(self, take: Sink) -> bool:
         """Passes nothing to `take`, and returns False, because a plain answer has no pieces before `ending`."""
         return False
-
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return pieces(self.pipe_to)
 
     def completion(self) -> bytes | None:
         return self.ending

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import signal
 import sys
-from difflib import get_close_matches
 
 import click
 
@@ -119,8 +118,11 @@ class Lazy(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
-        if self.get_command(ctx, name) is None and (near := get_close_matches(name, COMMANDS, 1)):
-            raise click.UsageError(f"There is no command {name!r}; did you mean {near[0]}?", ctx)
+        if self.get_command(ctx, name) is None:
+            from gateway.settings.remedies import closest
+
+            if near := closest(name, COMMANDS):
+                raise click.UsageError(f"There is no command {name!r}; did you mean {near}?", ctx)
         return super().resolve_command(ctx, args)
 
 

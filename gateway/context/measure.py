@@ -106,7 +106,7 @@ def fixed_tokens(request: CompletionRequest) -> int:
 
 def declared(request: CompletionRequest) -> str:
     """The tools, schemas and similar fields of a request, as JSON. This text is slightly longer than the one that a
-    provider's chat template makes of them.
+    provider's chat template makes of them. The next request of the conversation finds it in `notes`.
     """
     body, continued = request.body, request.continued
     if FACTS[request.dialect].opaque:  # the whole text of a passed-through request is in its only turn
@@ -127,7 +127,7 @@ def calls(request: CompletionRequest, turn: Turn) -> str:
 
 
 def _whole(request: CompletionRequest, turn: Turn) -> str:
-    """`turn.whole`, made if it is missing."""
+    """`turn.whole`, made if it is missing: the text, then a line break and the calls, if any."""
     if turn.whole is None:
         turn.whole = turn.text
         if (turn.calls or turn.asides) and turn.index >= 0:

@@ -146,16 +146,18 @@ class Contexts:
         self, request: CompletionRequest, tenant: Tenant, backend: Backend, prefix: Prefix | None = None
     ) -> ContextPlan:
         """The plan for a request. Raises ContextTooLong if the request does not fit even after trimming."""
-        marked = backend.facts.caches_marked_only
+        marked, context = backend.facts.caches_marked_only, tenant.policy.context
+        if prefix is None and not (marked or context.shortens):
+            return self._plain(request, tenant, backend, None) or await self._fitted(request, tenant, backend, None)
         found = NO_CUT
         if prefix is not None and (marked or len(request.turns) > LEAST_TURNS):
             found = await self._cutting.cut(request, tenant, backend, prefix)
-        summarizes = prefix is not None and tenant.policy.context.old_turns == "summarize"
+        summarizes = prefix is not None and context.old_turns == "summarize"
         if summarizes:
             found = await self._old_turns.replaced(request, tenant, backend, found)
-        if tenant.policy.context.shortens:
+        if context.shortens:
             found = await self._strategy.cut(request, tenant, found)
-        client, reduces = request, prefix is not None and tenant.policy.context.unused_tools == "leave_out"
+        client, reduces = request, prefix is not None and context.unused_tools == "leave_out"
         if reduces and prefix is not None:
             request = await self._load_out.reduced(client, tenant, backend, prefix)
         plan = await self._with_cut(request, tenant, backend, prefix, found)
@@ -174,7 +176,7 @@ class Contexts:
         elif prefix is not None and plan.tokens_after >= LEAST_CACHED:
             plan.cache_fields = cache_fields(request, tenant.policy, backend, prefix)
         if prefix is not None:
-            if tenant.policy.context.keep_alive:
+            if context.keep_alive:
                 self._keep_alive.asked(request, tenant, prefix, replace(plan, instead=None))
             if summarizes:
                 self._old_turns.asked(client, tenant, backend, plan, load_out.cached_s(request, tenant, backend, plan))
@@ -192,9 +194,8 @@ class Contexts:
         tokens = measure.estimated(request)
         if request.estimated_beside or request.asides:
             return None
-        context = tenant.policy.context
-        if request.one_context and (context.max_input_tokens is not None or backend.window_tokens is not None):
-            bounds = bounds_of(request, context, backend, self._reported.last(prefix, backend))
+        if request.one_context:
+            bounds = bounds_of(request, tenant.policy.context, backend, self._reported.last(prefix, backend))
             if bounds is not None and tokens > bounds.aim * _NEAR:
                 return None
         self._counts["planned"] += 1

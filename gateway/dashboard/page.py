@@ -3,11 +3,11 @@ figures. The data need a key."""
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from starlette.exceptions import HTTPException
@@ -22,6 +22,7 @@ from gateway.domain.backend import Backend
 from gateway.domain.protocols import Clock
 from gateway.learning.feedback import Feedback
 from gateway.policy.load import Policies
+from gateway.runtime.lazy import Lazy
 from gateway.state.sql.database import Database
 
 STATIC = Path(__file__).parent / "static"
@@ -49,7 +50,7 @@ class _File:
 
 
 class Dashboard:
-    """The routes of the page. Call `open` before a request arrives."""
+    """The routes of the page."""
 
     def __init__(
         self,
@@ -77,7 +78,7 @@ class Dashboard:
         self._views = Views(
             needs=needs, database=database, figures=self._figures, flight=flight, health=health, clock=clock
         )
-        self._files: dict[str, _File] = {}
+        self._files = Lazy(partial(_read, STATIC))
         self.routes = [
             Route("/dashboard", self.page),
             Route("/dashboard/static/{path:path}", self.static),
@@ -85,7 +86,7 @@ class Dashboard:
         ]
 
     async def open(self) -> None:
-        self._files = await asyncio.to_thread(_read, STATIC)
+        """Opens nothing: most workers never serve the page, so its files are read for the first request."""
 
     async def aclose(self) -> None:
         await self._figures.aclose()
@@ -93,15 +94,15 @@ class Dashboard:
     async def page(self, request: Request) -> Response:
         if request.scope.get("raw_path", b"").endswith(b"/"):  # the page's relative links need the path without it
             return Response(status_code=308, headers={"location": "../dashboard"})
-        return self._send(request, PAGE)
+        return await self._send(request, PAGE)
 
     async def static(self, request: Request) -> Response:
-        return self._send(request, request.path_params["path"])
+        return await self._send(request, request.path_params["path"])
 
-    def _send(self, request: Request, path: str) -> Response:
+    async def _send(self, request: Request, path: str) -> Response:
         """Send a static file of the page. Only the names of known files are accepted, so no path can lead out of the
         folder."""
-        file = self._files.get(path)
+        file = (await self._files.load()).get(path)
         if file is None:
             raise HTTPException(404)
         headers = {**SECURITY, "etag": file.etag, "cache-control": "no-cache"}

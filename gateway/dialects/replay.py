@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import orjson
@@ -11,7 +10,7 @@ from gateway.dialects.clients import DIALECTS
 from gateway.dialects.facts import FACTS
 from gateway.dialects.openai_chat.message import generated_text, overall_finish
 from gateway.dialects.openai_responses.replay import again
-from gateway.domain.answer import Sink, pieces
+from gateway.domain.answer import Sink
 from gateway.domain.money.usage import Usage
 from gateway.domain.record import Attempt
 from gateway.domain.request import CompletionRequest
@@ -51,9 +50,6 @@ class Replayed:
     @property
     def finish(self) -> str:
         return overall_finish(choice.get("finish_reason") for choice in self.choices)
-
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return pieces(self.pipe_to)
 
     async def pipe_to(self, take: Sink) -> bool:
         """Pass the whole stream to `take` in one piece, because all of it is available."""

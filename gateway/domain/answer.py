@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from gateway.domain.money.usage import Usage
@@ -16,6 +16,8 @@ Sink = Callable[[bytes], bool]
 
 
 _CHARACTERS_PER_TOKEN = 4
+_ROUGHLY = 4
+"""Maximum tokens per chunk of a rough estimate."""
 MOST_PER_CHUNK = 8
 """Maximum characters per chunk with which each chunk counts as one token. A token has about four characters, so longer
 chunks have several tokens."""
@@ -33,6 +35,17 @@ def delivered_tokens(chunks: int, characters: Callable[[], int], count: Callable
         return chunks
 
 
+def delivered_about(answer: Answer, attempt: Attempt) -> int:
+    """An upper estimate as of `delivered_at_most`. It may be several times as high if that saves the work of reading
+    the text.
+    """
+    if attempt.reporter is not None:
+        most = -(-attempt.reporter.most_characters // _CHARACTERS_PER_TOKEN)
+        if most <= attempt.chunks * _ROUGHLY:
+            return max(attempt.chunks, most)
+    return delivered_at_most(answer, attempt)
+
+
 def delivered_at_most(answer: Answer, attempt: Attempt) -> int:
     """An upper estimate of the output tokens that an answer in progress has delivered. It is the number of chunks, or
     a quarter of the number of characters if that is larger.
@@ -44,26 +57,10 @@ def delivered_at_most(answer: Answer, attempt: Attempt) -> int:
         return attempt.seen
 
 
-async def pieces(pipe_to: Callable[[Sink], Awaitable[bool]]) -> AsyncIterator[bytes]:
-    """Convert `pipe_to`, a method that passes the pieces of an answer to a function, to an iterator over the pieces. A
-    piece is read only when the iterator is asked for it.
-    """
-    poured: list[bytes] = []
-
-    def keep(piece: bytes) -> bool:
-        poured.append(piece)
-        return False
-
-    while await pipe_to(keep):
-        yield poured.pop()
-
-
 class Answer(Protocol):
-    """An answer in the client's dialect. Iterating yields all events except the last one, which ends the stream.
-    `ending`: this last event, or the whole body of an answer without a stream; it is known after the iteration.
-
-    The cost can be recorded before `ending` is sent. If the backend's stream breaks, the iteration raises a
-    `GatewayError`.
+    """An answer in the client's dialect. `pipe_to` passes on all events except the last one, which ends the stream.
+    `ending`: this last event, or the whole body of an answer without a stream; it is known when `pipe_to` has returned
+    False. So the cost can be recorded before `ending` is sent.
     """
 
     stream: bool
@@ -95,11 +92,12 @@ class Answer(Protocol):
         """The attempt that gave the answer; None for an answer from the cache."""
         ...
 
-    def __aiter__(self) -> AsyncIterator[bytes]: ...
-
     async def pipe_to(self, take: Sink) -> bool:
-        """Pass each piece to `take` as soon as it arrives. `attempt.chunks` is updated before each call of `take`.
-        Returns True if `take` accepts no more pieces at present, False at the end of the answer."""
+        """Pass each piece to `take` as soon as it arrives. `attempt.chunks` is updated before each call of `take`. If
+        something arrives that the client does not get, the piece is empty.
+
+        Returns True if `take` accepts no more pieces at present, False at the end of the answer. Raises a GatewayError
+        if the backend's stream breaks."""
         ...
 
     def completion(self) -> bytes | None:

@@ -30,6 +30,9 @@ class Dialect:
     answers_have_ids: bool = False
     """Whether later requests refer to an answer by its id. Then each caller needs an id of its own, and answers are
     found by id."""
+    numbers_events: bool = False
+    """Whether each event of a stream has a number, so that an error event must continue the numbers of the last piece.
+    """
     opaque: bool = False
     """Whether requests are passed through. Then the gateway reads only model name and usage, and an answer may be a
     stream even if the client did not ask for a stream."""

@@ -71,6 +71,9 @@ class Reporter(Protocol):
 
     def delivered_characters(self) -> int: ...
 
+    @property
+    def most_characters(self) -> int: ...
+
 
 @dataclass(slots=True, eq=False)
 class Attempt:

@@ -29,12 +29,12 @@ _READ = 240
 _LEAST_HITS = 2
 """Minimum number of different function words of a language by which the language is recognised."""
 _EN, _ES, _PT = FUNCTION_WORDS["en"], FUNCTION_WORDS["es"], FUNCTION_WORDS["pt"]
-_BEFORE, _AFTER = "¿¡(\"'«", "?!.,:;)\"'»"
-_WORDS = {
-    f"{before}{word}{after}": word for word in _EN | _ES | _PT for before in ("", *_BEFORE) for after in ("", *_AFTER)
-}
-"""A function word as it may stand in a text, with punctuation before or after it → the word. To remove the punctuation
-from the whole text would take longer than everything else."""
+_BEFORE, _AFTER, _AROUND = "¿¡(\"'«", "?!.,:;)\"'»", ("¿?", "¡!", "()", '""', "''", "«»")
+_MARKS = (("", ""), *((mark, "") for mark in _BEFORE), *(("", mark) for mark in _AFTER), *_AROUND)
+_WORDS = {f"{before}{word}{after}": word for word in _EN | _ES | _PT for before, after in _MARKS}
+"""A function word as it may stand in a text, with punctuation before, after or around it → the word. To remove the
+punctuation from the whole text would take longer than everything else."""
+_FORMS = frozenset(_WORDS)
 
 
 def traffic_class(request: CompletionRequest, input_tokens: int) -> str:
@@ -47,7 +47,7 @@ def traffic_class(request: CompletionRequest, input_tokens: int) -> str:
 
 def language_of(question: str) -> str:
     """The language of a question, found by its function words; `other` if the language is unclear."""
-    words = set(map(_WORDS.get, question[:_READ].lower().split()))
+    words = set(map(_WORDS.__getitem__, _FORMS.intersection(question[:_READ].lower().split())))
     en, es, pt = len(words & _EN), len(words & _ES), len(words & _PT)
     if en >= _LEAST_HITS and es < en > pt:
         return "en"

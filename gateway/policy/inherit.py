@@ -10,12 +10,11 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date
-from difflib import get_close_matches
 from typing import Any
 
 from gateway.domain.policy import TEAM_NAME, TEAM_NAME_LENGTH, Policy
 from gateway.settings.files import ConfigError, Document, old_names, validated
-from gateway.settings.remedies import is_unknown, shown
+from gateway.settings.remedies import closest, is_unknown, shown
 from gateway.settings.renamed_keys import POLICY, KeyPath, OldName, Translation, translate
 
 DEFAULT = "default"
@@ -165,8 +164,8 @@ def merge(part: Part, bases: Mapping[str, Part]) -> Merged:
 
 def _choice(name: str, bases: Mapping[str, Part]) -> str:
     known = sorted({DEFAULT, *bases})
-    near = get_close_matches(name, known, 1)
-    return f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+    near = closest(name, known)
+    return f"did you mean {near}?" if near else f"there are {', '.join(known)}"
 
 
 def _merged(own: Mapping[Any, Any], base: Mapping[Any, Any], path: KeyPath, inherited: set[KeyPath]) -> dict[Any, Any]:

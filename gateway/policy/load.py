@@ -42,10 +42,6 @@ class PolicySet:
     old_names: _OldNames = field(default_factory=dict, compare=False)
     """File → the old names of keys that it uses."""
 
-    def old_names_of(self, team: str) -> tuple[OldName, ...]:
-        """The old names of settings that the team's own file uses."""
-        return next((self.old_names.get(path, ()) for path, teams in self.files.items() if team in teams), ())
-
     def find(self, team: str) -> tuple[Policy, str]:
         """Find the policy of a team. Returns the policy and its fingerprint. A team without a policy gets the default
         policy under the team's name."""

@@ -101,12 +101,12 @@ class StoredContext:
             raise _away(error) from error
 
     async def keep(self, request: CompletionRequest, tenant: Tenant, answer: bytes | None) -> None:
-        """Store the Response object `answer`. With None, the answer was too long, and nothing is stored.
+        """Store the Response object `answer`. With None, nothing is stored: it was too long or incomplete.
 
         Call this before the client gets the end of the answer. Failures are only logged.
         """
         if answer is None:
-            log.warning("the response of %s is too long to be stored", request.id)
+            log.warning("the response of %s is too long or not complete enough to be stored", request.id)
             return
         try:
             body = orjson.loads(answer)

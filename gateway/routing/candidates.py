@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from gateway.dialects.registry import translators
@@ -21,7 +22,8 @@ from gateway.routing.lengths import PRIOR_TOKENS
 Cause = Literal["", "unknown", "dialect", "data", "tier", "capability", "window", "health", "busy"]
 
 
-class Demand(NamedTuple):
+@dataclass(slots=True)  # faster to make than a named tuple
+class Demand:
     """The requirements of a request."""
 
     dialect: DialectName

@@ -209,13 +209,13 @@ class Router:
             prefix,
         )
         if prefix is not None and any(each.facts.caches_marked_only for each in named.backends):
-            demand = demand._replace(marked=request.asks_for_cache, may_mark=_may_mark(request, tenant))
+            demand.marked, demand.may_mark = request.asks_for_cache, _may_mark(request, tenant)
         if named.rule is None and len(named.backends) == 1:
             return self._only(named, demand, request)
         sessions = self._continuity.sessions
         candidates = examine(named.backends, demand, self._prices, self._fleet, sessions)
         if THOUGHT in demand.needs and not any(THOUGHT in each.backend.capabilities for each in candidates):
-            demand = demand._replace(needs=demand.needs - {THOUGHT})  # the reasoning effort is only a hint
+            demand.needs -= {THOUGHT}  # the reasoning effort is only a hint
             candidates = examine(named.backends, demand, self._prices, self._fleet, sessions)
         able = [each for each in candidates if not each.excluded]
         for cause in ("busy", "health"):  # without another candidate, try these: `backends/` calls them one at a time

@@ -1,4 +1,7 @@
-"""Encodes and decodes streams in HTTP content codings. The output and the work of decoders are limited."""
+"""Encodes and decodes streams in HTTP content codings. The output and the work of decoders are limited.
+
+The libraries for brotli and zstandard are imported when a body in their coding is first seen: most gateways never see
+one, and each process would need 1 MiB for them."""
 
 from __future__ import annotations
 
@@ -7,21 +10,13 @@ import zlib
 from collections.abc import Iterator
 from typing import Literal, Protocol
 
-import brotli
-import zstandard
-
 Coding = Literal["zstd", "gzip", "br", "deflate"]
 
 _ALIASES: dict[str, Coding] = {"gzip": "gzip", "x-gzip": "gzip", "deflate": "deflate", "br": "br", "zstd": "zstd"}
-_ZSTD_WINDOW_BYTES = 8 * 2**20
-"""Maximum size in bytes of zstandard's window. RFC 9659 allows senders to require up to this size."""
-_SLICE_BYTES = 16 * 2**10
+SLICE_BYTES = 16 * 2**10
 """Maximum input bytes between two checks of the limits. A gzip body may consist of many members. At the end of each
 member, zlib copies all input bytes that follow, so smaller inputs cost less."""
-_ZSTD_SLICE_BYTES = 512
-"""Maximum bytes passed to zstandard in one call. zstandard cannot limit its output, and 512 bytes decode to at most 16
-MiB."""
-_PIECE_BYTES = 2**20
+PIECE_BYTES = 2**20
 """Maximum output bytes between two checks of the limits."""
 CPU_S = 1.0
 """CPU seconds that the decoding of any body may take. More seconds are added for its size."""
@@ -84,7 +79,7 @@ class _Format(Protocol):
 class _Zlib:
     """Decodes gzip (with one or more members), and deflate with or without the zlib header."""
 
-    slice_bytes = _SLICE_BYTES
+    slice_bytes = SLICE_BYTES
 
     def __init__(self, coding: Coding) -> None:
         self._gzip = coding == "gzip"
@@ -116,66 +111,25 @@ class _Zlib:
     def _inflated(self, inflate: zlib._Decompress, data: bytes) -> Iterator[bytes]:
         while True:
             try:
-                piece = inflate.decompress(data, _PIECE_BYTES)
+                piece = inflate.decompress(data, PIECE_BYTES)
             except zlib.error as error:
                 raise ValueError(str(error)) from error
             yield piece
             data = inflate.unconsumed_tail
-            if inflate.eof or not (data or len(piece) == _PIECE_BYTES):  # the piece is full, so zlib may hold more
+            if inflate.eof or not (data or len(piece) == PIECE_BYTES):  # the piece is full, so zlib may hold more
                 return
-
-
-class _Brotli:
-    slice_bytes = _SLICE_BYTES
-    members = 1
-
-    def __init__(self) -> None:
-        self._decompressor = brotli.Decompressor()
-
-    @property
-    def ended(self) -> bool:
-        finished: bool = self._decompressor.is_finished()
-        return finished
-
-    def feed(self, data: bytes) -> Iterator[bytes]:
-        try:
-            yield self._decompressor.process(data, output_buffer_limit=_PIECE_BYTES)
-            while not (self.ended or self._decompressor.can_accept_more_data()):
-                yield self._decompressor.process(b"", output_buffer_limit=_PIECE_BYTES)
-        except brotli.error as error:
-            raise ValueError(str(error)) from error
-
-
-class _Zstd:
-    slice_bytes = _ZSTD_SLICE_BYTES
-
-    def __init__(self) -> None:
-        self._decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES)
-        self._frame = self._decompressor.decompressobj()
-        self.members = 1
-
-    @property
-    def ended(self) -> bool:
-        return self._frame.eof
-
-    def feed(self, data: bytes) -> Iterator[bytes]:
-        while data:
-            if self._frame.eof:
-                self._frame = self._decompressor.decompressobj()
-                self.members += 1
-            try:
-                yield self._frame.decompress(data)
-            except zstandard.ZstdError as error:
-                raise ValueError(str(error)) from error
-            data = self._frame.unused_data if self._frame.eof else b""
 
 
 def _format(coding: Coding) -> _Format:
     match coding:
         case "br":
-            return _Brotli()
+            from gateway.runtime.brotli_coding import BrotliFormat
+
+            return BrotliFormat()
         case "zstd":
-            return _Zstd()
+            from gateway.runtime.zstd_coding import ZstdFormat
+
+            return ZstdFormat()
         case _:
             return _Zlib(coding)
 
@@ -302,43 +256,17 @@ class _Deflating:
         return self._deflate.compress(data) + self._deflate.flush()
 
 
-class _Brotling:
-    """Encodes brotli with quality 4. A lower quality forgets all earlier data at each flush, and so hardly compresses a
-    stream."""
-
-    def __init__(self) -> None:
-        self._compressor = brotli.Compressor(quality=4, lgwin=16)
-
-    def piece(self, data: bytes) -> bytes:
-        out: bytes = self._compressor.process(data) + self._compressor.flush()
-        return out
-
-    def last(self, data: bytes) -> bytes:
-        out: bytes = self._compressor.process(data) + self._compressor.finish()
-        return out
-
-
-class _Zstding:
-    def __init__(self) -> None:
-        self._frame = zstandard.ZstdCompressor(compression_params=_ZSTD_STREAM).compressobj()
-
-    def piece(self, data: bytes) -> bytes:
-        return self._frame.compress(data) + self._frame.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK)
-
-    def last(self, data: bytes) -> bytes:
-        return self._frame.compress(data) + self._frame.flush()
-
-
-_ZSTD_STREAM = zstandard.ZstdCompressionParameters.from_level(1, window_log=15)
-
-
 def encoder(coding: Coding) -> Encoder:
     """Make an encoder for a stream. The encoder flushes after each piece, so that the piece can be sent at once."""
     match coding:
         case "br":
-            return _Brotling()
+            from gateway.runtime.brotli_coding import BrotliEncoder
+
+            return BrotliEncoder()
         case "zstd":
-            return _Zstding()
+            from gateway.runtime.zstd_coding import ZstdEncoder
+
+            return ZstdEncoder()
         case _:
             return _Deflating(coding)
 
@@ -347,10 +275,13 @@ def encode(body: bytes, coding: Coding) -> bytes:
     """Encode a whole body at the fastest setting, because the receiver may be in the local network."""
     match coding:
         case "br":
-            out: bytes = brotli.compress(body, quality=1, lgwin=18)
-            return out
+            from gateway.runtime import brotli_coding
+
+            return brotli_coding.encode(body)
         case "zstd":
-            return zstandard.ZstdCompressor(level=1).compress(body)
+            from gateway.runtime import zstd_coding
+
+            return zstd_coding.encode(body)
         case "gzip":
             return zlib.compress(body, 1, 31)
         case _:

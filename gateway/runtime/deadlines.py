@@ -1,5 +1,4 @@
-"""Deadlines for many tasks. The time of each deadline is rounded up, and all deadlines with the same rounded time share
-one timer."""
+"""Deadlines for many tasks, with one timer for all of them."""
 
 from __future__ import annotations
 
@@ -9,21 +8,21 @@ from functools import cached_property, partial
 from types import TracebackType
 from typing import Any, Self
 
-FINE_S = 0.05
-COARSE_S = 1.0
-COARSE_FROM_S = 60.0
-"""Deadlines at least this many seconds away are rounded to `COARSE_S` and the others to `FINE_S`."""
+LATE_S = 0.05
+"""Maximum seconds by which a deadline is late, so that one run of the timer can end several blocks."""
 
 
 class Deadlines:
     """Creates `Deadline` objects for one event loop."""
 
     def __init__(self) -> None:
-        self.due: dict[float, set[Deadline]] = {}
-        """Moment → the deadlines that end at this moment."""
+        self.running: set[Deadline] = set()
+        self.wake_at = float("inf")
+        """Loop time at which the first of the deadlines may pass."""
+        self._timer: asyncio.TimerHandle | None = None
         self.at: Callable[[float], Deadline] = partial(Deadline, self)
-        """Creates a deadline at a loop time for a `with` block. A longer block is cancelled and raises TimeoutError.
-        This happens up to `FINE_S` seconds late, or `COARSE_S` if the time is far away."""
+        """Creates a deadline at a loop time for a `with` block. A longer block is cancelled and raises TimeoutError,
+        up to `LATE_S` seconds late."""
 
     @cached_property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -32,45 +31,46 @@ class Deadlines:
         return asyncio.get_running_loop()
 
     def __len__(self) -> int:
-        return sum(map(len, self.due.values()))
+        return len(self.running)
 
-    def bucket(self, due: float) -> set[Deadline]:
-        """Make the set for the deadlines that end at the moment `due`, and the timer that ends them."""
-        self.loop.call_at(due, self._expire, due)
-        self.due[due] = found = set[Deadline]()
-        return found
+    def wake(self, when: float) -> None:
+        """Check all deadlines at the loop time `when`."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self.wake_at = when
+        self._timer = self.loop.call_at(when + LATE_S, self._sweep)
 
-    def _expire(self, due: float) -> None:
-        for deadline in self.due.pop(due):
+    def _sweep(self) -> None:
+        now = self.loop.time()
+        self._timer, self.wake_at = None, float("inf")
+        for deadline in [each for each in self.running if each.when <= now]:
             deadline.expire()
+        if self.running:
+            self.wake(min([each.when for each in self.running]))
 
 
 class Deadline:
     """A context manager with a time limit. Use it only once, in the task that must be cancelled when the time is
     over."""
 
-    __slots__ = ("_before", "_bucket", "_deadlines", "_task", "_when", "passed")
+    __slots__ = ("_before", "_deadlines", "_task", "passed", "when")
 
     def __init__(self, deadlines: Deadlines, when: float) -> None:
-        self._deadlines, self._when, self.passed = deadlines, when, False
+        self._deadlines, self.when, self.passed = deadlines, when, False
 
     def __enter__(self) -> Self:
-        deadlines, when = self._deadlines, self._when
-        loop = deadlines.loop
-        task = asyncio.current_task(loop)
+        deadlines, when = self._deadlines, self.when
+        task = asyncio.current_task(deadlines.loop)
         assert task is not None
         self._task: asyncio.Task[Any] = task
         self._before = task.cancelling()
-        step = COARSE_S if when - loop.time() >= COARSE_FROM_S else FINE_S
-        due = (when // step + 1.0) * step  # rounded up
-        bucket = deadlines.due.get(due)
-        if bucket is None:
-            bucket = deadlines.bucket(due)
-        self._bucket = bucket
-        bucket.add(self)
+        deadlines.running.add(self)
+        if when < deadlines.wake_at:
+            deadlines.wake(when)
         return self
 
     def expire(self) -> None:
+        self._deadlines.running.discard(self)
         self.passed = True
         self._task.cancel()
 
@@ -78,7 +78,7 @@ class Deadline:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Leave the block. Raises TimeoutError if this deadline cancelled the task and nothing else cancelled it."""
-        self._bucket.discard(self)
+        self._deadlines.running.discard(self)
         if self.passed:
             self.passed = False
             if self._task.uncancel() <= self._before and kind is not None and issubclass(kind, asyncio.CancelledError):

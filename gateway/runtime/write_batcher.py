@@ -18,12 +18,14 @@ flow control applies."""
 log = logging.getLogger(__name__)
 
 
-def send_at_once(transport: asyncio.WriteTransport) -> None:
+def send_at_once(transport: asyncio.WriteTransport, *, at_most: int = 0) -> None:
     """Have `transport` send data as soon as they are written. A transport of uvloop otherwise sends less than its high
     water mark only after all callbacks that are ready, so the receiver would wait for work that does not concern it.
+
+    `at_most`: bytes that may wait until then all the same.
     """
     if transport.get_extra_info("sslcontext") is None:  # with TLS, the mark applies to the data before encryption
-        transport.set_write_buffer_limits(high=0)
+        transport.set_write_buffer_limits(high=at_most)
 
 
 class WriteBatcher:
@@ -36,7 +38,8 @@ class WriteBatcher:
     """Whether `flush` will be called at the end of this turn."""
 
     def __init__(self) -> None:
-        self._pending: list[tuple[asyncio.WriteTransport, bytes]] = []
+        self.pending: list[tuple[asyncio.WriteTransport, bytes]] = []
+        """The data that wait. While there are any, nothing may be written to a transport directly."""
         self._bytes = 0
 
     def add(self, transport: asyncio.WriteTransport, data: bytes, loop: asyncio.AbstractEventLoop) -> None:
@@ -45,7 +48,7 @@ class WriteBatcher:
         if not self._flushes:
             self._flushes = True
             loop.call_soon(self.flush)
-        self._pending.append((transport, data))
+        self.pending.append((transport, data))
         self._bytes += len(data)
         if self._bytes > MOST_BYTES:
             self.flush()
@@ -58,7 +61,7 @@ class WriteBatcher:
 
     def flush(self) -> None:
         """Send all waiting data now. Data for a closed transport are dropped."""
-        pending, self._pending, self._bytes, self._flushes = self._pending, [], 0, False
+        pending, self.pending, self._bytes, self._flushes = self.pending, [], 0, False
         if self.before is not None:
             self.before()
         for transport, data in pending:

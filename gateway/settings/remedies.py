@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from difflib import get_close_matches
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
@@ -98,8 +97,15 @@ def yaml_remedy(problem: str) -> str:
 
 def did_you_mean(word: str, known: Sequence[str], otherwise: str) -> str:
     """The text `did you mean limit_usd?` if one of `known` is similar to `word`; otherwise the text `otherwise`."""
-    near = get_close_matches(word.lower(), known, 1, 0.6)
-    return f"did you mean {near[0]}?" if near else otherwise
+    near = closest(word.lower(), known)
+    return f"did you mean {near}?" if near else otherwise
+
+
+def closest(word: str, known: Iterable[str]) -> str | None:
+    """The one of `known` that is most similar to `word`; None if none is similar."""
+    from difflib import get_close_matches  # only mistakes need it
+
+    return next(iter(get_close_matches(word, list(known), 1)), None)
 
 
 def remedy(problem: Any, model: type[BaseModel]) -> str:
@@ -189,8 +195,8 @@ def _not_a_choice(problem: Any) -> str:
     *most, last = map(repr, choices)
     wanted = f"{', '.join(most)} or {last}" if most else last
     word = problem["input"]
-    near = get_close_matches(word.lower(), choices, 1, 0.6) if isinstance(word, str) else []
-    meant = f"; did you mean {near[0]}?" if near else ""
+    near = closest(word.lower(), choices) if isinstance(word, str) else None
+    meant = f"; did you mean {near}?" if near else ""
     return f"must be {wanted}, not {_input(problem)}{meant}"
 
 

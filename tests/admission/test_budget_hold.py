@@ -97,7 +97,7 @@ async def test_a_stream_holds_the_longest_answer_too(state: State) -> None:
         with released(budgets.hold(who, record(who, stream=True), asking(900, stream=True))) as hold:
             await hold.extend(backend(), 100)
             assert hold.held >= 900 * 10_000
-            assert (hold.output_limit, hold.covers) == (None, float("inf"))
+            assert (hold.output_limit, hold.covers) == (None, 900 + 450 + 16)
 
 
 async def test_a_call_of_unknown_length_is_not_capped_while_the_longest_answer_of_any_model_fits(state: State) -> None:
@@ -125,12 +125,32 @@ async def test_an_answer_that_outgrows_its_cap_is_held_for_or_stopped(state: Sta
                 await hold.grow(cap * 8 // 5, 40 * cap)
 
 
-async def test_a_stream_that_cannot_outgrow_its_hold_never_asks(state: State) -> None:
+async def test_a_stream_that_outgrows_the_clients_limit_is_held_for_or_stopped(state: State) -> None:
+    """The backend ignored the limit."""
+    async with budgets_on(state, Ledger()) as budgets:
+        who = broke("0.02")
+        with released(budgets.hold(who, record(who, stream=True), asking(300, stream=True))) as hold:
+            await hold.extend(backend(), 100)
+            begun = hold.held
+            assert hold.covers == 300 + 150 + 16
+            await hold.grow(10, 500)
+            assert hold.held == begun
+            assert hold.covers == 500 + (466 - 10) * 8
+            await hold.grow(466, 5000)
+            assert hold.held >= begun + 400 * 10_000
+            with pytest.raises(BudgetExhausted):
+                await hold.grow(1900, 20_000)
+
+
+async def test_the_delivered_text_is_looked_for_more_often_if_the_stream_is_mostly_text(state: State) -> None:
     async with budgets_on(state, Ledger()) as budgets:
         who = broke()
         with released(budgets.hold(who, record(who, stream=True), asking(300, stream=True))) as hold:
             await hold.extend(backend(), 100)
-            assert hold.covers == float("inf")
+            for output, seen, frames in ((400, 500, 1), (100, 600, 3), (50, 5000, 8)):
+                await hold.grow(output, seen)
+                hold.covers, covers = 0, hold.covers
+                assert covers == seen + (466 - output) * frames
 
 
 @pytest.mark.parametrize("stream", [False, True])

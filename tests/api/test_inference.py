@@ -126,6 +126,16 @@ async def test_an_error_after_the_first_byte_is_an_event_and_no_done_follows(api
     assert (error["code"], client.headers["x-request-id"] in error["message"]) == ("stream_broken", True)
 
 
+async def test_the_error_event_of_a_response_continues_the_numbers_of_its_events(api: Api) -> None:
+    api.gateway.provider.script(Reply(tokens=9, drip_s=0.002, cut="rst", after=3))
+    body = orjson.dumps({"model": "small", "input": "hello there", "stream": True})
+    client = await answered(api.client(body, path="/v1/responses"))
+    events = [orjson.loads(event.partition(b"data: ")[2]) for event in client.body.rstrip(b"\n").split(b"\n\n")]
+    assert events[-1]["type"] == "error"
+    assert [event["sequence_number"] for event in events] == list(range(len(events)))
+    assert len(events) > 4
+
+
 async def test_a_deadline_of_the_callers_own_is_kept(api: Api) -> None:
     api.gateway.provider.script(Reply(delay_s=10), Reply(tokens=400, drip_s=0.01))
     client = await answered(api.client(small_body(), headers={"x-thriftgate-deadline": "0.1"}))

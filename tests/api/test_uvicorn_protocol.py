@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 import pytest
 import uvicorn
+import uvloop
 from starlette.types import Receive, Scope, Send
 
 from gateway.api.server.asgi import Pace
@@ -93,6 +94,12 @@ class Tapped:
 
     def is_closing(self) -> bool:
         return self.transport.is_closing()
+
+    def get_extra_info(self, name: str) -> Any:
+        return self.transport.get_extra_info(name)
+
+    def set_write_buffer_limits(self, high: int) -> None:
+        self.transport.set_write_buffer_limits(high)
 
 
 class NoSignals:
@@ -177,6 +184,90 @@ async def test_head_and_first_piece_go_out_together_and_so_do_last_piece_and_end
         line.ask(b"")
         assert (await line.hear())[2] == b"firstsecondlast"
     assert [data.split(b"\r\n")[0] for data in written] == [b"HTTP/1.1 200 OK", b"6", b"4"]
+
+
+async def test_pieces_of_a_stream_wait_for_no_turn_and_never_overtake_what_was_added_before() -> None:
+    written: list[bytes] = []
+    limits: list[int] = []
+
+    async def streamed(caller: Caller) -> None:
+        assert isinstance(caller, Call)
+        transport, outgoing = caller.transport, caller._outgoing
+        caller.transport = tapped = Tapped(transport, written)  # type: ignore[assignment]
+        caller.begin([])
+        caller.put(b"1st")
+        await asyncio.sleep(0)
+        caller.put(b"2nd")
+        assert written[-1] == b"3\r\n2nd\r\n"  # already
+        limits.append(transport.get_write_buffer_limits()[1])
+        outgoing.add(tapped, b"3\r\n3rd\r\n", asyncio.get_running_loop())  # type: ignore[arg-type]
+        caller.put(b"4th")
+        assert written[-1] == b"3\r\n2nd\r\n"
+        await asyncio.sleep(0)
+        caller.put(b"5th")
+        await caller.end(b"last")
+        limits.append(transport.get_write_buffer_limits()[1])
+
+    async with serving(streamed) as connect:
+        line = await connect()
+        for _ in range(2):  # the connection's next stream begins like the first
+            line.ask(b"")
+            assert (await line.hear())[2] == b"1st2nd3rd4th5thlast"
+    assert limits == [16384, 0] * 2
+    assert [data.split(b"\r\n")[1] for data in written[1:6]] == [b"2nd", b"3rd", b"4th", b"5th", b"last"]
+
+
+@pytest.mark.parametrize("size", [1, 900, 40_000])
+def test_a_stream_on_uvloop_pauses_for_a_slow_client_and_arrives_whole_and_in_order(size: int) -> None:
+    pieces = [b"%08d" % number + b"." * size for number in range(20_000_000 // (size + 400))]
+    pauses: list[int] = []
+
+    async def streamed(caller: Caller) -> None:
+        assert isinstance(caller, Call)
+        caller.begin([])
+        for number, piece in enumerate(pieces):
+            if not caller.put(piece):
+                pauses.append(number)
+                await caller.drain()
+            elif number % 7 == 0:
+                await asyncio.sleep(0)
+        await caller.end(b"last")
+        pauses.append(caller.transport.get_write_buffer_size())
+
+    async def heard() -> bytes:
+        async with serving(streamed) as connect:
+            line = await connect()
+            line.ask(b"")
+            await asyncio.sleep(0.3)
+            if size > 1:
+                assert len(pauses) == 1  # it waits, and has not read the whole answer from its backend
+            body = (await line.hear())[2]
+            line.ask(b"")  # the connection serves the next request
+            assert (await line.hear())[2] == body
+            return body
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert runner.run(heard()) == b"".join(pieces) + b"last"
+
+
+async def test_a_piece_for_a_client_that_left_is_dropped() -> None:
+    put = asyncio.get_running_loop().create_future()
+
+    async def streamed(caller: Caller) -> None:
+        assert isinstance(caller, Call)
+        caller.begin([])
+        caller.put(b"first")
+        await asyncio.sleep(0)
+        caller.transport.abort()
+        try:
+            put.set_result((caller.put(b"second"), caller.put(b"third")))
+        except Exception as error:
+            put.set_exception(error)
+
+    async with serving(streamed) as connect:
+        line = await connect()
+        line.ask(b"")
+        assert await put == (True, True)
 
 
 async def test_bodies_in_pieces_and_chunks_and_after_100_continue_are_read() -> None:

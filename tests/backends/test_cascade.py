@@ -17,6 +17,7 @@ from tests.backends.conftest import CallerOf, backend_at
 from tests.backends.strategies import Agreement, route_of
 from tests.fakes.caller import Caller, read
 from tests.fakes.provider import Fail, Provider, Reply
+from tests.support.pieces import pieces_of
 from tests.support.requests import chat_request, request_in
 from tests.support.waiting import until
 
@@ -218,7 +219,7 @@ async def test_a_streams_answers_are_compared_and_the_chosen_one_is_replayed_as_
     small.script(Reply(text="Well, it is 7.", drip_s=0.002))
     middle.script(Reply(text="The answer is 7"))
     answer = await call(three, chat_request(stream=True))
-    pieces = [piece async for piece in answer]
+    pieces = [piece async for piece in pieces_of(answer)]
     assert len(pieces) > 3
     assert streamed(b"".join(pieces)) == "Well, it is 7."
     assert answer.ending == b"data: [DONE]\n\n"

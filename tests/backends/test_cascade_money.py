@@ -20,6 +20,7 @@ from gateway.state.sql.database import Database
 from tests.backends.strategies import route_of
 from tests.fakes.gateway import INPUT, OUTPUT, InProcessGateway, backend, open_gateway, tenant
 from tests.fakes.provider import Reply
+from tests.support.pieces import with_ending
 from tests.support.requests import small_request
 from tests.support.waiting import until
 
@@ -135,5 +136,5 @@ async def _read(gateway: InProcessGateway, who: Any, number: int) -> None:
     record = Record(request.id, who, request.model, request.dialect, request.stream)
     deadline = asyncio.get_running_loop().time() + 5
     async with await gateway.pipeline.serve(request, who, record, deadline) as reply:
-        async for _ in reply:
+        async for _ in with_ending(reply):
             pass

@@ -13,6 +13,7 @@ from gateway.errors import GatewayError
 from tests.backends.conftest import CallerOf, backend_at
 from tests.fakes.caller import Caller
 from tests.fakes.provider import Fail, Provider, Raw, Reply
+from tests.support.pieces import pieces_of
 from tests.support.requests import chat_request
 
 STEPS = (
@@ -64,7 +65,7 @@ async def one(caller: Caller, route: Route, chance: random.Random) -> None:
 async def relay(answer: Answer, temper: str) -> None:
     try:
         if temper != "never reads":
-            async for _ in answer:
+            async for _ in pieces_of(answer):
                 if temper == "leaves midway":
                     break
     except GatewayError:

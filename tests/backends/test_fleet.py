@@ -11,6 +11,7 @@ from gateway.errors import AllBackendsFailed, BackendRefused, StreamBroken
 from tests.backends.conftest import KEY, CallerOf, backend_at
 from tests.fakes.caller import Caller, read
 from tests.fakes.provider import Fail, Provider, Reply
+from tests.support.pieces import pieces_of
 from tests.support.requests import chat_request
 from tests.support.waiting import until
 
@@ -51,7 +52,7 @@ async def test_a_stream_goes_through_and_holds_back_its_last_event(small: Provid
     caller = caller_of()
     answer = await caller.call(chat_request(stream=True))
     assert answer.stream
-    pieces = [piece async for piece in answer]
+    pieces = [piece async for piece in pieces_of(answer)]
     assert b"[DONE]" not in b"".join(pieces)
     assert answer.ending == b"data: [DONE]\n\n"
     attempt = answer.attempt
@@ -73,7 +74,7 @@ async def test_first_bytes_are_there_when_call_returns_and_later_ones_come_one_b
     assert answer.attempt is not None
     assert answer.attempt.first_byte_at is not None
     assert not small.last.finished
-    pieces = [piece async for piece in answer]
+    pieces = [piece async for piece in pieces_of(answer)]
     assert len(pieces) >= 4
     await answer.aclose()
 
@@ -212,7 +213,7 @@ async def test_a_stream_that_is_cut_raises_from_iteration_with_what_was_delivere
     got = bytearray()
 
     async def receive() -> None:
-        async for piece in answer:
+        async for piece in pieces_of(answer):
             got.extend(piece)
 
     with pytest.raises(StreamBroken, match="small"):
@@ -252,7 +253,7 @@ async def test_a_client_that_hangs_up_closes_the_backends_connection_at_once(
     small.script(Reply(tokens=1000, drip_s=0.005))
     caller = caller_of()
     answer = await caller.call(chat_request(stream=True))
-    async for piece in answer:
+    async for piece in pieces_of(answer):
         if b"t1 " in piece:
             break
     await answer.aclose()

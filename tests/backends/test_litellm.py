@@ -22,6 +22,7 @@ from tests.backends.conftest import KEY
 from tests.fakes.caller import Caller, read
 from tests.fakes.gemini import Gemini
 from tests.fakes.provider import Provider, Raw
+from tests.support.pieces import pieces_of
 from tests.support.requests import chat_request
 from tests.support.waiting import until
 
@@ -140,7 +141,7 @@ async def test_an_end_that_the_provider_never_said_is_not_invented(small: Provid
     pieces: list[bytes] = []
 
     async def listen() -> None:
-        async for piece in answer:
+        async for piece in pieces_of(answer):
             pieces.append(piece)  # noqa: PERF401 - what came before it broke counts
 
     with pytest.raises(StreamBroken, match="broke off in the middle"):
@@ -164,7 +165,7 @@ async def test_tools_are_offered(gemini: Gemini, caller: Caller, stream: bool) -
 @extras
 async def test_a_client_that_hangs_up_closes_the_providers_connection(gemini: Gemini, caller: Caller) -> None:
     answer = await caller.call(chat_request("drip", stream=True))
-    async for _ in answer:
+    async for _ in pieces_of(answer):
         break
     await answer.aclose()
     await until(lambda: gemini.hung_up)

@@ -20,6 +20,7 @@ from tests.fakes.caller import Caller, read
 from tests.fakes.ollama import MODEL, Ollama, done, line, said
 from tests.fakes.provider import Provider, Reply
 from tests.fakes.scripted import Body, Pieces, Refuse
+from tests.support.pieces import pieces_of
 from tests.support.requests import chat_request, completions_request, request_in
 from tests.support.waiting import until
 
@@ -188,7 +189,7 @@ async def test_a_stream_that_fails_before_its_first_line_goes_to_the_next_backen
 async def test_a_client_that_hangs_up_stops_the_server_and_pays_for_what_came(server: Ollama, caller: Caller) -> None:
     server.script(Pieces(tuple(line(said(" and")) for _ in range(2000)), every_s=0.005))
     answer = await caller.call(streaming())
-    async for _ in answer:
+    async for _ in pieces_of(answer):
         if answer.attempt.chunks >= 3:
             break
     await answer.aclose()

@@ -17,6 +17,7 @@ from tests.dialects.samples import events_of
 from tests.dialects.sdk import accumulate
 from tests.fakes.caller import Caller, read
 from tests.fakes.provider import Fail, Provider, Reply
+from tests.support.pieces import pieces_of
 from tests.support.requests import chat_request, responses_request
 
 REPLY = Reply(text="añ b c", reasoning="hm hm", cached_tokens=1)
@@ -158,7 +159,7 @@ async def test_hanging_up_ends_the_call_and_what_came_is_known(
     small.script(Reply(tokens=9, cut="hang", after=3))
     answer = await caller.call(request_of(stream=True))
     received = b""
-    async for piece in answer:
+    async for piece in pieces_of(answer):
         received += piece
         if b"t2 " in received:
             break

@@ -15,6 +15,7 @@ from gateway.errors import BudgetExhausted, StreamBroken
 from tests.backends.conftest import CallerOf, backend_at
 from tests.fakes.caller import Caller, read
 from tests.fakes.provider import Fail, Provider, Reply
+from tests.support.pieces import pieces_of
 from tests.support.requests import chat_request
 from tests.support.waiting import until
 
@@ -90,7 +91,7 @@ async def test_what_was_kept_back_and_what_follows_comes_as_it_came(small: Provi
     attempt = pair.record.attempts[0]
     assert 20 < attempt.chunks < 60
     assert attempt.usage is None
-    pieces = [piece async for piece in answer]
+    pieces = [piece async for piece in pieces_of(answer)]
     assert len(pieces) > 40
     assert streamed_text(b"".join(pieces)) == "".join(f"t{n} " for n in range(80))
     assert answer.ending == b"data: [DONE]\n\n"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import orjson
@@ -26,10 +25,6 @@ class PlainAnswer:
 
     def __init__(self, ending: bytes) -> None:
         self.ending = ending
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        return
-        yield b""
 
     async def pipe_to(self, take: Sink) -> bool:
         return False

@@ -70,10 +70,6 @@ class Given:
         self.attempt: Attempt | None = Attempt("req_1-1", 1, BACKEND, time.time())
         self.attempt.usage, self.attempt.cost_pico = Usage(9, output_tokens=2), cost
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        for nothing in ():
-            yield nothing
-
     async def pipe_to(self, take: Sink) -> bool:
         return False
 

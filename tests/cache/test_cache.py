@@ -19,6 +19,7 @@ from gateway.state.redis.embedded import EmbeddedServer
 from gateway.state.redis.log import IndexLog
 from tests.cache.conftest import Given, Worker, completion, record, request, tenant
 from tests.fakes.embedder import FakeEmbedder
+from tests.support.pieces import pieces_of
 from tests.support.waiting import until
 
 
@@ -36,7 +37,7 @@ async def test_a_stored_answer_is_streamed_to_a_client_that_streams(worker: Work
     await worker.serve(request(), tenant())
     found = await worker.cache.lookup(request(stream=True), tenant(), record(tenant()))
     assert isinstance(found, Hit)
-    chunks = b"".join([chunk async for chunk in found.answer])
+    chunks = b"".join([chunk async for chunk in pieces_of(found.answer)])
     assert b"Lima." in chunks
     assert found.answer.ending == b"data: [DONE]\n\n"
 

@@ -20,6 +20,7 @@ from gateway.state.redis.connection import State
 from gateway.state.sql.database import Database
 from tests.fakes.gateway import INPUT, OUTPUT, InProcessGateway, open_gateway, record_of, tenant
 from tests.fakes.provider import Fail, Reply
+from tests.support.pieces import with_ending
 from tests.support.requests import small_request
 from tests.support.waiting import until
 
@@ -57,7 +58,7 @@ class Client:
         async with await serving as reply:
             if self.leave.happened:
                 raise asyncio.CancelledError
-            async for piece in reply:
+            async for piece in with_ending(reply):
                 self.pieces.append(piece)
                 await self.may_read.wait()
         return b"".join(self.pieces)
@@ -292,6 +293,7 @@ async def test_who_lags_too_far_behind_is_cut_off_and_takes_no_memory(
 ) -> None:
     monkeypatch.setattr("gateway.cache.coalescing.registry.KEPT_BYTES", 4000)
     monkeypatch.setattr("gateway.cache.coalescing.registry.LEAST_KEPT_BYTES", 4000)
+    monkeypatch.setattr("gateway.cache.coalescing.shared_call.LEAST_KEPT_BYTES", 4000)
     gateway.provider.script(Reply(tokens=100, drip_s=0.002))
     leader = Client(gateway).begin(tasks)
     slow = Client(gateway).begin(tasks)

@@ -7,6 +7,7 @@ import asyncio
 from gateway.cache.coalescing.registry import SharedCalls
 from gateway.cache.coalescing.shared_call import SharedCall
 from gateway.cache.coalescing.source import UNPAID, Form
+from gateway.cache.coalescing.subscriber import Subscriber
 from gateway.domain.answer import Answer, Sink
 from gateway.runtime.write_batcher import WriteBatcher
 from tests.cache.conftest import Given
@@ -27,6 +28,28 @@ class Stream:
     async def pipe_to(self, take: Sink) -> bool:
         take(b"piece ")
         return False
+
+
+async def test_the_pieces_leave_memory_with_the_last_subscriber_of_a_call_that_has_ended() -> None:
+    loop, calls, got = asyncio.get_running_loop(), SharedCalls(lambda call: None), list[bytes]()
+
+    async def work(call: SharedCall) -> None:
+        for _ in range(3):
+            await call.publish(Stream(Given()))
+
+    first = calls.start(calls.add(b"digest", FORM, loop.time() + 10), work)
+    late = Subscriber(first.shared)
+    assert await first.begin()
+    assert await late.begin()
+    await first.shared.finished()
+    assert calls.bytes == 3 * len(b"piece ")
+    assert not await first.pipe_to(lambda piece: not got.append(piece))  # type: ignore[func-returns-value]
+    await first.aclose()
+    assert calls.bytes == 3 * len(b"piece ")
+    assert not await late.pipe_to(lambda piece: not got.append(piece))  # type: ignore[func-returns-value]
+    await late.aclose()
+    assert got == [b"piece "] * 6
+    assert calls.bytes == 0
 
 
 async def test_the_client_gets_the_end_before_the_answer_is_stored() -> None:

@@ -21,6 +21,7 @@ from gateway.domain.money.usage import Usage
 from gateway.domain.tenant import Tenant
 from gateway.runtime.tasks import Tasks
 from tests.cache.conftest import Given, Worker, completion, record, request, tenant
+from tests.support.pieces import pieces_of
 
 TENANTS = [
     tenant(team, key, organisation=organisation, cache={"scope": whose}, epoch="e1")
@@ -106,7 +107,7 @@ async def ask(worker: Worker, what: Ask, mark: str, gates: list[asyncio.Event]) 
         answer = bought.subscriber
     else:
         answer = found.answer
-    said = b"".join([piece async for piece in answer]) + answer.ending
+    said = b"".join([piece async for piece in pieces_of(answer)]) + answer.ending
     await answer.aclose()
     return who, said
 

@@ -206,6 +206,7 @@ def test_a_stream_that_ends_before_the_answer_is_broken(stream: bytes) -> None:
         (event({"error": {"message": "CUDA out of memory", "code": 500}}), "CUDA out of memory"),
         (event({"error": "busy"}), "busy"),
         (event({"object": "error", "message": "killed"}), "killed"),
+        (event({"detail": "The model was unloaded."}), "unloaded"),
         (b'event: error\ndata: {"message":"odd"}\n\n', '"message":"odd"'),
         (b'error: {"code":500,"message":"slot"}\n\n', "slot"),
         (chunk({"content": ""}, "error", error={"code": 502, "message": "Provider disconnected"}), "disconnected"),

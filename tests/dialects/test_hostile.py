@@ -87,7 +87,7 @@ def test_a_stream_is_read_or_a_backend_error(way: Translator, odd: list[bytes]) 
             reader.feed(piece)
         reader.eof()
     assert isinstance(reader.delivered_text(), str)
-    assert reader.usage is None or reader.usage.total > 0
+    assert reader.usage is None or 0 <= reader.usage.total < 10**9  # impossible counts are left out
     reader.completion()
 
 

@@ -406,6 +406,17 @@ def test_fields_between_the_conversation_and_the_known_rest_are_kept() -> None:
     assert found[0].body["stop"] == ["x"]
 
 
+def test_a_body_that_is_cut_after_a_known_item_is_refused_as_an_unknown_one_is() -> None:
+    bodies, raw = KnownBodies(), session(30)
+    for number in (29, 30):
+        request, _ = read(PATHS[0], session(number), POLICIES[0], bodies)
+    assert request.notes is not None
+    assert len(request.notes.ends) == 60
+    for end in request.notes.ends[-4:]:
+        for cut in (raw[:end], raw[:end] + b" ", raw[:end] + b",", raw[:end] + b"]"):
+            assert result(PATHS[0], cut, POLICIES[0], bodies) == result(PATHS[0], cut, POLICIES[0])
+
+
 def test_small_bodies_are_not_remembered() -> None:
     bodies, raw = KnownBodies(), session(1)
     assert len(raw) < LEAST_BYTES

@@ -17,6 +17,7 @@ from gateway.dialects.streams import sse
 from gateway.domain.answer import Answer
 from tests.dialects.samples import DONE, events_of, golden, read, steady, streaming
 from tests.dialects.sdk import accumulate
+from tests.support.pieces import pieces_of
 from tests.support.requests import chat_request
 
 wire = ChatToChat()
@@ -67,12 +68,12 @@ STORED = {
 
 async def replay(request: Any, completion: bytes) -> tuple[Replayed, list[bytes]]:
     answer = Replayed(request, completion)
-    return answer, [event async for piece in answer for event in sse.events(piece)]
+    return answer, [event async for piece in pieces_of(answer) for event in sse.events(piece)]
 
 
 async def test_a_plain_answer_is_the_stored_body_to_the_byte() -> None:
     answer: Answer = Replayed(chat_request(), STORED["text"])
-    assert [piece async for piece in answer] == []
+    assert [piece async for piece in pieces_of(answer)] == []
     assert answer.ending is STORED["text"]
     assert (answer.status, answer.content_type, answer.complete) == (200, "application/json", True)
     assert (answer.stream, answer.finish, answer.attempt) == (False, "stop", None)
@@ -148,7 +149,7 @@ def test_no_character_is_lost_between_the_pieces(content: str) -> None:
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-async def test_what_is_poured_is_what_iterating_yields_in_one_piece(streamed: bool) -> None:
+async def test_an_answer_is_passed_on_in_one_piece_and_once(streamed: bool) -> None:
     request, completion = (streaming() if streamed else chat_request()), stored(choice())
     pieces: list[bytes] = []
 
@@ -159,4 +160,6 @@ async def test_what_is_poured_is_what_iterating_yields_in_one_piece(streamed: bo
     answer = Replayed(request, completion)
     assert await answer.pipe_to(take) is streamed
     assert await answer.pipe_to(take) is False
-    assert pieces == ([b"".join([piece async for piece in Replayed(request, completion)])] if streamed else [])
+    assert len(pieces) == streamed
+    text = "".join(event["choices"][0]["delta"].get("content") or "" for event in events_of(b"".join(pieces)))
+    assert text == (orjson.loads(completion)["choices"][0]["message"]["content"] if streamed else "")

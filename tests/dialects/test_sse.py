@@ -45,6 +45,8 @@ def test_parts_are_the_events_in_order_and_an_event_with_a_mark_is_a_part_of_its
         assert marked or not sse.has_any(part, marks)
         if sse.has_any(part, marks):
             assert len([event for event in sse.events(part) if event.strip()]) == 1
+    alone = [part.strip() for part, marked in found if marked]
+    assert alone == [event.strip() for event in sse.events(block) if sse.has_any(event, marks)]
 
 
 def test_events_without_a_mark_are_one_part() -> None:

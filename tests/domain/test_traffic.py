@@ -49,6 +49,7 @@ def test_the_set_is_closed_and_fits_its_column() -> None:
         ("Qual é a capital do Brasil?", "pt"),
         ("Explique a diferença entre TCP e UDP", "pt"),
         ("fix the bug in main.py", "en"),
+        ('(the) capital "of" Spain?', "en"),
         ("de que", "other"),  # both Spanish and Portuguese
         ("def f(x): return x", "other"),
         ("日本の首都はどこですか", "other"),

@@ -18,6 +18,7 @@ from gateway.state.sql.database import Database
 from tests.fakes.gateway import INPUT, OUTPUT, InProcessGateway, open_gateway
 from tests.fakes.ollama import MODEL, Ollama, call, done, line, said, whole
 from tests.fakes.scripted import Body, Pieces
+from tests.support.pieces import pieces_of
 from tests.support.requests import request_in
 from tests.support.waiting import until
 
@@ -84,7 +85,7 @@ async def test_a_client_that_hangs_up_is_charged_once_and_the_server_stops(
 ) -> None:
     ollama.script(Pieces(tuple(line(said(" and")) for _ in range(2000)), every_s=0.005))
     async with await gateway.serve(request_in("ollama_chat", model="o")) as reply:
-        async for _ in reply:
+        async for _ in pieces_of(reply):
             break
     await until(lambda: ollama.hung_up == 1)
     booked = await row(gateway)

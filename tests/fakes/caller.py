@@ -16,6 +16,7 @@ from gateway.domain.routing.route import ContextPlan, Route
 from gateway.domain.tenant import Key, Tenant
 from gateway.errors import ContextTooLong
 from tests.fakes.money import LooseHold, StrictBooks
+from tests.support.pieces import pieces_of
 from tests.support.requests import chat_request
 
 POLICY = Policy(team="search")
@@ -71,6 +72,6 @@ class Caller:
 
 async def read(answer: Answer) -> bytes:
     """All of it, as a client would get it."""
-    data = b"".join([piece async for piece in answer]) + answer.ending
+    data = b"".join([piece async for piece in pieces_of(answer)]) + answer.ending
     await answer.aclose()
     return data

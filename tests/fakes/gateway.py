@@ -43,6 +43,7 @@ from gateway.state.sql.tables import ledger
 from gateway.telemetry.observe import Telemetry
 from tests.fakes.embedder import FakeEmbedder
 from tests.fakes.provider import Provider
+from tests.support.pieces import with_ending
 from tests.support.requests import small_request
 from tests.support.waiting import until
 
@@ -120,7 +121,7 @@ class InProcessGateway:
         """All of the answer."""
         self.pieces.clear()
         async with await self.serve(request, who, within_s) as reply:
-            async for piece in reply:
+            async for piece in with_ending(reply):
                 self.pieces.append(piece)
         return b"".join(self.pieces)
 

@@ -24,6 +24,7 @@ from gateway.state.redis.connection import State
 from gateway.state.sql.database import Database
 from tests.fakes.gateway import InProcessGateway, backend, catalogue, grader, open_gateway, record_of, tenant
 from tests.fakes.provider import Provider, Reply
+from tests.support.pieces import with_ending
 from tests.support.requests import request_in, user
 from tests.support.waiting import until
 
@@ -47,7 +48,7 @@ class Kept:
         record.session = request.controls.session
         ends = asyncio.get_running_loop().time() + 30.0
         async with await self.gateway.pipeline.serve(request, who, record, ends) as reply:
-            async for _ in reply:
+            async for _ in with_ending(reply):
                 pass
 
     async def counted(self, name: str) -> None:

@@ -86,6 +86,14 @@ def test_before_it_is_noticed_the_old_ways_are_allowed() -> None:
     assert judged(expect, [early, *later]) == ""
 
 
+def test_a_request_that_still_waits_at_the_mending_may_be_answered() -> None:
+    waiting = replace(PLAIN, team="strict", at=15.0, took_s=5.1)
+    assert judged(REFUSES, [waiting, refused("strict", 15.0, "")]) == ""
+    assert "strict should be refused, 50% was answered" in judged(
+        REFUSES, [replace(waiting, took_s=1.0), refused("strict", 15.0, "")]
+    )
+
+
 def test_the_tight_team_may_run_out_of_money_at_any_time() -> None:
     for sample in (replace(refused("tight", 15.0), degraded=""), Sample("tight", 15.0, 0.1, 0, CUT.split()[1])):
         assert allowed(sample, Expect())

@@ -135,9 +135,9 @@ def footprint(growing: int) -> Footprint:
 
 def test_the_footprint_is_of_the_whole_tree_and_growth_only_judged_over_enough_requests() -> None:
     idle, grown, start = footprint(100_000).verdicts()
-    assert (idle.value, idle.verdict) == (45, "good")
+    assert (idle.value, idle.verdict) == (45, "moonshot")
     assert (grown.value, grown.verdict) == (4, "good")
-    assert (start.value, start.verdict) == (0.9, "good")
+    assert (start.value, start.verdict) == (0.9, "must")
     assert footprint(1000).verdicts()[1].verdict == "not judged: too few requests"
 
 

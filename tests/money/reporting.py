@@ -17,6 +17,7 @@ from gateway.domain.routing.route import Route
 from gateway.routing.router import Router
 from tests.fakes.gateway import InProcessGateway, backend, tenant
 from tests.fakes.provider import Provider, Raw
+from tests.support.pieces import with_ending
 
 FRESH, CACHED, WRITTEN_1H, OUTPUT = 3_000_000, 300_000, 6_000_000, 15_000_000
 """Pico-dollars per token of every backend here."""
@@ -101,7 +102,7 @@ async def hang_up(gateway: InProcessGateway, request: CompletionRequest, after: 
     """Read until `after` has come, then leave; returns the attempt."""
     async with await gateway.serve(request, NO_CACHE) as reply:
         seen = b""
-        async for piece in reply:
+        async for piece in with_ending(reply):
             seen += piece
             if after in seen:
                 break

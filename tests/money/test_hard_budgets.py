@@ -49,6 +49,8 @@ POLICIES = for_each_run(
             ("tools", 0.3, "refuse", ""),
             ("unpriced", 0.2, "refuse", ""),
             ("lenient", 0.2, "refuse", ", on_unpriced: allow"),
+            ("deafrefuse", 0.01, "refuse", ""),
+            ("deaftruncate", 0.01, "truncate", ""),
         )
     }
 )
@@ -132,6 +134,22 @@ async def test_answers_that_are_written_at_once_stay_within_the_limit(
     assert 0.27 <= provider.bill_usd <= 0.3
     capped = [answer for answer in answers if answer.status_code == 200 and finish(answer) == "length"]
     assert all(int(answer.headers["x-thriftgate-output-cap"]) >= 16 for answer in capped)
+
+
+@pytest.mark.parametrize("rule", ["refuse", "truncate"])
+async def test_a_stream_of_a_backend_that_ignores_the_clients_limit_is_stopped_at_the_end_of_the_budget(
+    gateway: GatewayProcess, provider: Metered, rule: str, run: int
+) -> None:
+    provider.script = Script(tokens=4000, per_chunk=5, pace_s=0.005, reads=())
+    team = f"deaf{rule}-{run}"
+    (answer,) = await spend_all(gateway, team, clients=1, rounds=1, stream=True, max_tokens=50)
+    assert answer.status_code == 200
+    assert 0.005 <= provider.bill_usd <= 0.012
+    if rule == "truncate":
+        assert finish(answer) == "length"
+    else:
+        assert "insufficient_quota" in answer.text
+    assert await eventually(lambda: spent_usd(gateway, team)) >= 0.9 * provider.bill_usd
 
 
 async def test_long_answers_after_short_ones_stay_within_the_limit(

@@ -23,6 +23,7 @@ from gateway.state.redis.connection import State
 from gateway.state.sql.database import Database
 from tests.fakes.gateway import InProcessGateway, backend, catalogue, grader, open_gateway, record_of, tenant
 from tests.fakes.provider import Provider, Reply
+from tests.support.pieces import with_ending
 from tests.support.waiting import until
 
 NOTES = "The files yard/file0.txt to yard/file14.txt list crates by hall.\nNo file has a total."
@@ -45,7 +46,7 @@ class Noting:
         record.session = request.controls.session
         ends = asyncio.get_running_loop().time() + 30.0
         async with await self.gateway.pipeline.serve(request, who, record, ends) as reply:
-            async for _ in reply:
+            async for _ in with_ending(reply):
                 pass
         return sent(self.claude)[-1]
 

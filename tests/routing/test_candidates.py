@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from gateway.domain.backend import Backend, PriceEntry
@@ -39,13 +41,13 @@ def _excluded(demand: Demand, catalogue: PriceBook, down: set[str] | None = None
 def test_a_backend_that_cannot_serve_is_excluded(
     change: dict[str, object], causes: tuple[str, ...], catalogue: PriceBook
 ) -> None:
-    found = _excluded(PLAIN._replace(**change), catalogue)  # type: ignore[arg-type]
+    found = _excluded(replace(PLAIN, **change), catalogue)  # type: ignore[arg-type]
     assert tuple(found[name][0] for name in ("small", "large", "hosted")) == causes
 
 
 @pytest.mark.parametrize(("kind", "cause"), [("openai", ""), ("local", ""), ("anthropic", "dialect"), ("litellm", "")])
 def test_who_cannot_be_asked_for_vectors_is_excluded(kind: str, cause: str, catalogue: PriceBook) -> None:
-    demand = PLAIN._replace(dialect="openai_embeddings")
+    demand = replace(PLAIN, dialect="openai_embeddings")
     (found,) = examine([backend("one", "large", "1", kind=kind)], demand, catalogue, Fleet())
     assert found.cause == cause
 
@@ -56,7 +58,7 @@ def test_a_resting_backend_is_excluded_with_its_reason(catalogue: PriceBook) -> 
 
 def test_a_backend_without_a_region_is_outside_every_region(catalogue: PriceBook) -> None:
     nowhere = backend("nowhere", "large", "1")
-    demand = PLAIN._replace(data=DataPolicy(regions=("eu",)))
+    demand = replace(PLAIN, data=DataPolicy(regions=("eu",)))
     (found,) = examine([nowhere], demand, catalogue, Fleet())
     assert found.excluded == "no region is given for it; the policy allows eu"
 
@@ -80,7 +82,7 @@ class Warm:
 
 ANTHROPIC, ELSEWHERE = "https://api.anthropic.com/v1", "http://127.0.0.1:9/v1"
 CACHING = PriceEntry(input=1, cached_input="0.1", cache_write_5m="1.25", output=4)
-LONG = PLAIN._replace(input=ContextEstimate(9000, 9000), prefix=Prefix(b"s"))
+LONG = replace(PLAIN, input=ContextEstimate(9000, 9000), prefix=Prefix(b"s"))
 
 
 @pytest.mark.parametrize(
@@ -100,7 +102,7 @@ def test_what_is_not_warm_costs_a_cache_write_where_the_backend_charges_for_it(
     kind: str, model: str, base_url: str, change: dict[str, object], writes: bool, catalogue: PriceBook
 ) -> None:
     caching = Backend(name="c", kind=kind, model=model, base_url=base_url, price=CACHING)  # type: ignore[arg-type]
-    demand = LONG._replace(**change)  # type: ignore[arg-type]
+    demand = replace(LONG, **change)  # type: ignore[arg-type]
     tokens = demand.input.tokens
     usd = 1_250_000 if writes else 1_000_000
     assert expected_cost(caching, demand, catalogue) == tokens * usd + 200 * 4_000_000
@@ -144,7 +146,7 @@ def test_names_that_nobody_has_are_no_data_rule() -> None:
 
 def test_a_model_that_no_endpoint_of_this_kind_serves_is_the_clients_mistake(catalogue: PriceBook) -> None:
     """Not a 503, which SDKs would try again."""
-    demand = PLAIN._replace(dialect="openai_embeddings")
+    demand = replace(PLAIN, dialect="openai_embeddings")
     far = backend("far", "hosted", "1", kind="anthropic", base_url="https://example.com/v1")
     error = refusal(examine([far], demand, catalogue, Fleet()))
     assert isinstance(error, BadRequest)
@@ -167,4 +169,4 @@ def test_an_inference_profile_counts_as_its_group_of_regions(
     backend = Backend(name="aws", kind="bedrock", model=model, region="eu-central-1")
     data = DataPolicy(regions=regions)
     assert may_go_to(backend, data) == allowed
-    assert against(backend, PLAIN._replace(data=data))[0] == ("" if allowed else "data")
+    assert against(backend, replace(PLAIN, data=data))[0] == ("" if allowed else "data")

@@ -89,7 +89,7 @@ async def test_inner_and_outer_deadlines_are_told_apart() -> None:
         await asyncio.sleep(5)
 
 
-async def test_thousands_share_a_few_timers(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_thousands_share_one_timer(monkeypatch: pytest.MonkeyPatch) -> None:
     deadlines, loop = Deadlines(), asyncio.get_running_loop()
     when, over, timers = loop.time() + 600, asyncio.Event(), []
 
@@ -102,7 +102,30 @@ async def test_thousands_share_a_few_timers(monkeypatch: pytest.MonkeyPatch) -> 
         running = [loop.create_task(work(place)) for place in range(2000)]
         await asyncio.sleep(0)
     assert len(deadlines) == 2000
-    assert len(timers) <= 2
+    assert len(timers) == 1
     over.set()
     await asyncio.gather(*running)
     assert len(deadlines) == 0
+
+
+async def test_a_deadline_that_comes_first_does_not_delay_or_end_a_later_one() -> None:
+    deadlines, ended = Deadlines(), list[float]()
+    began = now()
+
+    async def work(after_s: float) -> None:
+        with pytest.raises(TimeoutError), deadlines.at(began + after_s):
+            await asyncio.sleep(5)
+        ended.append(after_s)
+        assert after_s <= now() - began < after_s + 1
+
+    await asyncio.gather(*(work(after_s) for after_s in (0.6, 0.1, 0.3)))
+    assert ended == [0.1, 0.3, 0.6]
+    assert len(deadlines) == 0
+
+
+async def test_a_later_deadline_ends_although_the_first_was_kept() -> None:
+    deadlines = Deadlines()
+    with deadlines.at(now() + 0.05):
+        pass
+    with pytest.raises(TimeoutError), deadlines.at(now() + 0.2):
+        await asyncio.sleep(5)

@@ -107,7 +107,7 @@ class Inference:
             except InvalidKey:
                 if isinstance(dialect, PathEndpoint) and (given := dialect.key_in(caller.query)):
                     headers.setdefault(b"authorization", b"Bearer " + given)
-                await self._tenants.find(secret(headers))  # reads the keys again
+                await self._tenants.find(secret(headers))  # the key may be new: reads the keys again, or raises
                 tenant, controls, batch = self._admit(caller, headers)
         except Exception as error:
             await self._turn_away(caller, dialect, _client_error(error, request_id), request_id)
@@ -178,7 +178,7 @@ class Inference:
                 keep = partial(self._bodies.keep, owner, name, body, fields, request.turns, notes, scan, before)
                 if on_loop and notes.ends:
                     self._after_sending(keep)
-                else:
+                else:  # in a thread; or `keep` adds the positions of the items to `notes`, which the next steps read
                     keep()
             return request
 
@@ -190,8 +190,8 @@ class Inference:
         return parse(continued, on_loop=True)
 
     def _after_sending(self, work: Callable[[], None]) -> None:
-        """Run `work` when the request that is being parsed has been sent to its backend, as long as nothing delays it:
-        in the first turn of the loop its call begins, and in the second the write batcher sends it."""
+        """Run `work` in the third turn of the loop from now. If nothing delays the request that is being parsed, it has
+        then been sent: in the first turn its call begins, and in the second the write batcher sends it."""
         soon = self.deadlines.loop.call_soon
         soon(soon, soon, work)
 
@@ -258,13 +258,13 @@ class Inference:
                 if hang_up.happened:  # the task went on only for other requests, which now have its result
                     raise asyncio.CancelledError
                 answer = reply.answer
+                record.first_byte_ms = (time.perf_counter() - record.started) * 1000
                 if answer.stream:
                     begun = answer.content_type
                     await self._stream(caller, reply, hang_up, request)
                 else:
                     reply.outcome.settle()
                     body = answer.ending
-                    record.first_byte_ms = (time.perf_counter() - record.started) * 1000
                     if request.store and self._memory is not None:
                         await self._memory.keep(request, tenant, body)
                     hang_up.answered = True
@@ -307,7 +307,6 @@ class Inference:
     async def _stream(self, caller: Caller, reply: Reply, hang_up: HangUp, request: CompletionRequest) -> None:
         record = reply.record
         caller.begin([*_of_type(reply.answer.content_type), *of_record(record)])
-        record.first_byte_ms = (time.perf_counter() - record.started) * 1000
         while await reply.pipe_to(caller.put):
             await caller.drain()
         if request.store and self._memory is not None:

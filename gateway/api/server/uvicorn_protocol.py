@@ -34,6 +34,8 @@ log = logging.getLogger(__name__)
 _OFFERS = frozenset((b"upgrade", b"http2-settings"))
 _CHUNKED = (b"transfer-encoding", b"chunked")
 _CLOSE = (b"connection", b"close")
+_WAITING_BYTES = 16 * 1024
+"""Maximum bytes of a stream's pieces that wait in the transport until the other connections have been read."""
 _NOWHERE: deque[tuple[bytes, bytes]] = deque(maxlen=0)
 """A place for trailers, which are discarded: they were neither authenticated nor counted."""
 
@@ -266,6 +268,8 @@ class Call(RequestResponseCycle):
     (`RequestResponseCycle`), so it has the attributes that are needed for that.
     """
 
+    _flowing = False
+    """Whether pieces of a stream wait for the end of the loop's turn, in which uvloop sends them together."""
     _continued = False
     """Whether 100 Continue has been sent to the client."""
 
@@ -378,8 +382,16 @@ class Call(RequestResponseCycle):
         self._unsent = self._head(200, headers, _CHUNKED)
 
     def put(self, piece: bytes) -> bool:
-        if piece:
-            self._outgoing.add(self.transport, self._framed(piece), self._loop)
+        transport = self.transport
+        if not piece or transport.is_closing():
+            pass
+        elif self._unsent or self._outgoing.pending:
+            self._outgoing.add(transport, self._framed(piece), self._loop)
+        else:  # in the middle of a stream, nothing must be stored before a piece is sent
+            if not self._flowing:
+                self._flowing = True
+                send_at_once(transport, at_most=_WAITING_BYTES)
+            transport.write(b"%x\r\n%b\r\n" % (len(piece), piece))
         return not self.flow.write_paused
 
     async def drain(self) -> None:
@@ -387,7 +399,10 @@ class Call(RequestResponseCycle):
             await self.flow.drain()
 
     async def end(self, last: bytes = b"", *, broken: bool = False) -> None:
-        await self.drain()
+        if self.flow.write_paused:
+            await self.flow.drain()
+        if self._flowing:
+            send_at_once(self.transport)
         self._outgoing.add(self.transport, self._framed(last) + b"0\r\n\r\n", self._loop)
         self._complete()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any
 
 import orjson
@@ -13,7 +13,7 @@ from gateway.backends.relay import Relayed
 from gateway.dialects.clients import DIALECTS
 from gateway.dialects.openai_chat import logprobs
 from gateway.dialects.openai_chat.plain import without_logprobs
-from gateway.domain.answer import Sink, delivered_at_most, pieces
+from gateway.domain.answer import Sink, delivered_at_most
 from gateway.domain.money.usage import Usage
 from gateway.domain.protocols import Hold
 from gateway.domain.record import Attempt
@@ -111,9 +111,6 @@ class StreamGate:
             if not take(self._kept.popleft()):
                 return True
         return await self._relayed.pipe_to(take)
-
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return pieces(self.pipe_to)
 
     def completion(self) -> bytes | None:
         body = self._relayed.completion()

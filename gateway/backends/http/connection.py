@@ -205,7 +205,12 @@ class Connection(asyncio.Protocol):
             failure = self._misread(error)
         if not began and not self._begun and self._fed > MAX_HEAD_BYTES and failure is None:
             failure = self._oversized()
-        if self._pieces:
+        if pieces := self._pieces:
+            if self._received_at and not (self._complete or failure or len(pieces) > 1):  # a usual piece of a stream
+                self._received_at, self._fed = self.loop.time(), 0
+                if response.push(pieces.pop()):
+                    self._pause()
+                return
             self._hand_over(response)
         elif began:  # the data was a chunk extension or a trailer
             self._fed += len(data)
@@ -269,7 +274,11 @@ class Connection(asyncio.Protocol):
             self.limit = min(self._deadline, now + self._stall_s)
             self._owner.watch(self.limit)
         self._received_at, self._fed = now, 0
-        if response.push(data) and not self._paused and self._transport:
+        if response.push(data):
+            self._pause()
+
+    def _pause(self) -> None:
+        if not self._paused and self._transport:
             self._paused = True
             self._transport.pause_reading()
 

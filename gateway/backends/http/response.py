@@ -167,7 +167,14 @@ class Response:
             if not data:
                 return False
         if self._take is not None:
-            self._hand_on(data, self._take)
+            try:
+                if self._take(data):
+                    return False
+            except BaseException as error:  # raise it in the task that called `pipe_to`, not in the event loop
+                if self._waiter and not self._waiter.done():
+                    self._waiter.set_exception(error)
+            self._take = None
+            self._wake()
             return False
         self._ready.append(data)
         self._size = size = self._size + len(data)
@@ -176,16 +183,6 @@ class Response:
         if self._waiter is not None:
             self._wake()
         return size >= _BUFFER_BYTES
-
-    def _hand_on(self, data: bytes, take: Sink) -> None:
-        try:
-            if take(data):
-                return
-        except BaseException as error:  # raise it in the task that called `pipe_to`, not in the event loop
-            if self._waiter and not self._waiter.done():
-                self._waiter.set_exception(error)
-        self._take = None
-        self._wake()
 
     def _unpacked(self, data: bytes, unpacking: DecodedBody) -> bytes:
         try:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
 import orjson
@@ -16,7 +15,7 @@ import orjson
 from gateway.cache.coalescing.source import UNPAID, Paid
 from gateway.cache.store.bodies import Stored
 from gateway.dialects.replay import Replayed
-from gateway.domain.answer import Sink, pieces
+from gateway.domain.answer import Sink
 from gateway.domain.money.usage import Usage
 from gateway.domain.record import Attempt
 from gateway.domain.request import CompletionRequest
@@ -131,9 +130,6 @@ class PeerAnswer:
         self._replayed = replayed = Replayed(request, self._completion)
         self.stream, self.content_type, self.ending = replayed.stream, replayed.content_type, replayed.ending
         self.finish = self.finish or replayed.finish
-
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return pieces(self.pipe_to)
 
     def completion(self) -> bytes | None:
         return self._completion

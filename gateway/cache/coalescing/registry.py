@@ -5,15 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from gateway.cache.coalescing.shared_call import SharedCall
+from gateway.cache.coalescing.shared_call import LEAST_KEPT_BYTES, SharedCall
 from gateway.cache.coalescing.source import Form
 from gateway.cache.coalescing.subscriber import Subscriber
 
 KEPT_BYTES = 2**20
 """Maximum bytes of one answer that are kept in memory for late subscribers and slow readers. If an answer is larger, no
 further request can join it, and slow readers are disconnected."""
-LEAST_KEPT_BYTES = 2**16
-"""The limit that replaces `KEPT_BYTES` while all answers in progress together take more memory than `ALL_BYTES`."""
 ALL_BYTES = 32 * 2**20
 Key = bytes | tuple[bytes, Form]
 """The digest of a request. If another worker pays for the call, the key also contains the form of the answer, because

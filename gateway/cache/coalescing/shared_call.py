@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from gateway.cache.coalescing.subscriber import Subscriber
 
 
+LEAST_KEPT_BYTES = 2**16
+"""The limit that replaces `KEPT_BYTES` while all answers in progress together take more memory than `ALL_BYTES`."""
+
+
 class _Yield:
     """Awaiting this object lets each other ready task run once. The effect is that of `asyncio.sleep(0)`, but it needs
     a fifth of the time."""
@@ -154,11 +158,12 @@ class SharedCall:
     def _put(self, piece: bytes) -> bool:
         """Pass a piece to all subscribers that wait for a piece. Returns whether any subscriber wants the next
         piece."""
+        size = len(piece)
         self._pieces.append(piece)
         self.count += 1
-        self._bytes += len(piece)
-        self._calls.bytes += len(piece)
-        if self._bytes > self._calls.most_kept:
+        self._bytes += size
+        self._calls.bytes += size
+        if self._bytes > LEAST_KEPT_BYTES and self._bytes > self._calls.most_kept:
             self._drop_read_pieces()
         if self._awaiting_start:
             self._wake()
@@ -174,7 +179,7 @@ class SharedCall:
             if not wants_more:
                 del live[subscriber]
                 _resolve(paused, True)
-        return self._wanted
+        return True if self.live else self._wanted
 
     @property
     def _wanted(self) -> bool:
@@ -271,8 +276,9 @@ class SharedCall:
     def _free_pieces(self) -> None:
         """Drop all pieces of the answer if no present or future subscriber can need them."""
         if not self.subscribers:
-            while self._pieces:
-                self._drop_first()
+            self._calls.bytes -= self._bytes
+            self._bytes = 0
+            self._pieces.clear()
 
 
 def _resolve(future: asyncio.Future[Any], value: Any) -> None:

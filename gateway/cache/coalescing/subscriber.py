@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 from gateway.cache.coalescing.shared_call import SharedCall
-from gateway.domain.answer import Answer, Sink, pieces
+from gateway.domain.answer import Answer, Sink
 from gateway.domain.money.usage import Usage
 from gateway.domain.record import Attempt
 from gateway.errors import StreamBroken
@@ -69,9 +68,6 @@ class Subscriber:
     @property
     def choices(self) -> list[dict[str, Any]] | None:
         return self._answer.choices
-
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return pieces(self.pipe_to)
 
     async def pipe_to(self, take: Sink) -> bool:
         """Pass the pieces of the answer to `take`. Pieces that have already arrived come first.

@@ -10,7 +10,6 @@ import click
 from gateway.cli.echo import echo
 from gateway.cli.options import Context, common
 from gateway.cli.run.start import listen_options, logs_in, protect_files, run
-from gateway.cli.run.welcome import Welcome, prepared
 from gateway.telemetry.log_lines import log_to
 
 
@@ -37,6 +36,8 @@ def serve(context: Context, host: str | None, port: int | None, workers: int, de
         log_to(sys.stderr)
         run(settings, context, host, port, workers, announce=lambda line: echo(f"  {line}", err=True))
         return
+    from gateway.cli.run.welcome import Welcome, prepared  # only the tour needs it
+
     team = f"demo-{secrets.token_hex(3)}"
     settings = prepared(settings, team)
     with logs_in(settings.paths.data) as terminal:

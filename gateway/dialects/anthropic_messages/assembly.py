@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 
 from gateway.dialects.openai_chat.assembly import MAX_BYTES
+from gateway.dialects.streams.text_run import mended
 
 _BEGINNING = 64 * 2**10
 """Number of characters at the beginning of an answer that are kept if the answer is too long to be kept as a whole."""
@@ -46,9 +47,11 @@ class MessageAssembly:
         """Add text to the block with this `index`. `text`: the inside of a JSON string. `field`: the name of the text's
         field in the delta."""
         try:
-            self._blocks[index].texts.append((field, orjson.loads(b'"%b"' % text)))
-        except (IndexError, orjson.JSONDecodeError):
+            decoded = orjson.loads(b'"%b"' % text)
+        except orjson.JSONDecodeError:
             self._understood = False
+            decoded = orjson.loads(b'"%b"' % mended(text))
+        self._block(index).texts.append((field, decoded))
         self._size += len(text)
         if self._size > MAX_BYTES:
             self._discard()
@@ -59,13 +62,24 @@ class MessageAssembly:
             self._message = event["message"]
             self.count(event["message"].get("usage"))
         elif kind == "content_block_start":
+            self._understood &= event["index"] == len(self._blocks)
             self._blocks.append(_Block(event["content_block"]))
         elif kind == "content_block_delta":
-            self._understood &= self._blocks[event["index"]].add(event["delta"])
+            known = self._block(event["index"]).add(event["delta"])
+            self._understood &= known
         elif kind == "message_delta":
             self._last(event)
         elif kind == "message_stop":
             self._ended = True
+
+    def _block(self, index: object) -> _Block:
+        """The block with this `index`. If no such block has begun, the last block, because the text must be counted."""
+        if type(index) is int and 0 <= index < len(self._blocks):
+            return self._blocks[index]
+        self._understood = False
+        if not self._blocks:
+            self._blocks.append(_Block({}))
+        return self._blocks[-1]
 
     def _last(self, event: dict[str, Any]) -> None:
         self.count(event.get("usage"))
@@ -85,7 +99,7 @@ class MessageAssembly:
         if self._beginning is None:
             self._beginning = text[:_BEGINNING]
         self._discarded += len(text)
-        self._blocks = [_Block({}) for _ in self._blocks]
+        self._blocks = [_Block({})]
         self._size = 0
 
     @property

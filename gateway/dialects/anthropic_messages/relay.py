@@ -127,7 +127,7 @@ class MessagesRelay(EventReader):
         return not (self.ended or self._failure)
 
     def _note(self, kind: str, parsed: dict[str, Any], size: int) -> None:
-        if self._pieces:
+        if self._pieces:  # saves the call
             self._fold()
         self._assembly.add(parsed, size)
         if kind == "message_start":  # count the event now, so that it is passed on at once

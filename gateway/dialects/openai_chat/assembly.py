@@ -9,7 +9,7 @@ import orjson
 from gateway.dialects.openai_chat.content_parts import flattened
 from gateway.dialects.openai_chat.message import TEXT_FIELDS, generated_text, mean_probability, overall_finish
 from gateway.dialects.streams import sse
-from gateway.dialects.streams.text_run import TextRun
+from gateway.dialects.streams.text_run import TextRun, mended
 
 MAX_BYTES = 256 * 2**10
 """Maximum bytes of a plain body that is assembled. Of a longer answer, only the beginning is kept, and the characters
@@ -17,6 +17,9 @@ of the rest are counted."""
 
 _BEGINNING = 64 * 2**10
 """Number of characters that are kept at the beginning of an answer that is too long to be kept as a whole."""
+
+_MOST_CHOICES = 128
+"""Maximum number of choices that are kept apart. OpenAI allows no more."""
 
 _CHUNK_ONLY = frozenset({"object", "choices", "usage", "obfuscation"})
 _NEVER_JOINED = frozenset({"role", "id", "type", "name", "index", "format"})
@@ -49,22 +52,24 @@ class Assembly:
         for event in sse.events(block):
             data = sse.payload(event)
             if data and data != b"[DONE]":
-                try:
-                    chunk = orjson.loads(data)
-                except orjson.JSONDecodeError:
-                    self.unreadable += 1
-                else:
-                    self.add_parsed(chunk, len(data))
+                self.add_parsed(self._parsed(data, {}), len(data))
 
     def add_text(self, run: TextRun, first: str, text: bytes) -> None:
         """Add several events of `run`, whose texts are together `first` and `text`, the inside of a JSON string."""
-        try:
-            decoded = first + orjson.loads(b'"%b"' % text) if text else first
-        except orjson.JSONDecodeError:
-            self.unreadable += 1
-            decoded = first
+        decoded = first + self._parsed(b'"%b"' % text, "") if text else first
         run.holder[run.field] = decoded
         self.add_parsed(run.chunk, len(decoded))
+
+    def _parsed(self, data: bytes, otherwise: Any) -> Any:
+        """The value of `data`, which is JSON. `otherwise` if `data` cannot be read at all."""
+        try:
+            return orjson.loads(data)
+        except orjson.JSONDecodeError:
+            self.unreadable += 1
+        try:
+            return orjson.loads(mended(data))
+        except orjson.JSONDecodeError:
+            return otherwise
 
     def add_parsed(self, chunk: Any, size: int) -> None:
         """Add the parsed data of an event of `size` bytes."""
@@ -76,26 +81,31 @@ class Assembly:
     def _add(self, chunk: dict[str, Any], size: int) -> None:
         if type(chunk.get("usage")) is dict:
             self.usage = chunk["usage"]
-        if not chunk.keys() <= self._known:
-            self._add_top(chunk)
+        if not chunk.keys() <= self._known and self._beginning is None:
+            self._add_top(chunk, size)
         for choice in chunk.get("choices") or ():
             self._grow(self._choice(choice.get("index", 0)).add(choice, size))
 
-    def _add_top(self, chunk: dict[str, Any]) -> None:
-        """Keep the first non-empty value of each top-level field."""
-        top, known = self._top, self._known
+    def _add_top(self, chunk: dict[str, Any], size: int) -> None:
+        """Keep the first non-empty value of each top-level field. `size`: bytes of the event."""
+        top, known, before = self._top, self._known, len(self._top) + len(self._known)
         for key, value in chunk.items():
             if key not in known:
                 top[key] = value
                 if value:
                     known.add(key)
+        if len(top) + len(known) > before:
+            self._grow(size)
 
     def _choice(self, index: object) -> _Choice:
-        number = _number(index)
-        found = self._choices.get(number)
-        if found is None:
-            found = self._choices[number] = _Choice()
-        return found
+        """The choice with this `index`. If `index` is not possible, any choice, because the text must be counted."""
+        found = self._choices.get(index) if type(index) is int else None
+        if found is not None:
+            return found
+        if type(index) is not int or len(self._choices) >= _MOST_CHOICES:
+            self.unreadable += 1
+            index = next(iter(self._choices), 0)
+        return self._choices.setdefault(index, _Choice())
 
     def _grow(self, size: int) -> None:
         self._size += size
@@ -203,6 +213,7 @@ class _Choice:
                     self._add_logprobs(value)
                     kept = size if value else kept
             elif key not in _APART and (value is not None or key not in self._fields):
+                kept = kept if key in self._fields else size
                 self._fields[key] = value
         return kept
 
@@ -224,6 +235,7 @@ class _Choice:
                 self._function = self._function or _Call()
                 self._function.add({"function": value})
             elif value is not None or key not in self._message:
+                more = more or key not in self._message
                 self._message[key] = _merged(self._message.get(key), value, key)
         return size if more else characters
 
@@ -232,7 +244,9 @@ class _Choice:
             index = call.get("index")
             if index is None:  # some servers send each call as a whole and without an index
                 index = len(self._calls)
-            self._calls.setdefault(_number(index), _Call()).add(call)
+            self._calls.setdefault(index if type(index) is int else 0, _Call()).add(call)
+            if type(index) is not int:
+                raise TypeError("an index must be a number")
 
     def _add_logprobs(self, value: dict[str, Any]) -> None:
         if self._logprobs is None:
@@ -299,9 +313,3 @@ def _merged(known: Any, value: Any, name: str = "") -> Any:
     if type(known) is dict:
         return known | {key: _merged(known.get(key), inner, key) for key, inner in value.items()}
     return known + value if type(known) in (str, list) else value
-
-
-def _number(index: object) -> int:
-    if type(index) is not int:
-        raise TypeError("an index must be a number")
-    return index

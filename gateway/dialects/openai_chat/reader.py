@@ -62,7 +62,7 @@ class ChunkMaker(ChatReader):
     def _relay(self, block: bytes) -> bytes:
         pieces: list[bytes] = []
         at, returns = 0, b"\r" in block
-        while at < len(block):
+        while at < len(block) and not (self.ended or self._failure):
             end, chunks = self._read_many(block, at)
             if end == at:
                 end = sse.next_boundary(block, at, returns)

@@ -1,4 +1,5 @@
-"""Passes on a chat stream. Parses only the events that contain usage, errors or the end of the answer."""
+"""Passes on a chat stream. Does not parse events that differ from the one before only in their text. In a stream whose
+events differ in more, parses only those that contain a usage, an error, a finish reason or the end."""
 
 from __future__ import annotations
 
@@ -21,8 +22,6 @@ from gateway.errors import BackendGarbage, StreamBroken
 _MARKS = (b'"finish_reason":"', b'"usage":{', b"[DONE]", b"error", b'"finish_reason": "', b'"usage": {')
 """Texts that occur in events that must be parsed, as written in compact JSON and in JSON with spaces. A text with
 quotes cannot occur inside a JSON string, because quotes are escaped there."""
-
-
 _NULLS = (b',"usage":null', b', "usage": null')
 """Two forms of a usage that is null. They cannot occur inside a JSON string, because the quotes would be escaped there.
 """
@@ -42,17 +41,16 @@ class ChatStream(ChatReader):
         """The last usage object that was counted, and its counts."""
 
     def feed(self, data: bytes) -> bytes:
-        relayed = self._fed(data)
+        # Simple data are passed on at once: texts of the present run, and whole events that are single JSON objects
+        # without a mark (no usage, no error, no finish reason, not the end). `_feed` gives other data to `_relay`.
+        relayed, smooth = data, self._smooth
+        taken = self._transcript.take(data) if smooth else 0
+        if taken != len(data):
+            if smooth and data.endswith(b"\n\n") and not sse.has_any(data, _MARKS) and sse.sound(data[taken:]):
+                self._transcript.keep(data[taken:])
+            else:
+                relayed = self._feed(data, taken)
         return relayed if self._wants_usage else _without_null_usage(relayed)
-
-    def _fed(self, data: bytes) -> bytes:
-        taken = self._transcript.take(data) if self._smooth else 0
-        if taken == len(data):
-            return data
-        if self._smooth and data.endswith(b"\n\n") and not sse.has_any(data, _MARKS) and sse.sound(data[taken:]):
-            self._transcript.keep(data[taken:])
-            return data
-        return self._feed(data, taken)
 
     def _relay(self, block: bytes) -> bytes:
         transcript, returns = self._transcript, b"\r" in block
@@ -84,7 +82,8 @@ class ChatStream(ChatReader):
             chunk = orjson.loads(data)
         except orjson.JSONDecodeError:
             chunk = None
-        found = find_error(chunk) if event.rfind(b"error") >= 0 else None
+        plain = type(chunk) is dict and "choices" in chunk and event.rfind(b"error") < 0  # usual, and without an error
+        found = None if plain else find_error(chunk)
         if found or name == b"error":
             self._failure = broken(found, data)
             if type(chunk) is dict:
@@ -176,6 +175,7 @@ class ChatStream(ChatReader):
         if not self._whole:
             return None
         assembly = self._transcript.read()
+        # usually the last chunk's usage is the answer's, and was counted when it came
         read = self._counted[1] if assembly.usage is self._counted[0] else openai_usage(assembly.usage)
         return assembly.completion(assembly.usage if shown(read) else None)
 
@@ -196,7 +196,7 @@ def _without_null_usage(relayed: bytes) -> bytes:
 def _first_marked(block: bytes) -> int:
     """The position of the first event that must be parsed; the length of `block` if there is none."""
     first = len(block)
-    for mark in _MARKS:
+    for mark in _MARKS:  # backwards, because `rfind` is faster than `find`
         at = block.rfind(mark)
         while at >= 0:
             first = min(first, at)

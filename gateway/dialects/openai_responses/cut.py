@@ -11,7 +11,7 @@ import orjson
 from gateway.dialects.openai_responses.response_object import Item, ended, shown_usage, text_part
 from gateway.domain.money.usage import Usage
 
-_NUMBER = re.compile(rb'"sequence_number": ?(\d+)')
+_NUMBER = re.compile(rb'"sequence_number": ?(\d{1,9})\b')
 
 
 class PartialResponse:

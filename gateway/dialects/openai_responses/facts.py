@@ -2,4 +2,6 @@
 
 from gateway.domain.dialect import Dialect
 
-FACTS = Dialect("openai_responses", text_field="input", image_part="input_image", answers_have_ids=True)
+FACTS = Dialect(
+    "openai_responses", text_field="input", image_part="input_image", answers_have_ids=True, numbers_events=True
+)

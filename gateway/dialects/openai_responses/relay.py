@@ -62,12 +62,10 @@ class ResponsesRelay(EventReader):
         return self._feed(data)
 
     def _relay(self, block: bytes) -> bytes:
-        relayed, at, marks = list[bytes](), 0, tuple[bytes, ...]()
-        while at < len(block) and self._marks is not marks:  # an event may change the texts that are searched for
+        relayed, at = list[bytes](), 0
+        while at < len(block):
             marks = self._marks
             for part, marked in sse.parts(block[at:], marks):
-                if self._marks is not marks:
-                    break
                 at += len(part)
                 for event in (part,) if marked or sse.sound(part) else sse.events(part):
                     if self.ended or self._failure:
@@ -77,6 +75,8 @@ class ResponsesRelay(EventReader):
                     elif not self._read(event):
                         continue
                     relayed.append(event)
+                if self._marks is not marks:  # an event has changed the texts that are searched for
+                    break
         return b"".join(relayed)
 
     def _read(self, event: bytes) -> bool:
@@ -92,8 +92,9 @@ class ResponsesRelay(EventReader):
         if failure := broken(kind, parsed, data):
             self._failure = failure
             self._note_response(parsed)
-        elif data and type(parsed) is not dict:
-            self._failure = BackendGarbage("The backend sent an event that is not one of a response.")
+        elif type(parsed) is not dict:
+            if data:
+                self._failure = BackendGarbage("The backend sent an event that is not one of a response.")
         elif kind in ("response.completed", "response.incomplete"):
             self._end(event, parsed)
         else:
@@ -141,9 +142,9 @@ class ResponsesRelay(EventReader):
         return self._partial.cut(self._transcript.text(), self._transcript.last, delivered)
 
     def completion(self) -> bytes | None:
-        """The `response` of the final event, as its original bytes. None if there is no final event or the response is
-        too large."""
-        if self._response is None:
+        """The `response` of the final event, as its original bytes. None if there is no final event, or the response is
+        too large or lacks the text that was streamed: some servers send no output in the final event."""
+        if self._response is None or (not self._response.get("output") and self._transcript.characters):
             return None
         data = sse.payload(self.ending)
         start, end = find(data, "response")[-1]

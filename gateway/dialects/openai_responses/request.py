@@ -191,7 +191,7 @@ def _turn(index: int, item: Any) -> Turn | None:
 def _check_tools(tools: Any, where: str) -> None:
     if type(tools) is not list:
         raise BadRequest(f"{where} must be an array.", param=where)
-    if not _OBJECTS.issuperset(map(type, tools)):
+    if not _OBJECTS.issuperset(map(type, tools)):  # quick, because usually there is no index to find
         index = next(index for index, tool in enumerate(tools) if type(tool) is not dict)
         raise BadRequest(f"{where}[{index}] must be an object.", param=f"{where}[{index}]")
 

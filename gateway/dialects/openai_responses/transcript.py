@@ -6,6 +6,8 @@ import re
 
 import orjson
 
+from gateway.dialects.streams.text_run import mended
+
 _FOLD_BYTES = 64 * 1024
 """Number of stored bytes after which the bytes are parsed. With this limit, a long stream needs little memory."""
 _BEGINNING = 64 * 2**10
@@ -25,7 +27,6 @@ class ResponsesTranscript:
     def __init__(self) -> None:
         self.chunks = 0
         """Number of events with a delta (about one event per token), plus the first event."""
-        self.unreadable = 0
         self.last = b""
         """The block of events that was stored last."""
         self._kept: list[bytes] = []
@@ -56,7 +57,7 @@ class ResponsesTranscript:
                 try:
                     self._keep(_text(block))
                 except orjson.JSONDecodeError:
-                    self.unreadable += 1
+                    self._keep(_text(mended(block)))
 
     def _keep(self, text: str) -> None:
         self._characters += len(text)

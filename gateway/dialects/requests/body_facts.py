@@ -104,7 +104,7 @@ def memory_of_item(part: bytes, item: Any, turn: Turn | None) -> int:
     for holder in holders:
         values = [*holder, *holder.values()] if type(holder) is dict else holder
         size += sum(map(getsizeof, values))
-        copied = copied and not any(map(is_, values, repeat(text)))
+        copied = copied and not any(map(is_, values, repeat(text)))  # else the turn's text is one of the values
         holders += compress(values, map(_HOLDERS.__contains__, map(type, values)))
     if turn is not None:
         if copied:

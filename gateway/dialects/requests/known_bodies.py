@@ -52,6 +52,7 @@ MOST_LOCATED = 4
 """Maximum number of remembered bodies whose items are located for one request."""
 _PROBE = 64
 """Number of bytes of a body in a key (`_Place`) of the index of remembered bodies."""
+_NO_FACTS = Facts()
 _Place = tuple[str, str, int, bytes]
 """The API key with the client dialect, the name of the conversation's field, a position, and the bytes of the body from
 this position on."""
@@ -65,7 +66,7 @@ otherwise the items are not located. White space and escapes make an item longer
 class _Body:
     """A remembered body. `items`: its messages, or the items of its `input`."""
 
-    owner: tuple[str, str]
+    conversation: tuple[str, str]
     """The API key with the client dialect, and the name of the conversation's field."""
     raw: bytes
     items: list[Any]
@@ -88,7 +89,7 @@ class _Body:
     """The facts about the bytes from `start` to each of `ends`."""
     tail: bytes = b""
     """The bytes after the last item."""
-    around: Facts | None = None
+    around: Facts = _NO_FACTS
     """The facts about the bytes before and after the items."""
     searched: bool = False
     """Whether `locate` was called."""
@@ -99,15 +100,15 @@ class _Body:
 
     def __post_init__(self) -> None:
         self.beginning = memoryview(self.raw)[: len(self.raw) // 4]
-        self.place = _place(self.owner, self.raw, 1 << len(self.raw).bit_length() - 2)
+        self.place = _place(self.conversation, self.raw, 1 << len(self.raw).bit_length() - 2)  # see `_bodies`
 
     def locate(self) -> None:
         """Find the positions of the items."""
-        quoted = b'"%b"' % self.owner[1].encode()
+        quoted = b'"%b"' % self.conversation[1].encode()
         for key, at in _places(self.raw, quoted):
             head = b'%b"%b":[' % (self.raw[:key], _KEY.encode())
             ends = _ends_of(self.raw, at, self.items, first=True)
-            if ends and (found := _rest_of(head + self.raw[ends[-1] :], self.owner[1])) and not found[1]:
+            if ends and (found := _rest_of(head + self.raw[ends[-1] :], self.conversation[1])) and not found[1]:
                 self.head, self.start = head, at
                 self._count(ends, [])
                 return
@@ -115,7 +116,7 @@ class _Body:
     def _count(self, ends: list[int], new: list[Facts]) -> None:
         """Set `ends`, and find the facts about the items that have no facts yet. `new`: these facts without the
         memory; empty if they are not known."""
-        facts = self.facts[-1] if self.facts else Facts()
+        facts = self.facts[-1] if self.facts else _NO_FACTS
         at = ends[len(self.facts) - 1] if self.facts else self.start
         known = len(self.facts)
         turns = {turn.index: turn for turn in self.turns[bisect_left(self.turns, known, key=_index) :]}
@@ -125,7 +126,7 @@ class _Body:
             facts = (new[index - known] if new else facts.plus(Facts.of(part, self.words)))._replace(memory=memory)
             self.facts.append(facts)
             at = end
-        if self.around is None or self.raw[at:] != self.tail:
+        if self.raw[at:] != self.tail:
             self.tail = self.raw[at:]
             around = Facts.of(self.head + self.tail)
             memory = memory_of(self.head + self.tail, around.items, around.values, around.keys)
@@ -143,7 +144,7 @@ class _Body:
 
     def memory(self, scan: BodyScan) -> int:
         """The maximum bytes of memory of the body. `scan`: scan of `raw`."""
-        if self.ends and self.around is not None:
+        if self.ends:
             known = self.facts[-1].memory + self.around.memory
         else:
             known = memory_of(self.raw, scan.items, scan.values, scan.keys)
@@ -201,34 +202,33 @@ class Known:
     def parsed(self, raw: bytes) -> Continued | None:
         """Parse only the part of `raw` that is not known, and return the whole parsed body.
 
-        None if this part is not JSON that continues the conversation; then `raw` must be parsed as a whole.
+        If `raw` ends as the earlier body, only the items between are parsed; otherwise all that follows the known
+        items. None if this part is not JSON that continues the conversation; then `raw` must be parsed as a whole.
         """
         if len(raw) <= self.end:
             return None
-        earlier, at = self.body, skip_blanks(raw, self.end)
-        more = raw[at : at + 1] == b","
-        if not more and raw[at : at + 1] != b"]":
+        at = skip_blanks(raw, self.end)
+        comma = raw[at : at + 1] == b","
+        if not comma and raw[at : at + 1] != b"]":
             return None
-        at, facts = at + more, earlier.facts[self.shared - 1]
-        last, around = len(raw) - len(earlier.tail), earlier.around
-        if around is not None and last >= at and raw.endswith(earlier.tail):
-            rest = b'{"%b":[%b]}' % (_KEY.encode(), raw[at:last])
-        else:
-            rest, around = earlier.head + raw[at:], None
-        found = _rest_of(rest, name := earlier.owner[1])
-        if found is None or (more and not found[1]):
+        earlier, at, last = self.body, at + comma, len(raw) - len(self.body.tail)
+        same_tail = at <= last and raw.endswith(earlier.tail)
+        rest = b'{"%b":[%b]}' % (_KEY.encode(), raw[at:last]) if same_tail else earlier.head + raw[at:]
+        found = _rest_of(rest, name := earlier.conversation[1])
+        if found is None or (comma and not found[1]):
             return None
         fields, items = found
-        if around is not None:
+        if same_tail:
             if len(fields) > 1:  # the conversation ends before the known tail, and other fields follow
                 return None
             fields = earlier.fields
             self._locate(raw, items)
-        if self.ends and around is not None:
-            facts = (self.new_facts[-1] if items else facts).plus(around)
-        else:
-            new = facts.plus(Facts.of(rest) if around is None else around.plus(Facts.of(raw[at:last])))
-            facts = new._replace(values=new.values + more)
+        facts = self.new_facts[-1] if self.new_facts else earlier.facts[self.shared - 1]
+        if not self.ends:
+            facts = facts.plus(Facts.of(raw[at:last] if same_tail else rest))
+            facts = facts._replace(values=facts.values + comma)
+        if same_tail:
+            facts = facts.plus(earlier.around)
         body = {name if key == _KEY else key: value for key, value in fields.items()}
         body[name] = earlier.items[: self.shared] + items
         turns = earlier.turns[: bisect_left(earlier.turns, self.shared, key=_index)]
@@ -355,8 +355,8 @@ class KnownBodies:
 class _Queue:
     """A queue of remembered bodies, the oldest first.
 
-    There are two queues: one for bodies that a later request has continued, and one for bodies that no request has
-    continued yet. Bodies of the second queue are evicted earlier, because most of them belong to no session.
+    There are two queues: one for bodies that continue a remembered body, and one for all others. Bodies of the second
+    queue are evicted earlier, because most of them belong to no session.
     """
 
     def __init__(self) -> None:
@@ -382,8 +382,8 @@ class _Queue:
         return True
 
 
-def _place(owner: tuple[str, str], raw: bytes, at: int) -> _Place:
-    return *owner, at, raw[at : at + _PROBE]
+def _place(conversation: tuple[str, str], raw: bytes, at: int) -> _Place:
+    return *conversation, at, raw[at : at + _PROBE]
 
 
 def _places(raw: bytes, quoted: bytes) -> Iterator[tuple[int, int]]:

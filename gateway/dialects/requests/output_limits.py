@@ -52,15 +52,15 @@ def longest(fields: Mapping[str, Any], dialect: DialectName = "openai_chat") -> 
     if dialect == "openai_chat" and _CHATS_OWN.isdisjoint(fields):
         return None
     value: list[Any] = [limit for name in _OWN[dialect] if (limit := fields.get(name)) is not None]
-    if not value:
-        return None
-    if not _FOREIGN_TO[dialect].isdisjoint(fields):
+    if value and not _FOREIGN_TO[dialect].isdisjoint(fields):
         for holder in _holders(fields):
             value += [limit for name in LIMITS if (limit := holder.get(name)) is not None]
-    if any(type(limit) is not int or limit < 0 for limit in value):
-        return None
-    most: int = max(value)
-    return most if most < NO_END else None
+    most = -1
+    for limit in value:
+        if type(limit) is not int or limit < 0:
+            return None
+        most = max(most, limit)
+    return most if 0 <= most < NO_END else None
 
 
 def answers(fields: Mapping[str, Any]) -> int:

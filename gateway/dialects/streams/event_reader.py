@@ -11,7 +11,8 @@ from gateway.errors import BackendError, StreamBroken
 
 class EventReader(ABC):
     """The part of a `StreamReader` that does not depend on the contents of events. Subclasses implement `feed`. They
-    may pass on simple events themselves, and call `_feed` for all others."""
+    may pass on simple events themselves, and call `_feed` for all others. Defaults are attributes of the class, so that
+    a new stream costs fewer steps."""
 
     usage: Usage | None = None
     finish = ""

@@ -16,6 +16,8 @@ MAX_EVENT_BYTES = 8 * 2**20
 _BLANK_LINE = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
 _BEGINNINGS = (b"data:", b"event:", b"id:", b"retry:", b"error:", b":")
 _BOM = b"\xef\xbb\xbf"
+_BREAK_BYTES = 3
+"""Number of bytes of a blank line that may arrive before the rest of it: a blank line has at most four bytes."""
 
 
 class Framer:
@@ -29,17 +31,19 @@ class Framer:
 
     @property
     def empty(self) -> bool:
-        return not self._tail
+        """Whether the data so far is an event stream and ends with an event."""
+        return not self._tail and self._head is None
 
     def feed(self, data: bytes) -> bytes:
         """Add `data` and return all events that are complete now. Raises BackendGarbage if the data is not an event
         stream."""
         if self._head is not None:
             self._check_beginning(data)
-        if self._tail and b"\n" not in data and b"\r" not in data:
-            self._hold(data)
-            return b""
         if self._tail:
+            last = b"".join([piece[-_BREAK_BYTES:] for piece in self._tail[-_BREAK_BYTES:]])[-_BREAK_BYTES:]
+            if not boundary(last + data):
+                self._hold(data)
+                return b""
             data = self.rest() + data
         end = boundary(data)
         if end < len(data):
@@ -57,7 +61,8 @@ class Framer:
             raise BackendGarbage(f"The backend did not answer with an event stream{words}")
 
     def _hold(self, data: bytes) -> None:
-        self._tail.append(data)
+        if data:
+            self._tail.append(data)
         self._held += len(data)
         if self._held > MAX_EVENT_BYTES:
             raise BackendGarbage(f"The backend sent an event of more than {MAX_EVENT_BYTES} bytes.")
@@ -130,7 +135,7 @@ def parts(block: bytes, marks: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:
             yield event, has_any(event, marks)
         return
     spans = set[tuple[int, int]]()
-    for mark in marks:
+    for mark in marks:  # `end`: as in `next_boundary`, without the call
         at = block.rfind(mark)
         while at >= 0:
             start, end = block.rfind(b"\n\n", 0, at), block.find(b"\n\n", at)
@@ -171,6 +176,7 @@ def payload(event: bytes) -> bytes:
 
 def fields(event: bytes) -> tuple[bytes, bytes]:
     """The name and the data of an event. A line `error: …` of some servers counts as an event named `error`."""
+    # the usual forms first; the loop below reads them too
     if event.startswith(b"data: ") and b"\n" not in (text := event[6:].strip()) and b"\r" not in event:
         return b"", text
     if event.startswith(b"event: ") and b"\r" not in event:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from operator import itemgetter
 from typing import Any, NamedTuple, Self
 
@@ -20,6 +21,10 @@ _PAUSE = 64
 """Number of events that are read one by one after an attempt to read several at once failed, because an attempt may
 search the whole window."""
 
+_ODD = re.compile(rb'(\\(?:["\\/bfnrt]|u(?![dD][89a-fA-F])[0-9a-fA-F]{4}))|\\u[0-9a-fA-F]{4}|[\\\x00-\x1f]')
+"""Matches characters that JSON does not allow inside a string: surrogates, unknown escapes, control characters. Group 1
+is an allowed escape."""
+
 
 class RunText(NamedTuple):
     """The joined texts of several events of `run`: `first`, a decoded text, and then `text`, which has the form of the
@@ -35,7 +40,7 @@ class TextRun:
     All others have the same bytes, except for this text, which is `holder[field]`."""
 
     def __init__(self, before: bytes, after: bytes, chunk: _Object, holder: _Object, field: str) -> None:
-        self.chunk, self.holder, self.field = chunk, holder, field
+        self.chunk, self.holder, self.field = chunk, holder, field  # a template: `Assembly.add_text` sets the text
         self.head, self.tail = before, after
         """The bytes before and after the text in each event of the run. They include the quotes of the text."""
         self.frame = len(before) + len(after)
@@ -185,6 +190,12 @@ def decoded(contents: list[bytes]) -> list[str]:
     if len(texts) != len(contents) or set(map(type, texts)) - {str}:
         raise ValueError("a content has quotes that are not escaped")
     return texts
+
+
+def mended(data: bytes) -> bytes:
+    """`data`, JSON or the content of a JSON string, with blanks in place of the characters that JSON does not allow
+    inside a string. So a text that only lenient clients can read is counted too."""
+    return _ODD.sub(lambda found: found[1] or b" ", data.decode(errors="replace").encode())
 
 
 def encoded(texts: list[str]) -> list[bytes]:

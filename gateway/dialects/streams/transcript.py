@@ -28,7 +28,11 @@ class _Parsed(NamedTuple):
 
 
 class Transcript:
-    """Stores whole events in OpenAI's chat dialect. If events differ only in their text, only the texts are stored."""
+    """Stores whole events in OpenAI's chat dialect. If events differ only in their text, only the texts are stored.
+
+    `keep` stores any block: it calls `take` for events of the present run, and `add` for others. A reader that parses
+    events itself calls `take` and `add_parsed`.
+    """
 
     mark = b'"delta"'
     """A text that occurs in an event once for each piece of the answer."""
@@ -46,13 +50,19 @@ class Transcript:
     """An upper bound of the number of characters of the answer's text: the bytes of the texts, or of whole events if
     their texts were not looked for."""
     _run: TextRun | None = None
-    _alone = _pause = _held = 0
+    _alone = 0
+    """Number of consecutive runs of a single event."""
+    _pause = 0
+    """Number of events before a new run may begin."""
+    _held = 0
+    """Bytes of memory of the stored events."""
 
     def __init__(self) -> None:
         self._kept: list[bytes | RunText | _Parsed] = []
         self._assembly = self._new_assembly()
 
     def _new_assembly(self) -> Assembly:
+        """Legacy completions override this method and the next one."""
         return Assembly()
 
     def _run_after(self, event: bytes, chunk: dict[str, Any]) -> TextRun | None:
@@ -93,7 +103,7 @@ class Transcript:
 
     def add(self, block: bytes) -> None:
         """Store one event, or one block of events, that `take` did not store."""
-        try:
+        try:  # `find` is faster than `in`
             chunk = None if self._pause or block.find(self.mark) < 0 else orjson.loads(sse.payload(block))
         except orjson.JSONDecodeError:
             chunk = None
@@ -101,12 +111,12 @@ class Transcript:
             self.add_parsed(block, chunk)
         else:
             self._pause = max(0, self._pause - block.count(self.mark))
-            self._keep(block, block, len(block))
+            self._add(block, block, len(block))
 
     def add_parsed(self, event: bytes, chunk: dict[str, Any]) -> bool | None:
         """Store an event that was already parsed to `chunk`. Returns whether it contains anything besides the role and
-        the finish reason. None if it begins a run: it contains nothing but a text, and of the next events, only the
-        texts are stored if they differ only in their text."""
+        the finish reason. Returns None if it begins a run: then it contains nothing but a text, so the caller need not
+        look for a usage or a finish reason."""
         deltas, says, run = event.count(self.mark), self.says(chunk), None
         if self.first is None and chunk.get("choices"):
             self.first = chunk
@@ -118,12 +128,12 @@ class Transcript:
                 self._pause = _PAUSE
             run = self._run_after(event, chunk) if says else None
         if run is not None:  # one character more, because a line break may precede the text
-            self._keep(None, event, len(event) - run.frame + 1)
+            self._add(None, event, len(event) - run.frame + 1)
             self._run = run
             return None
         if deltas and not self.chunks and not says:
             self.silent += 1
-        self._keep(_Parsed(chunk, len(event)), event, len(event) if says else 0)
+        self._add(_Parsed(chunk, len(event)), event, len(event) if says else 0)
         return says
 
     def keep(self, block: bytes) -> None:
@@ -134,8 +144,9 @@ class Transcript:
             self.add(block[at:end])
             at = end
 
-    def _keep(self, kept: bytes | _Parsed | None, event: bytes, most_characters: int) -> None:
-        """Store `event` in the form `kept`; None if its text is in the run that begins with it."""
+    def _add(self, kept: bytes | _Parsed | None, event: bytes, most_characters: int) -> None:
+        """End the present run, and store `event` in the form `kept`; None if its text is in the run that begins with
+        it."""
         self._end_run()
         self.chunks += event.count(self.mark)
         self.most_characters += most_characters

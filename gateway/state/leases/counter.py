@@ -112,19 +112,12 @@ class Lease:
 
     # ── on the hot path ────────────────────────────────────────────────────────────────────────────────────────────
 
-    def take(self, units: int, step: int) -> None:
-        """Take `units`. The caller must first check that `free` is at least `units`.
-
-        `step`: the server's clock in steps of 100 ms, for counters of the kind `rate`.
-        """
-        take_all(((self, units),), step)
-
     def force(self, units: int, step: int) -> None:
         """Take `units` even if the server has not reserved them for this worker. Use this only for policies that serve
         requests while the server is unreachable. `step`: the server's clock in steps of 100 ms, for counters of the
         kind `rate`."""
         self.free += units
-        self.take(units, step)
+        take_all(((self, units),), step)
 
     def settle(self, held: int, cost: int, mark: int) -> None:
         """End the use of `held` units, of which `cost` units were spent. `cost` may exceed `held`. Only for counters of

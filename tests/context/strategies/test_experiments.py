@@ -19,6 +19,7 @@ from gateway.state.redis.connection import State
 from gateway.state.sql.database import Database
 from tests.fakes.gateway import open_gateway, record_of, tenant
 from tests.fakes.provider import Reply
+from tests.support.pieces import with_ending
 from tests.support.requests import request_in, small_request, user
 
 BRIEF = "Answer briefly."
@@ -165,7 +166,7 @@ async def test_the_ledger_knows_the_variant_and_the_report_compares_them(
                 record = record_of(request, WHO)
                 record.session, record.tags = session, {"experiment:brevity": "as the client likes"}
                 async with await gateway.pipeline.serve(request, WHO, record, 1e12) as reply:
-                    _ = [piece async for piece in reply]
+                    _ = [piece async for piece in with_ending(reply)]
         sent = [orjson.loads(each.body)["messages"] for each in gateway.provider.exchanges]
         assert [messages[0]["content"] for messages in sent] == ["why?"] * 3 + [BRIEF] * 3
         rows = await gateway.rows()
@@ -190,5 +191,5 @@ async def test_a_client_cannot_claim_a_variant(state: State, database: Database,
         record = record_of(request, who)
         record.tags = {"experiment:brevity": "brief", "experiment:none": "a", "feature": "search"}
         async with await gateway.pipeline.serve(request, who, record, 1e12) as reply:
-            _ = [piece async for piece in reply]
+            _ = [piece async for piece in with_ending(reply)]
         assert record.tags == {"feature": "search"}
