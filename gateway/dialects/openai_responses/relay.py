@@ -67,10 +67,11 @@ class ResponsesRelay(EventReader):
             marks = self._marks
             for part, marked in sse.parts(block[at:], marks):
                 at += len(part)
-                for event in (part,) if marked or sse.sound(part) else sse.events(part):
+                whole = marked or sse.sound(part)
+                for event in (part,) if whole else sse.events(part):
                     if self.ended or self._failure:
                         return b"".join(relayed)
-                    if not marked and sse.sound(event):
+                    if not marked and (whole or sse.sound(event)):
                         self._transcript.add(event)
                     elif not self._read(event):
                         continue
