@@ -200,6 +200,24 @@ def test_a_key_given_twice_hides_nothing() -> None:
         check_forwarding(request("chat", twice), policy(data={"server_tools": "forbidden"}))
 
 
+@pytest.mark.parametrize("field", ["model", "max_tokens", "max_completion_tokens", "n"])
+def test_a_field_that_decides_the_cost_is_refused_if_it_stands_twice(field: str) -> None:
+    said = b'"messages":[{"role":"user","content":"hello"}]'
+    for first, second in ((b'"m"', b'"m2"'),) if field == "model" else ((b"90", b"5"), (b"5", b"90")):
+        name = field.encode()
+        model = b"" if field == "model" else b'"model":"m",'
+        raw = b'{%b"%b":%b,%b,"%b" : %b}' % (model, name, first, said, name, second)
+        with pytest.raises(BadRequest, match=f"the key {field} twice"):
+            check_forwarding(request("chat", raw), policy())
+
+
+def test_a_tool_may_have_parameters_with_the_names_of_such_fields() -> None:
+    schema = b'{"type":"object","properties":{"model":{"type":"string"},"n":{"type":"number"},"max_tokens":{}}}'
+    tools = b'[{"type":"function","function":{"name":"f","parameters":%b}}]' % schema
+    raw = b'{"tools":%b,"model":"m","n":1,"max_tokens":5,"messages":[{"role":"user","content":"hello"}]}' % tools
+    check_forwarding(request("chat", raw), policy())
+
+
 def test_tiers_that_the_policy_does_not_name_are_refused() -> None:
     limits = {"service_tiers": ["flex"]}
     for fields in ({"service_tier": "auto"}, {"service_tier": "default"}, {"service_tier": "flex"}):

@@ -46,6 +46,12 @@ _WORDS: dict[str, Forwarded] = {
 _SEARCHES = frozenset({"web_search_options", "search_parameters", "plugins"})
 """Names of the fields, other than `tools`, that make a provider search the web."""
 _OFFERS = _SEARCHES | {"tools"}
+_PAID = {
+    name: b'"%b"' % name.encode()
+    for name in ("model", "max_tokens", "max_completion_tokens", "max_output_tokens", "n", "best_of")
+}
+"""Names of top-level fields that decide what a call costs → the quoted name. The gateway reads the last value of a
+duplicate key, but a backend may read the first."""
 _NODES = frozenset({dict, list})
 _TOP = frozenset({"store", *_TIERS, _GEO, *_WORDS, "tool_resources", "extra_body"})
 _OPAQUE = frozenset(
@@ -77,6 +83,7 @@ def check_forwarding(request: CompletionRequest, policy: Policy) -> None:
     """Reject the request if the team's policy forbids its references or tools. Some tools are removed instead. Call
     this before stored responses are inserted. Raises Forbidden with field and policy key, BadRequest for a duplicate
     key."""
+    _check_paid(request)
     offers = not _OFFERS.isdisjoint(request.body) or request.dialect == "openai_responses"
     if not _TOP.isdisjoint(request.body) or _mentioned(request, offers):
         _check_named(request, policy)
@@ -135,11 +142,24 @@ def _check_once(request: CompletionRequest) -> None:
         request.notes.unique_keys = True
 
 
+def _check_paid(request: CompletionRequest) -> None:
+    """Raises BadRequest if a field in `_PAID` is duplicated. The known part of a continued body was checked before."""
+    raw = request.raw if request.continued is None else request.continued.rest
+    for name in _PAID.keys() & request.body:
+        often = raw.find(_PAID[name]) < raw.rfind(_PAID[name])  # perhaps in a tool's schema
+        if often and raw.lstrip().startswith(b"{") and len(json_splice.find(raw, name)) > 1:
+            raise _duplicate(name)
+
+
+def _duplicate(name: str) -> BadRequest:
+    return BadRequest(f"An object of the body has the key {name} twice; send it once.", param=name)
+
+
 def _read_once(pairs: list[tuple[str, Any]]) -> None:
     if len(dict(pairs)) < len(pairs):
         names = [name for name, _ in pairs]
         name = next(name for name in names if names.count(name) > 1)[:64]
-        raise BadRequest(f"An object of the body has the key {name} twice; send it once.", param=name)
+        raise _duplicate(name)
 
 
 _ONCE = JSONDecoder(object_pairs_hook=_read_once, parse_int=str, parse_float=str)
