@@ -248,6 +248,8 @@ class Backend(Section):
     def _reachable(self) -> Backend:
         if self.facts.needs_base_url and not self.base_url.startswith(("http://", "https://")):
             raise ValueError(f"base_url must begin with http:// or https:// for kind {self.kind}")
+        if "@" in urlsplit(self.base_url).netloc:
+            raise ValueError("base_url must not contain a user name or a password; give the secret as api_key")
         given = [name for name, kind in _PARTICULAR.items() if kind != self.kind and name in self.model_fields_set]
         if given:
             raise ValueError(

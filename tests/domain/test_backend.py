@@ -147,3 +147,9 @@ def test_a_changed_copy_has_the_facts_of_its_own_kind() -> None:
     assert (other.facts, other.spoken) == (backend(PRIVATE, None, "anthropic").facts, ("anthropic_messages",))
     assert (one.facts, one.spoken) == (facts, dialects)
     assert one == backend(PRIVATE, None)
+
+
+@pytest.mark.parametrize("user", ["name:secret@", "secret@", ":@"])
+def test_an_address_holds_no_secret(user: str) -> None:
+    with pytest.raises(ValueError, match="must not contain a user name or a password; give the secret as api_key"):
+        backend(f"https://{user}example.com/v1", None)
