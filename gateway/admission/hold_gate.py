@@ -28,14 +28,17 @@ class HoldGate:
         answer, attempt, hold = self._answer, self._attempt, self._hold
         uncovered: bytes | None = None
 
+        def pass_on(piece: bytes) -> bool:
+            if not piece:
+                return True
+            return take_last(piece) if answer.over else take(piece)
+
         def covered(piece: bytes) -> bool:
             nonlocal uncovered
             if hold.covers != EVER and attempt.seen > hold.covers:
                 uncovered = piece
                 return False
-            if not piece:
-                return True
-            return take_last(piece) if answer.over else take(piece)
+            return pass_on(piece)
 
         while await answer.pipe_to(covered):
             if uncovered is None:
@@ -48,10 +51,9 @@ class HoldGate:
                     raise
                 if not answer.over:  # otherwise the complete answer was delivered before it could be ended
                     await self._truncate(spent)
-                    if piece:
-                        (take_last if answer.over else take)(piece)
+                    pass_on(piece)
                     return False
-            if piece and not (take_last if answer.over else take)(piece):
+            if not pass_on(piece):
                 return True
         return False
 
