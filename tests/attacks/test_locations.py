@@ -118,7 +118,6 @@ def backend(url: str, **more: Any) -> Backend:
         ("http://[64:ff9b::8.8.8.8]/v1", True),
         ("http://[::ffff:8.8.8.8]/v1", True),
         ("http://192.0.0.170/v1", True),
-        ("http://127.0.0.1@example.com/v1", True),
         ("http://127.1/v1", True),
         ("http://localhost.example.com/v1", True),
         ("http://vllm:8000/v1", True),
@@ -130,6 +129,12 @@ def test_an_address_tells_where_a_backend_is_without_a_look_up(url: str, hosted:
     assert backend(url, tier="small").hosted is hosted
     assert backend(url, location="local").hosted is False
     assert backend(url, location="hosted").hosted is True
+
+
+@pytest.mark.parametrize("location", ["local", "hosted", None])
+def test_an_address_with_a_private_user_name_is_refused(location: str | None) -> None:
+    with pytest.raises(ValueError, match="base_url must not contain a user name or a password"):
+        backend("http://127.0.0.1@example.com/v1", location=location)
 
 
 async def test_every_provider_that_the_gateway_knows_is_hosted_whatever_is_said() -> None:
