@@ -29,6 +29,8 @@ _WHOLE_OR_NOTHING = frozenset({"tools", "json_schema"})
 def most_output(backend: Backend, request: CompletionRequest | None, input_tokens: int) -> int:
     """The maximum output tokens of one answer. This is the lowest of three limits: the client's limit (an assumed one
     if the client sets none), the backend's limit, and the rest of the backend's context window.
+
+    `input_tokens`: minimum input of the call. More input would only leave less of the window to the answer.
     """
     most, known = None if request is None else request.max_output_tokens, backend.max_output_tokens
     if most is None:

@@ -13,6 +13,12 @@ FIRST_OUTPUT_TOKENS = 512
 FIRST_INPUT_RATIO = 1.25
 """Assumed ratio of the backend's input count to the gateway's count before the first answer. Backends count slightly
 more, because of chat templates and other tokenizers."""
+_TEMPLATE_TOKENS = 24
+"""Tokens that a backend's chat template may add to each request, such as the default system prompts of Qwen and Llama
+3.1. The gateway's count does not include them."""
+_SHORT_TOKENS = 256
+"""Input below this number of tokens counts as short. Its ratio says little about longer input, because a chat template
+adds the same tokens to both."""
 MOST_INPUT_RATIO = 4.0
 """Maximum plausible ratio of the two input counts. No tokenizer needs four times as many tokens, so a larger ratio
 means that the gateway did not count a part of the input."""
@@ -45,6 +51,10 @@ class _Quantile:
         """Whether the observed values weigh more than the initial assumption."""
         return len(self._recent) > 2 * _WEIGHT
 
+    @property
+    def median(self) -> float:
+        return self._sorted[len(self._sorted) // 2]
+
     def add(self, value: float) -> None:
         recent, ordered = self._recent, self._sorted
         recent.append(value)
@@ -61,12 +71,12 @@ class _Quantile:
 class Forecast:
     """The forecast for one team's calls of one backend."""
 
-    __slots__ = ("_output", "_ratio", "_ratios", "ignored")
+    __slots__ = ("_long", "_output", "_ratios", "_short", "ignored")
 
     def __init__(self) -> None:
         self._output = _Quantile(0.9, FIRST_OUTPUT_TOKENS)
-        self._ratio = _Quantile(0.95, FIRST_INPUT_RATIO)
-        """Ratio of the input counts for text alone."""
+        self._short, self._long = _Quantile(0.95, FIRST_INPUT_RATIO), _Quantile(0.95, FIRST_INPUT_RATIO)
+        """Ratios of the input counts for text alone, of short and of long input."""
         self._ratios: dict[str, _Quantile] = {}
         """Kind of content other than text → ratio of the input counts. It is separate, because the tokens of a document
         do not predict those of text."""
@@ -87,14 +97,25 @@ class Forecast:
         """The input tokens that the backend is expected to count. `counted`: the gateway's own count. `kind`: what is
         attached, such as `image`, or `text` if nothing is. `attached`: the part of `counted` that is not text."""
         # never below the gateway's count: a field that the backend ignored may count next time
-        text = max(1.0, min(self._ratio.value, MOST_INPUT_RATIO))
+        text = max(1.0, min(max(self._short.value, self._long.value), MOST_INPUT_RATIO))
         if kind == "text":
-            return int(counted * text) + 1
+            return int(counted * text) + 1 + _TEMPLATE_TOKENS
         known = self._ratios.get(kind)
         ratio = _FIRST_ATTACHED_RATIO
         if known is not None:  # the next document may be larger than earlier documents
             ratio = max(ratio, min(known.value, MOST_INPUT_RATIO))
-        return int((counted - attached) * max(text, ratio) + attached * ratio) + 1
+        return int((counted - attached) * max(text, ratio) + attached * ratio) + 1 + _TEMPLATE_TOKENS
+
+    def usual_input_tokens(self, counted: int, attached: int) -> int:
+        """The input tokens that the backend usually counts, which is the median instead of a high quantile.
+
+        Refusals use this number, so that a few unusual calls never cause a refusal. `counted`: the gateway's own count.
+        `attached`: the part of `counted` that belongs to attachments.
+        """
+        text = counted - attached
+        ratios = self._short if text < _SHORT_TOKENS else self._long
+        ratio = max(FIRST_INPUT_RATIO, min(ratios.median, MOST_INPUT_RATIO))
+        return int(text * ratio + attached * _FIRST_ATTACHED_RATIO) + 1 + _TEMPLATE_TOKENS
 
     def learn(self, counted: int, usage: Usage, answers: int, kind: str = "text") -> None:
         """Learn from a call. `usage`: usage that the backend reported. `answers`: number of answers. `counted`: the
@@ -106,21 +127,12 @@ class Forecast:
         if not counted or not (given := usage.all_input):
             return
         if kind == "text":
-            self._ratio.add(given / counted)
+            (self._short if counted < _SHORT_TOKENS else self._long).add(given / counted)
             return
         ratio = self._ratios.get(kind)
         if ratio is None:
             ratio = self._ratios[kind] = _Quantile(0.95, _FIRST_ATTACHED_RATIO)
         ratio.add(given / counted)
-
-
-def least_input_tokens(counted: int, attached: int) -> int:
-    """Estimate the backend's count of input tokens with fixed ratios instead of learned ones.
-
-    Refusals use this number, so that a learned ratio alone never causes a refusal. `counted`: the gateway's own count
-    of input tokens. `attached`: the part of `counted` that belongs to attachments.
-    """
-    return int((counted - attached) * FIRST_INPUT_RATIO + attached * _FIRST_ATTACHED_RATIO) + 1
 
 
 class OutputForecasts:
