@@ -4,8 +4,11 @@ gateway's count. Both are learned per team and backend.
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_left, insort
 from collections import deque
+from collections.abc import Callable
+from itertools import islice
 
 from gateway.domain.money.usage import Usage
 
@@ -25,6 +28,12 @@ means that the gateway did not count a part of the input."""
 _FIRST_ATTACHED_RATIO = 1.0
 """Assumed ratio for attachments. It is 1, because the gateway counts the maximum for attachments."""
 _REMEMBERED = 128
+_LATEST = 15
+"""Number of the latest values of which a median is the middle one. With so few, a ratio that was usual only for a while
+is soon forgotten."""
+_TRIAL_S = 60.0
+"""Minimum seconds between two calls that are sent although the usual ratio of their input would refuse them. The first
+refusal counts as such a call."""
 _WEIGHT = 4
 """Weight of the assumed value, as a number of answers. A few long answers raise the quantile at once. About forty short
 answers lower it."""
@@ -53,7 +62,9 @@ class _Quantile:
 
     @property
     def median(self) -> float:
-        return self._sorted[len(self._sorted) // 2]
+        """The median of the latest values."""
+        latest = sorted(islice(reversed(self._recent), _LATEST))
+        return latest[len(latest) // 2]
 
     def add(self, value: float) -> None:
         recent, ordered = self._recent, self._sorted
@@ -71,9 +82,12 @@ class _Quantile:
 class Forecast:
     """The forecast for one team's calls of one backend."""
 
-    __slots__ = ("_long", "_output", "_ratios", "_short", "ignored")
+    __slots__ = ("_clock", "_long", "_output", "_ratios", "_short", "_tried_at", "ignored")
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._tried_at: float | None = None
+        """Time of the latest trial, or of the first refusal."""
         self._output = _Quantile(0.9, FIRST_OUTPUT_TOKENS)
         self._short, self._long = _Quantile(0.95, FIRST_INPUT_RATIO), _Quantile(0.95, FIRST_INPUT_RATIO)
         """Ratios of the input counts for text alone, of short and of long input."""
@@ -112,10 +126,21 @@ class Forecast:
         Refusals use this number, so that a few unusual calls never cause a refusal. `counted`: the gateway's own count.
         `attached`: the part of `counted` that belongs to attachments.
         """
-        text = counted - attached
-        ratios = self._short if text < _SHORT_TOKENS else self._long
-        ratio = max(FIRST_INPUT_RATIO, min(ratios.median, MOST_INPUT_RATIO))
-        return int(text * ratio + attached * _FIRST_ATTACHED_RATIO) + 1 + _TEMPLATE_TOKENS
+        ratios = self._short if counted - attached < _SHORT_TOKENS else self._long
+        return _input_tokens(counted, attached, max(FIRST_INPUT_RATIO, min(ratios.median, MOST_INPUT_RATIO)))
+
+    def begin_trial(self) -> bool:
+        """Whether a call may be sent now although the usual ratio of its input would refuse it. The answer to such a
+        call shows whether the ratio still holds. If the result is True and the call is not sent, call `end_trial`."""
+        now, tried_at = self._clock(), self._tried_at
+        due = tried_at is not None and not 0 <= now - tried_at < _TRIAL_S  # the clock may be set back
+        if due or tried_at is None:
+            self._tried_at = now
+        return due
+
+    def end_trial(self) -> None:
+        """Let another call have the trial that was begun last."""
+        self._tried_at = float("-inf")
 
     def learn(self, counted: int, usage: Usage, answers: int, kind: str = "text") -> None:
         """Learn from a call. `usage`: usage that the backend reported. `answers`: number of answers. `counted`: the
@@ -124,6 +149,10 @@ class Forecast:
         if tokens > _MOST_RISE * FIRST_OUTPUT_TOKENS:
             tokens = min(tokens, _MOST_RISE * max(output.value, FIRST_OUTPUT_TOKENS))
         output.add(tokens)
+        self.learn_input(counted, usage, kind)
+
+    def learn_input(self, counted: int, usage: Usage, kind: str) -> None:
+        """Learn from a call whose answer was ended by its cap, so that its length shows nothing."""
         if not counted or not (given := usage.all_input):
             return
         if kind == "text":
@@ -135,8 +164,19 @@ class Forecast:
         ratio.add(given / counted)
 
 
+def first_input_tokens(counted: int, attached: int) -> int:
+    """The input tokens that a backend is assumed to count before its first answer. The parameters are those of
+    `Forecast.usual_input_tokens`."""
+    return _input_tokens(counted, attached, FIRST_INPUT_RATIO)
+
+
+def _input_tokens(counted: int, attached: int, ratio: float) -> int:
+    return int((counted - attached) * ratio + attached * _FIRST_ATTACHED_RATIO) + 1 + _TEMPLATE_TOKENS
+
+
 class OutputForecasts:
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
         self._known: dict[tuple[str, str], Forecast] = {}
 
     def of(self, team: str, backend: str) -> Forecast:
@@ -144,5 +184,5 @@ class OutputForecasts:
         if found is None:
             if len(self._known) >= _MOST:
                 self._known.clear()
-            found = self._known[team, backend] = Forecast()
+            found = self._known[team, backend] = Forecast(self._clock)
         return found

@@ -13,6 +13,7 @@ from gateway.domain.tenant import Tenant
 from gateway.errors import BudgetExhausted
 from gateway.state.redis.connection import State
 from tests.admission.conftest import (
+    Clock,
     Ledger,
     asking,
     backend,
@@ -227,6 +228,38 @@ async def test_a_call_is_refused_if_the_budget_does_not_pay_for_the_input_that_i
             hold.settle(0)
         with released(budgets.hold(who, record(who), asking(100))) as hold, pytest.raises(BudgetExhausted):
             await hold.extend(backend(), counted)
+
+
+@pytest.mark.parametrize("capped", [False, True])
+async def test_what_was_learned_of_the_input_locks_nobody_out(state: State, capped: bool) -> None:
+    """Refused calls teach nothing. So one call a minute is sent in spite of what was learned before."""
+    clock = Clock()
+    async with budgets_on(state, Ledger(), patience_s=0.1, clock=clock) as budgets:
+        who = tenant(max_usd_per_request="0.01")
+
+        async def counted(tokens: int, ratio: float) -> bool:
+            """Whether a call is sent, whose input the backend counts as `ratio` times `tokens`."""
+            hold = budgets.hold(who, seen := record(who), asking(None if capped else 100))
+            with released(hold):
+                try:
+                    await hold.extend(backend(), tokens)
+                except BudgetExhausted:
+                    return False
+                attempt = seen.attempt(backend())
+                attempt.outcome, attempt.usage = "ok", Usage(int(tokens * ratio), output_tokens=hold.output_limit or 10)
+                hold.settle(0)
+            return True
+
+        for _ in range(200):
+            assert await counted(300, 8.0)
+        assert not await counted(9000, 1.0)  # at no ratio is this call paid for
+        assert not await counted(3000, 1.0)
+        sent = []
+        for _ in range(9):
+            clock.now += 61
+            assert not await counted(9000, 1.0)  # takes no other call's turn
+            sent.append([await counted(3000, 1.0) for _ in range(3)])
+        assert sent == [[True, False, False]] * 7 + [[True] * 3] * 2
 
 
 async def test_a_chat_template_is_held_for_before_anything_is_known_of_the_backend(state: State) -> None:
