@@ -217,7 +217,7 @@ class BudgetHold:
         if usual < most:
             yield usual, self._patience_s
         first = max(0, first_input_tokens(call.counted, attached.total) - beside)
-        if first < min(usual, most) and forecast.begin_trial():
+        if first < min(usual, most) and forecast.begin_trial(self._record.request_id):
             yield first, 0.0
             forecast.end_trial()  # refused: if the hold succeeds, the next number is not asked for
 

@@ -82,12 +82,13 @@ class _Quantile:
 class Forecast:
     """The forecast for one team's calls of one backend."""
 
-    __slots__ = ("_clock", "_long", "_output", "_ratios", "_short", "_tried_at", "ignored")
+    __slots__ = ("_clock", "_long", "_output", "_ratios", "_short", "_tried_at", "_tried_by", "ignored")
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
         self._tried_at: float | None = None
         """Time of the latest trial, or of the first refusal."""
+        self._tried_by = ""
         self._output = _Quantile(0.9, FIRST_OUTPUT_TOKENS)
         self._short, self._long = _Quantile(0.95, FIRST_INPUT_RATIO), _Quantile(0.95, FIRST_INPUT_RATIO)
         """Ratios of the input counts for text alone, of short and of long input."""
@@ -129,18 +130,21 @@ class Forecast:
         ratios = self._short if counted - attached < _SHORT_TOKENS else self._long
         return _input_tokens(counted, attached, max(FIRST_INPUT_RATIO, min(ratios.median, MOST_INPUT_RATIO)))
 
-    def begin_trial(self) -> bool:
-        """Whether a call may be sent now although the usual ratio of its input would refuse it. The answer to such a
-        call shows whether the ratio still holds. If the result is True and the call is not sent, call `end_trial`."""
+    def begin_trial(self, request_id: str) -> bool:
+        """Whether the request may be sent now although the usual ratio of its input would refuse it. The answer to such
+        a call shows whether the ratio still holds. Several limits of a request may ask. If the result is True and the
+        call is not sent, call `end_trial`."""
         now, tried_at = self._clock(), self._tried_at
         due = tried_at is not None and not 0 <= now - tried_at < _TRIAL_S  # the clock may be set back
+        if due:
+            self._tried_by = request_id
         if due or tried_at is None:
             self._tried_at = now
-        return due
+        return self._tried_by == request_id
 
     def end_trial(self) -> None:
         """Let another call have the trial that was begun last."""
-        self._tried_at = float("-inf")
+        self._tried_at, self._tried_by = float("-inf"), ""
 
     def learn(self, counted: int, usage: Usage, answers: int, kind: str = "text") -> None:
         """Learn from a call. `usage`: usage that the backend reported. `answers`: number of answers. `counted`: the

@@ -8,6 +8,7 @@ import pytest
 
 from gateway.domain.backend import Backend
 from gateway.domain.money.usage import Usage
+from gateway.domain.record import new_request_id
 from gateway.domain.routing.route import Attached
 from gateway.domain.tenant import Tenant
 from gateway.errors import BudgetExhausted
@@ -230,16 +231,21 @@ async def test_a_call_is_refused_if_the_budget_does_not_pay_for_the_input_that_i
             await hold.extend(backend(), counted)
 
 
+@pytest.mark.parametrize("budget", [None, {"limit_usd": "0.01", "window": "day"}])
 @pytest.mark.parametrize("capped", [False, True])
-async def test_what_was_learned_of_the_input_locks_nobody_out(state: State, capped: bool) -> None:
+async def test_what_was_learned_of_the_input_locks_nobody_out(
+    state: State, capped: bool, budget: dict[str, Any] | None
+) -> None:
     """Refused calls teach nothing. So one call a minute is sent in spite of what was learned before."""
     clock = Clock()
-    async with budgets_on(state, Ledger(), patience_s=0.1, clock=clock) as budgets:
-        who = tenant(max_usd_per_request="0.01")
+    async with budgets_on(state, Ledger(), patience_s=0.01, clock=clock) as budgets:
+        who = tenant(max_usd_per_request="0.01", **({"budget": budget} if budget else {}))
 
         async def counted(tokens: int, ratio: float) -> bool:
             """Whether a call is sent, whose input the backend counts as `ratio` times `tokens`."""
-            hold = budgets.hold(who, seen := record(who), asking(None if capped else 100))
+            seen = record(who)
+            seen.request_id = new_request_id()
+            hold = budgets.hold(who, seen, asking(None if capped else 100))
             with released(hold):
                 try:
                     await hold.extend(backend(), tokens)
