@@ -34,6 +34,8 @@ is soon forgotten."""
 _TRIAL_S = 60.0
 """Minimum seconds between two calls that are sent although the usual ratio of their input would refuse them. The first
 refusal counts as such a call."""
+_HALVED_S = 900.0
+"""Seconds after which half as many tokens as before are held for because of an answer that exceeded its limit."""
 _WEIGHT = 4
 """Weight of the assumed value, as a number of answers. A few long answers raise the quantile at once. About forty short
 answers lower it."""
@@ -41,6 +43,11 @@ _MOST_RISE = 8
 """Limit for a single long answer. It counts with at most this multiple of the quantile, so that one endless answer does
 not count fully."""
 _MOST = 10_000
+SLACK_TOKENS = 16
+"""Number of tokens by which an answer may exceed its limit, at least, before it counts as longer."""
+_REPORTED_SHARE = 16
+"""The backend's own count of tokens may exceed the cap by 1/`_REPORTED_SHARE` of the cap, because some backends count
+the token that ends an answer."""
 
 
 class _Quantile:
@@ -82,7 +89,7 @@ class _Quantile:
 class Forecast:
     """The forecast for one team's calls of one backend."""
 
-    __slots__ = ("_clock", "_long", "_output", "_ratios", "_short", "_tried_at", "_tried_by", "ignored")
+    __slots__ = ("_clock", "_ignored_at", "_long", "_output", "_ratios", "_short", "_tried_at", "_tried_by", "ignored")
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
@@ -96,7 +103,9 @@ class Forecast:
         """Kind of content other than text → ratio of the input counts. It is separate, because the tokens of a document
         do not predict those of text."""
         self.ignored = 0
-        """Tokens of the longest answer that exceeded the limit of its call. 0 while the backend obeys limits."""
+        """Tokens of the longest answer that exceeded the limit of its call, before `longest_ignored` reduces them. 0
+        while the backend obeys limits."""
+        self._ignored_at = 0.0
 
     @property
     def output_tokens(self) -> int:
@@ -145,6 +154,23 @@ class Forecast:
     def end_trial(self) -> None:
         """Let another call have the trial that was begun last."""
         self._tried_at, self._tried_by = float("-inf"), ""
+
+    def longest_ignored(self) -> int:
+        """Reduce `ignored` by the time that has passed, and return it. Otherwise, one answer would refuse all later
+        calls that a small budget does not pay for, and refused calls teach nothing."""
+        now = self._clock()
+        halvings = int((now - self._ignored_at) // _HALVED_S)
+        if halvings:
+            self.ignored >>= min(max(0, halvings), 64)
+            self._ignored_at = now
+        return self.ignored
+
+    def learn_obedience(self, output: int, limit: int) -> None:
+        """Learn whether the backend obeys limits. `output`: tokens of an answer. `limit`: its limit."""
+        if output > limit and output > limit + limit // _REPORTED_SHARE + SLACK_TOKENS:
+            self.ignored, self._ignored_at = max(self.ignored, output), self._clock()
+        elif self.ignored:  # reduced with every answer within its limit, and 0 after some dozen of them
+            self.ignored = self.ignored * 3 // 4
 
     def learn(self, counted: int, usage: Usage, answers: int, kind: str = "text") -> None:
         """Learn from a call. `usage`: usage that the backend reported. `answers`: number of answers. `counted`: the
