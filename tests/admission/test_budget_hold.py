@@ -229,6 +229,19 @@ async def test_a_call_is_refused_if_the_budget_does_not_pay_for_the_input_that_i
             await hold.extend(backend(), counted)
 
 
+async def test_what_a_backend_adds_to_short_input_refuses_no_long_input(state: State) -> None:
+    async with budgets_on(state, Ledger(), patience_s=0.1) as budgets:
+        rich, who = broke("1000"), broke("0.03", window="day")
+        for _ in range(20):
+            hold = budgets.hold(rich, seen := record(rich), asking(100))
+            await hold.extend(backend(), 100)
+            attempt = seen.attempt(backend())
+            attempt.outcome, attempt.usage = "ok", Usage(1600, output_tokens=10)
+            hold.settle(0)
+        with released(budgets.hold(who, record(who), asking(100))) as hold:
+            await hold.extend(backend(), 20_000)
+
+
 async def test_a_chat_template_is_held_for_before_anything_is_known_of_the_backend(state: State) -> None:
     async with budgets_on(state, Ledger()) as budgets:
         who = broke()
