@@ -229,6 +229,22 @@ async def test_a_call_is_refused_if_the_budget_does_not_pay_for_the_input_that_i
             await hold.extend(backend(), counted)
 
 
+async def test_an_answer_that_its_cap_has_ended_tells_the_ratio_of_the_input(state: State) -> None:
+    async with budgets_on(state, Ledger()) as budgets:
+        who = broke("0.03")
+        for _ in range(6):
+            hold = budgets.hold(who, seen := record(who), asking(4000))
+            await hold.extend(backend(), 1000)
+            assert hold.output_limit
+            attempt = seen.attempt(backend())
+            attempt.outcome, attempt.usage = "ok", Usage(3000, output_tokens=hold.output_limit)
+            hold.settle(0)
+        hold = budgets.hold(who, record(who), asking(10))
+        await hold.extend(backend(), 1000)
+        assert hold.held >= 3000 * 1000 + 10 * 10_000
+        hold.release()
+
+
 async def test_what_a_backend_adds_to_short_input_refuses_no_long_input(state: State) -> None:
     async with budgets_on(state, Ledger(), patience_s=0.1) as budgets:
         rich, who = broke("1000"), broke("0.03", window="day")
