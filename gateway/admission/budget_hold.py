@@ -299,8 +299,10 @@ class BudgetHold:
             return
         ends = self._ends(call) if self._group.bounds else call.paid
         if output_tokens < ends:
-            frames = min(max(1, seen // max(1, 2 * output_tokens)), _MOST_FRAMES)
-            self.covers = seen + (ends - output_tokens) * frames
+            left = ends - output_tokens
+            # a stream whose next bytes are nothing but text brings at most twice the tokens that it may have
+            frames = min(seen // max(1, 2 * output_tokens), _MOST_FRAMES, (2 * ends - output_tokens) // left)
+            self.covers = seen + left * max(1, frames)
             return
         wanted = max(call.paid * 3 // 2, output_tokens + _STEP_TOKENS)
         place = max(self._parts) if self._place is None else self._place
