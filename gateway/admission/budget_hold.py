@@ -19,7 +19,7 @@ from gateway.admission.call_cost import CallCost
 from gateway.admission.meter import Dollars
 from gateway.admission.money_source import MoneySource
 from gateway.admission.no_hold import EVER
-from gateway.admission.output_forecast import SLACK_TOKENS, OutputForecasts, first_input_tokens
+from gateway.admission.output_forecast import SLACK_TOKENS, OutputForecasts
 from gateway.dialects.facts import FACTS
 from gateway.dialects.requests.surcharges import held_price, surcharges
 from gateway.domain.backend import Backend
@@ -185,45 +185,27 @@ class BudgetHold:
 
     async def _open(self, call: CallCost) -> None:
         """Hold money for the longest possible answer. If the budget does not allow that, hold money for a shorter
-        answer and cap the answer. If even this is refused, try again with the lower numbers of `_inputs`."""
+        answer and cap the answer. If even this is refused, try again with the input that the backend usually counts,
+        because no request is refused because of a few unusual ones."""
         if not self._group.bounds:
             tokens = min(call.expectation.output_tokens * self._answers, call.most)
             await self._resize(call.cost(tokens), self._patience_s)
             self._pays(call, tokens)
             return
-        refused: BudgetExhausted | None = None
-        for input_tokens, patience_s in self._inputs(call):
-            call.input_tokens = input_tokens
-            try:
-                await self._first_offered(call, patience_s)
-            except BudgetExhausted as error:
-                refused = error
-                continue
-            return
-        assert refused is not None
-        raise refused
+        try:
+            await self._first_offered(call)
+        except BudgetExhausted:
+            attached = call.attached
+            usual = call.expectation.usual_input_tokens(call.counted, attached.total) - attached.image - attached.audio
+            if usual >= call.input_tokens:
+                raise
+            call.input_tokens = max(0, usual)
+            await self._first_offered(call)
 
-    def _inputs(self, call: CallCost) -> Iterator[tuple[int, float]]:
-        """Yield numbers of input tokens to try, highest first: (input tokens, seconds to wait for other holds to end).
-
-        The second is the one that the backend usually counts, because no request is refused because of a few unusual
-        ones. Refused calls teach nothing, so now and then one call is held for as if nothing had been learned.
-        """
-        most, forecast, attached = call.input_tokens, call.expectation, call.attached
-        yield most, self._patience_s
-        beside = attached.image + attached.audio
-        usual = max(0, forecast.usual_input_tokens(call.counted, attached.total) - beside)
-        if usual < most:
-            yield usual, self._patience_s
-        first = max(0, first_input_tokens(call.counted, attached.total) - beside)
-        if first < min(usual, most) and forecast.begin_trial(self._record.request_id):
-            yield first, 0.0
-            forecast.end_trial()  # refused: if the hold succeeds, the next number is not asked for
-
-    async def _first_offered(self, call: CallCost, most_patience_s: float) -> None:
+    async def _first_offered(self, call: CallCost) -> None:
         """Hold money for the longest answer that the budget allows, of those in `_offers`. Raises BudgetExhausted."""
         refused: BudgetExhausted | None = None
-        for tokens, patience_s in self._offers(call, most_patience_s):
+        for tokens, patience_s in self._offers(call):
             try:
                 await self._resize(call.cost(tokens), patience_s)
             except BudgetExhausted as error:
@@ -236,28 +218,28 @@ class BudgetHold:
         assert refused is not None
         raise refused
 
-    def _offers(self, call: CallCost, most_patience_s: float) -> Iterator[tuple[int, float]]:
+    def _offers(self, call: CallCost) -> Iterator[tuple[int, float]]:
         """Yield answer lengths to try, longest first: (output tokens over all choices, seconds to wait for other holds
         to end). The first length is hardly ever needed, so it is not waited for. Lower caps cut more answers short, so
         a short wait precedes caps below `generous`, and the whole patience those below `floor`, or a refusal."""
         group = self._group
         if not output_bound.can_be_capped(self._request) or call.expectation.ignored:
-            yield call.most, most_patience_s
+            yield call.most, self._patience_s
             return
         yield call.most, 0.0
         most, answers = call.most, self._answers
         floor = min(output_bound.floor(call.expectation, call.backend) * answers, most)
         generous = min(output_bound.generous(call.expectation, call.backend) * answers, most)
-        yield generous, min(_GENEROUS_PATIENCE_S, most_patience_s)
+        yield generous, min(_GENEROUS_PATIENCE_S, self._patience_s)
         if (left := call.affordable(group.remaining)) > floor:
             yield min(left, generous), 0.0
         if not group.truncates:
-            yield floor, most_patience_s
+            yield floor, self._patience_s
             return
         if call.affordable(group.left) >= floor:
-            yield floor, most_patience_s / 2
+            yield floor, self._patience_s / 2
         least = _LEAST_TOKENS * answers
-        yield min(max(call.affordable(group.remaining), least), floor), most_patience_s / 2
+        yield min(max(call.affordable(group.remaining), least), floor), self._patience_s / 2
         yield min(max(call.affordable(group.left), least), floor), 0.0
 
     def _ends(self, call: CallCost) -> float:
@@ -369,17 +351,16 @@ class BudgetHold:
                     self._learn(attempts[place], call)
 
     def _learn(self, attempt: Attempt, call: CallCost) -> None:
-        """Learn from `attempt` the usual length of answers and number of input tokens. The length of an answer that was
-        ended by its cap does not count."""
+        """Learn from `attempt` the ratio of the input counts, and the usual length of answers unless the cap has ended
+        this one."""
         usage = attempt.usage
         if usage is None or usage.estimated or attempt.outcome not in ("ok", "escalated"):
             return
         expectation, output = call.expectation, usage.all_output
         expectation.learn_obedience(output, call.paid if call.capped else call.most)
+        expectation.learn_input(call.counted, usage, call.attached.kind)
         if not call.capped or output < call.paid * 3 // 4:
-            expectation.learn(call.counted, usage, self._answers, call.attached.kind)
-        else:
-            expectation.learn_input(call.counted, usage, call.attached.kind)
+            expectation.learn_output(usage, self._answers)
 
     def release(self) -> None:
         """End the hold without a cost. Does nothing if the hold was settled."""

@@ -8,7 +8,7 @@ import time
 from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Callable
-from itertools import islice
+from operator import attrgetter
 
 from gateway.domain.money.usage import Usage
 
@@ -16,24 +16,18 @@ FIRST_OUTPUT_TOKENS = 512
 FIRST_INPUT_RATIO = 1.25
 """Assumed ratio of the backend's input count to the gateway's count before the first answer. Backends count slightly
 more, because of chat templates and other tokenizers."""
+_MOST_USUAL_RATIO = 2.0
+"""Maximum ratio of the two input counts because of which a call is refused. It is low, because refused calls teach
+nothing, so that a ratio that is no longer true would refuse all later calls."""
 _TEMPLATE_TOKENS = 24
 """Tokens that a backend's chat template may add to each request, such as the default system prompts of Qwen and Llama
 3.1. The gateway's count does not include them."""
-_SHORT_TOKENS = 256
-"""Input below this number of tokens counts as short. Its ratio says little about longer input, because a chat template
-adds the same tokens to both."""
 MOST_INPUT_RATIO = 4.0
 """Maximum plausible ratio of the two input counts. No tokenizer needs four times as many tokens, so a larger ratio
 means that the gateway did not count a part of the input."""
 _FIRST_ATTACHED_RATIO = 1.0
 """Assumed ratio for attachments. It is 1, because the gateway counts the maximum for attachments."""
 _REMEMBERED = 128
-_LATEST = 15
-"""Number of the latest values of which a median is the middle one. With so few, a ratio that was usual only for a while
-is soon forgotten."""
-_TRIAL_S = 60.0
-"""Minimum seconds between two calls that are sent although the usual ratio of their input would refuse them. The first
-refusal counts as such a call."""
 _HALVED_S = 900.0
 """Seconds after which half as many tokens as before are held for because of an answer that exceeded its limit."""
 _WEIGHT = 4
@@ -69,9 +63,7 @@ class _Quantile:
 
     @property
     def median(self) -> float:
-        """The median of the latest values."""
-        latest = sorted(islice(reversed(self._recent), _LATEST))
-        return latest[len(latest) // 2]
+        return self._sorted[len(self._sorted) // 2]
 
     def add(self, value: float) -> None:
         recent, ordered = self._recent, self._sorted
@@ -86,19 +78,26 @@ class _Quantile:
             self.value = ordered[int(self._share * seen)]
 
 
+_UNSEEN = _Quantile(0.95, FIRST_INPUT_RATIO)
+_value = attrgetter("value")
+
+
+def _size(tokens: int) -> int:
+    """The size class of an input. Each class reaches up to four times the tokens of the one before."""
+    return tokens.bit_length() // 2
+
+
 class Forecast:
     """The forecast for one team's calls of one backend."""
 
-    __slots__ = ("_clock", "_ignored_at", "_long", "_output", "_ratios", "_short", "_tried_at", "_tried_by", "ignored")
+    __slots__ = ("_clock", "_ignored_at", "_output", "_ratios", "_text", "ignored")
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
-        self._tried_at: float | None = None
-        """Time of the latest trial, or of the first refusal."""
-        self._tried_by = ""
         self._output = _Quantile(0.9, FIRST_OUTPUT_TOKENS)
-        self._short, self._long = _Quantile(0.95, FIRST_INPUT_RATIO), _Quantile(0.95, FIRST_INPUT_RATIO)
-        """Ratios of the input counts for text alone, of short and of long input."""
+        self._text: dict[int, _Quantile] = {}
+        """Size class → ratio of the input counts for text alone. Short input says little about long input, because a
+        backend's own instructions add the same number of tokens to both."""
         self._ratios: dict[str, _Quantile] = {}
         """Kind of content other than text → ratio of the input counts. It is separate, because the tokens of a document
         do not predict those of text."""
@@ -121,7 +120,10 @@ class Forecast:
         """The input tokens that the backend is expected to count. `counted`: the gateway's own count. `kind`: what is
         attached, such as `image`, or `text` if nothing is. `attached`: the part of `counted` that is not text."""
         # never below the gateway's count: a field that the backend ignored may count next time
-        text = max(1.0, min(max(self._short.value, self._long.value), MOST_INPUT_RATIO))
+        size = self._text.get(_size(counted - attached))
+        if size is None or not size.known:  # until this size is known, the highest ratio of any size is assumed
+            size = max(self._text.values(), key=_value, default=_UNSEEN)
+        text = max(1.0, min(size.value, MOST_INPUT_RATIO))
         if kind == "text":
             return int(counted * text) + 1 + _TEMPLATE_TOKENS
         known = self._ratios.get(kind)
@@ -136,24 +138,11 @@ class Forecast:
         Refusals use this number, so that a few unusual calls never cause a refusal. `counted`: the gateway's own count.
         `attached`: the part of `counted` that belongs to attachments.
         """
-        ratios = self._short if counted - attached < _SHORT_TOKENS else self._long
-        return _input_tokens(counted, attached, max(FIRST_INPUT_RATIO, min(ratios.median, MOST_INPUT_RATIO)))
-
-    def begin_trial(self, request_id: str) -> bool:
-        """Whether the request may be sent now although the usual ratio of its input would refuse it. The answer to such
-        a call shows whether the ratio still holds. Several limits of a request may ask. If the result is True and the
-        call is not sent, call `end_trial`."""
-        now, tried_at = self._clock(), self._tried_at
-        due = tried_at is not None and not 0 <= now - tried_at < _TRIAL_S  # the clock may be set back
-        if due:
-            self._tried_by = request_id
-        if due or tried_at is None:
-            self._tried_at = now
-        return self._tried_by == request_id
-
-    def end_trial(self) -> None:
-        """Let another call have the trial that was begun last."""
-        self._tried_at, self._tried_by = float("-inf"), ""
+        text, ratio = counted - attached, FIRST_INPUT_RATIO
+        size = self._text.get(_size(text))
+        if size is not None and size.known:
+            ratio = max(ratio, min(size.median, _MOST_USUAL_RATIO))
+        return int(text * ratio + attached * _FIRST_ATTACHED_RATIO) + 1 + _TEMPLATE_TOKENS
 
     def longest_ignored(self) -> int:
         """Reduce `ignored` by the time that has passed, and return it. Otherwise, one answer would refuse all later
@@ -172,36 +161,29 @@ class Forecast:
         elif self.ignored:  # reduced with every answer within its limit, and 0 after some dozen of them
             self.ignored = self.ignored * 3 // 4
 
-    def learn(self, counted: int, usage: Usage, answers: int, kind: str = "text") -> None:
-        """Learn from a call. `usage`: usage that the backend reported. `answers`: number of answers. `counted`: the
-        gateway's count of the input tokens. `kind`: what is attached, such as `image`, or `text` if nothing is."""
+    def learn_output(self, usage: Usage, answers: int) -> None:
+        """Learn the length of answers from a call. `usage`: usage that the backend reported. `answers`: number of
+        answers."""
         output, tokens = self._output, usage.all_output / answers
         if tokens > _MOST_RISE * FIRST_OUTPUT_TOKENS:
             tokens = min(tokens, _MOST_RISE * max(output.value, FIRST_OUTPUT_TOKENS))
         output.add(tokens)
-        self.learn_input(counted, usage, kind)
 
-    def learn_input(self, counted: int, usage: Usage, kind: str) -> None:
-        """Learn from a call whose answer was ended by its cap, so that its length shows nothing."""
+    def learn_input(self, counted: int, usage: Usage, kind: str = "text") -> None:
+        """Learn the ratio of the input counts from a call. `counted`: the gateway's count. `usage`: usage that the
+        backend reported. `kind`: what is attached, such as `image`, or `text` if nothing is."""
         if not counted or not (given := usage.all_input):
             return
         if kind == "text":
-            (self._short if counted < _SHORT_TOKENS else self._long).add(given / counted)
+            size = self._text.get(_size(counted))
+            if size is None:
+                size = self._text[_size(counted)] = _Quantile(0.95, FIRST_INPUT_RATIO)
+            size.add(given / counted)
             return
         ratio = self._ratios.get(kind)
         if ratio is None:
             ratio = self._ratios[kind] = _Quantile(0.95, _FIRST_ATTACHED_RATIO)
         ratio.add(given / counted)
-
-
-def first_input_tokens(counted: int, attached: int) -> int:
-    """The input tokens that a backend is assumed to count before its first answer. The parameters are those of
-    `Forecast.usual_input_tokens`."""
-    return _input_tokens(counted, attached, FIRST_INPUT_RATIO)
-
-
-def _input_tokens(counted: int, attached: int, ratio: float) -> int:
-    return int((counted - attached) * ratio + attached * _FIRST_ATTACHED_RATIO) + 1 + _TEMPLATE_TOKENS
 
 
 class OutputForecasts:

@@ -8,7 +8,6 @@ import pytest
 
 from gateway.domain.backend import Backend
 from gateway.domain.money.usage import Usage
-from gateway.domain.record import new_request_id
 from gateway.domain.routing.route import Attached
 from gateway.domain.tenant import Tenant
 from gateway.errors import BudgetExhausted
@@ -231,41 +230,33 @@ async def test_a_call_is_refused_if_the_budget_does_not_pay_for_the_input_that_i
             await hold.extend(backend(), counted)
 
 
-@pytest.mark.parametrize("budget", [None, {"limit_usd": "0.01", "window": "day"}])
-@pytest.mark.parametrize("capped", [False, True])
-async def test_what_was_learned_of_the_input_locks_nobody_out(
-    state: State, capped: bool, budget: dict[str, Any] | None
-) -> None:
-    """Refused calls teach nothing. So one call a minute is sent in spite of what was learned before."""
-    clock = Clock()
-    async with budgets_on(state, Ledger(), patience_s=0.01, clock=clock) as budgets:
-        who = tenant(max_usd_per_request="0.01", **({"budget": budget} if budget else {}))
+async def test_an_answer_that_its_cap_has_ended_tells_the_ratio_of_the_input(state: State) -> None:
+    async with budgets_on(state, Ledger()) as budgets:
+        who = broke("0.03")
+        for _ in range(6):
+            hold = budgets.hold(who, seen := record(who), asking(4000))
+            await hold.extend(backend(), 1000)
+            assert hold.output_limit
+            attempt = seen.attempt(backend())
+            attempt.outcome, attempt.usage = "ok", Usage(3000, output_tokens=hold.output_limit)
+            hold.settle(0)
+        hold = budgets.hold(who, record(who), asking(10))
+        await hold.extend(backend(), 1000)
+        assert hold.held >= 3000 * 1000 + 10 * 10_000
+        hold.release()
 
-        async def counted(tokens: int, ratio: float) -> bool:
-            """Whether a call is sent, whose input the backend counts as `ratio` times `tokens`."""
-            seen = record(who)
-            seen.request_id = new_request_id()
-            hold = budgets.hold(who, seen, asking(None if capped else 100))
-            with released(hold):
-                try:
-                    await hold.extend(backend(), tokens)
-                except BudgetExhausted:
-                    return False
-                attempt = seen.attempt(backend())
-                attempt.outcome, attempt.usage = "ok", Usage(int(tokens * ratio), output_tokens=hold.output_limit or 10)
-                hold.settle(0)
-            return True
 
-        for _ in range(200):
-            assert await counted(300, 8.0)
-        assert not await counted(9000, 1.0)  # at no ratio is this call paid for
-        assert not await counted(3000, 1.0)
-        sent = []
-        for _ in range(9):
-            clock.now += 61
-            assert not await counted(9000, 1.0)  # takes no other call's turn
-            sent.append([await counted(3000, 1.0) for _ in range(3)])
-        assert sent == [[True, False, False]] * 7 + [[True] * 3] * 2
+async def test_what_a_backend_adds_to_short_input_refuses_no_long_input(state: State) -> None:
+    async with budgets_on(state, Ledger(), patience_s=0.1) as budgets:
+        rich, who = broke("1000"), broke("0.03", window="day")
+        for _ in range(20):
+            hold = budgets.hold(rich, seen := record(rich), asking(100))
+            await hold.extend(backend(), 100)
+            attempt = seen.attempt(backend())
+            attempt.outcome, attempt.usage = "ok", Usage(1600, output_tokens=10)
+            hold.settle(0)
+        with released(budgets.hold(who, record(who), asking(100))) as hold:
+            await hold.extend(backend(), 20_000)
 
 
 async def test_one_answer_beyond_its_limit_locks_nobody_out(state: State) -> None:
