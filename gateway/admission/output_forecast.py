@@ -36,7 +36,7 @@ answers lower it."""
 _MOST_RISE = 8
 """Limit for a single long answer. It counts with at most this multiple of the quantile, so that one endless answer does
 not count fully."""
-_MOST = 10_000
+_MOST = 4_000
 SLACK_TOKENS = 16
 """Number of tokens by which an answer may exceed its limit, at least, before it counts as longer."""
 _REPORTED_SHARE = 16
