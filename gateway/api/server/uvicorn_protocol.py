@@ -153,7 +153,7 @@ class InferenceProtocol(BoundedProtocol):
         url, before = self.url, self.cycle
         check_path(url)
         super(BoundedProtocol, self).on_message_begin()  # uvicorn's own method, which makes a scope
-        self.url, self.expect_100_continue = url, _expects_100_continue(headers)
+        self.url, self.expect_100_continue = url, version != "1.0" and _expects_100_continue(headers)
         self.headers.extend(headers)
         super().on_headers_complete()
         if len(self.pipeline) == 1:
