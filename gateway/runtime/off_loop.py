@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from typing import ParamSpec, TypeVar
 
@@ -37,7 +38,9 @@ class OffLoop:
 
 
 def _lower_priority(nice: int) -> None:
-    """Lower the priority of the calling thread. Only Linux has a priority for each thread."""
+    """Lower the priority of the calling thread. Only Linux has a priority for each thread. A sandbox may forbid it, as
+    systemd does with `SystemCallFilter=~@resources`; the thread must work all the same."""
     if sys.platform == "linux":
         own = threading.get_native_id()
-        os.setpriority(os.PRIO_PROCESS, own, os.getpriority(os.PRIO_PROCESS, own) + nice)
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, own, os.getpriority(os.PRIO_PROCESS, own) + nice)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import Any
 
 import orjson
@@ -158,6 +159,16 @@ async def test_what_nobody_expected_is_a_500_that_tells_nothing_but_its_id(
     assert client.headers["x-request-id"] in client.error["message"]
     assert b"secret detail" not in client.body
     assert "ZeroDivisionError" in caplog.text
+
+
+async def test_a_stream_that_cannot_be_encoded_is_refused_before_it_begins(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "gateway.runtime.zstd_coding", None)  # as if the library could not be loaded
+    headers = {"accept-encoding": "zstd"}
+    client = await answered(api.client(small_body(stream=True), headers=headers))
+    assert (client.status, client.error["code"]) == (500, "internal_error")
+    assert client.complete
 
 
 async def test_what_nobody_expected_while_parsing_is_a_500_in_shape(api: Api) -> None:

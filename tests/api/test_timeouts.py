@@ -15,6 +15,7 @@ from uvicorn.server import ServerState
 from gateway.api.server.asgi import Pace
 from gateway.api.server.caller import AsgiCaller, Caller
 from gateway.api.server.timeouts import MAX_HEAD_BYTES, guarded
+from gateway.api.server.uvicorn_protocol import Call
 from gateway.runtime.deadlines import Deadlines
 from tests.support.waiting import until
 
@@ -240,6 +241,31 @@ async def test_a_client_that_reads_slowly_gets_it_all(line: Line, application: A
         received += await line.read(2**21)
     received += await line.until(b"0\r\n\r\n")
     assert received.count(b"x") == size * len(PIECE)
+
+
+async def test_a_client_that_reads_the_long_end_of_a_stream_slowly_gets_it_all(
+    line: Line, application: Application
+) -> None:
+    size = 40 * 2**20
+
+    async def pipe_to(caller: Caller) -> None:
+        await caller.read(10**6, Pace(5.0))
+        caller.begin([])
+        await put(caller, b"first")
+        await asyncio.sleep(0.05)
+        if isinstance(caller, Call):  # a little waits for the client already, as it reads slowly
+            while not caller.transport.get_write_buffer_size():
+                assert caller.put(b"." * 4000)
+        await caller.end(b"x" * size)
+
+    application.answering = pipe_to
+    await line.ask()
+    received = b""
+    for _ in range(10):  # longer than it may take nothing
+        await asyncio.sleep(STALL_S / 8)
+        received += await line.read(2**20)
+    received += await line.until(b"0\r\n\r\n")
+    assert received.count(b"x") == size
 
 
 async def test_a_whole_answer_that_nobody_takes_is_dropped(line: Line, application: Application) -> None:

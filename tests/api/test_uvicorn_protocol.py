@@ -206,6 +206,7 @@ async def test_pieces_of_a_stream_wait_for_no_turn_and_never_overtake_what_was_a
         await asyncio.sleep(0)
         caller.put(b"5th")
         await caller.end(b"last")
+        await asyncio.sleep(0)  # the end is sent, and then the mark is lowered
         limits.append(transport.get_write_buffer_limits()[1])
 
     async with serving(streamed) as connect:
@@ -483,6 +484,20 @@ async def test_other_requests_on_the_same_connection_go_the_long_way() -> None:
         assert (await line.hear())[2] == b"GET /v1/chat/completions? 1 "
         line.say(HEAD.replace(b"completions", b"completions?beta=true"), b"content-length: 1\r\n\r\nq")
         assert (await line.hear())[2] == b"2 q"
+
+
+@pytest.mark.parametrize(("version", "continues"), [(b"1.0", 0), (b"1.1", 1)])
+async def test_only_a_client_of_http_1_1_is_told_to_continue(version: bytes, continues: int) -> None:
+    async with serving(echo) as connect:
+        line = await connect()
+        line.say(b"POST /other HTTP/", version, b"\r\nhost: x\r\nconnection: close\r\n")
+        line.say(b"expect: 100-continue\r\ncontent-length: 4\r\n\r\n")
+        await asyncio.sleep(0.05)
+        line.say(b"body")
+        async with asyncio.timeout(30):
+            heard = await line.reader.read()
+    assert heard.count(b"100 Continue") == continues
+    assert heard.endswith(b"POST /other? %d body" % (3 + 1))
 
 
 async def test_a_client_that_wants_the_connection_closed_gets_it_closed() -> None:

@@ -44,3 +44,14 @@ async def test_the_priority_of_the_threads_alone_is_lower() -> None:
     assert [await off_loop.run(priority) for _ in range(2)] == [before + 3] * 2
     assert priority() == before
     off_loop.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="no priority for each thread")
+async def test_the_threads_work_also_where_their_priority_must_not_be_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbidden(which: int, who: int, priority: int) -> None:
+        raise PermissionError(1, "Operation not permitted")  # as in a sandbox that filters system calls
+
+    monkeypatch.setattr(os, "setpriority", forbidden)
+    off_loop = OffLoop(nice=3)
+    assert await off_loop.run(int, "7") == 7
+    off_loop.close()

@@ -260,7 +260,8 @@ class Inference:
                 answer = reply.answer
                 record.first_byte_ms = (time.perf_counter() - record.started) * 1000
                 if answer.stream:
-                    begun = answer.content_type
+                    caller.begin([*_of_type(answer.content_type), *of_record(record)])
+                    begun = answer.content_type  # not earlier: after a failure of `begin`, a status can still be sent
                     await self._stream(caller, reply, hang_up, request)
                 else:
                     reply.outcome.settle()
@@ -305,12 +306,10 @@ class Inference:
             return None
 
     async def _stream(self, caller: Caller, reply: Reply, hang_up: HangUp, request: CompletionRequest) -> None:
-        record = reply.record
-        caller.begin([*_of_type(reply.answer.content_type), *of_record(record)])
         while await reply.pipe_to(caller.put):
             await caller.drain()
         if request.store and self._memory is not None:
-            await self._memory.keep(request, record.tenant, reply.answer.completion())
+            await self._memory.keep(request, reply.record.tenant, reply.answer.completion())
         hang_up.answered = True
         await caller.end(reply.ending)
 

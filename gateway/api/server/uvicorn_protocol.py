@@ -153,7 +153,7 @@ class InferenceProtocol(BoundedProtocol):
         url, before = self.url, self.cycle
         check_path(url)
         super(BoundedProtocol, self).on_message_begin()  # uvicorn's own method, which makes a scope
-        self.url, self.expect_100_continue = url, _expects_100_continue(headers)
+        self.url, self.expect_100_continue = url, version != "1.0" and _expects_100_continue(headers)
         self.headers.extend(headers)
         super().on_headers_complete()
         if len(self.pipeline) == 1:
@@ -401,10 +401,16 @@ class Call(RequestResponseCycle):
     async def end(self, last: bytes = b"", *, broken: bool = False) -> None:
         if self.flow.write_paused:
             await self.flow.drain()
-        if self._flowing and not self.transport.is_closing():  # uvloop raises an error for a closed transport
-            send_at_once(self.transport)
         self._outgoing.add(self.transport, self._framed(last) + b"0\r\n\r\n", self._loop)
+        if self._flowing:
+            self._loop.call_soon(self._flow_no_more)
         self._complete()
+
+    def _flow_no_more(self) -> None:
+        """Called when the transport has the end of a stream. Earlier, the transport might pause its writer because of
+        the few bytes before the end, and the connection's timeout for slow readers would not count the end."""
+        if not self.transport.is_closing():  # uvloop raises an error for a closed transport
+            send_at_once(self.transport)
 
     def _framed(self, piece: bytes) -> bytes:
         """The piece in chunked transfer coding. The first piece also contains the head of the answer."""
