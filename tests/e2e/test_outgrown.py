@@ -54,7 +54,7 @@ async def test_the_whole_path_runs_on_servers_of_others(tmp_path: Path, redis_ur
                 )
             assert len(provider.exchanges) == 1
             asked: list[Any] = [{"role": "user", "content": "spend"}]
-            spending = [poor.chat.completions.create(model="large", max_tokens=4, messages=asked) for _ in range(6)]
+            spending = [poor.chat.completions.create(model="large", max_tokens=8, messages=asked) for _ in range(6)]
             outcomes = await asyncio.gather(*spending, return_exceptions=True)
             refused = [outcome for outcome in outcomes if isinstance(outcome, openai.RateLimitError)]
             assert len(refused) >= 4
