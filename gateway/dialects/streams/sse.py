@@ -58,7 +58,10 @@ class Framer:
         elif begins is False:
             error = error_in(self._head)
             words = f": {error.message}" if error else "."
-            raise BackendGarbage(f"The backend did not answer with an event stream{words}")
+            summary = "The backend did not answer with an event stream"
+            failure = BackendGarbage(f"{summary}{words}")
+            failure.summary = summary
+            raise failure
 
     def _hold(self, data: bytes) -> None:
         if data:
