@@ -299,8 +299,10 @@ class BudgetHold:
             return
         ends = self._ends(call) if self._group.bounds else call.paid
         if output_tokens < ends:
-            frames = min(max(1, seen // max(1, 2 * output_tokens)), _MOST_FRAMES)
-            self.covers = seen + (ends - output_tokens) * frames
+            left = ends - output_tokens
+            # a stream whose next bytes are nothing but text brings at most twice the tokens that it may have
+            frames = min(seen // max(1, 2 * output_tokens), _MOST_FRAMES, (2 * ends - output_tokens) // left)
+            self.covers = seen + left * max(1, frames)
             return
         wanted = max(call.paid * 3 // 2, output_tokens + _STEP_TOKENS)
         place = max(self._parts) if self._place is None else self._place
@@ -350,7 +352,8 @@ class BudgetHold:
                     self._learn(attempts[place], call)
 
     def _learn(self, attempt: Attempt, call: CallCost) -> None:
-        """Learn the usual length of answers from `attempt`. An answer that was ended by its cap does not count."""
+        """Learn from `attempt` the ratio of the input counts, and the usual length of answers unless the cap has ended
+        this one."""
         usage = attempt.usage
         if usage is None or usage.estimated or attempt.outcome not in ("ok", "escalated"):
             return
@@ -360,8 +363,9 @@ class BudgetHold:
             expectation.ignored = max(expectation.ignored, output)
         elif expectation.ignored:  # reduced with every answer within its limit, and 0 after some dozen of them
             expectation.ignored = expectation.ignored * 3 // 4
+        expectation.learn_input(call.counted, usage, call.attached.kind)
         if not call.capped or output < call.paid * 3 // 4:
-            expectation.learn(call.counted, usage, self._answers, call.attached.kind)
+            expectation.learn_output(usage, self._answers)
 
     def release(self) -> None:
         """End the hold without a cost. Does nothing if the hold was settled."""

@@ -14,6 +14,9 @@ FIRST_OUTPUT_TOKENS = 512
 FIRST_INPUT_RATIO = 1.25
 """Assumed ratio of the backend's input count to the gateway's count before the first answer. Backends count slightly
 more, because of chat templates and other tokenizers."""
+_MOST_USUAL_RATIO = 2.0
+"""Maximum ratio of the two input counts because of which a call is refused. It is low, because refused calls teach
+nothing, so that a ratio that is no longer true would refuse all later calls."""
 _TEMPLATE_TOKENS = 24
 """Tokens that a backend's chat template may add to each request, such as the default system prompts of Qwen and Llama
 3.1. The gateway's count does not include them."""
@@ -126,16 +129,20 @@ class Forecast:
         text, ratio = counted - attached, FIRST_INPUT_RATIO
         size = self._text.get(_size(text))
         if size is not None and size.known:
-            ratio = max(ratio, min(size.median, MOST_INPUT_RATIO))
+            ratio = max(ratio, min(size.median, _MOST_USUAL_RATIO))
         return int(text * ratio + attached * _FIRST_ATTACHED_RATIO) + 1 + _TEMPLATE_TOKENS
 
-    def learn(self, counted: int, usage: Usage, answers: int, kind: str = "text") -> None:
-        """Learn from a call. `usage`: usage that the backend reported. `answers`: number of answers. `counted`: the
-        gateway's count of the input tokens. `kind`: what is attached, such as `image`, or `text` if nothing is."""
+    def learn_output(self, usage: Usage, answers: int) -> None:
+        """Learn the length of answers from a call. `usage`: usage that the backend reported. `answers`: number of
+        answers."""
         output, tokens = self._output, usage.all_output / answers
         if tokens > _MOST_RISE * FIRST_OUTPUT_TOKENS:
             tokens = min(tokens, _MOST_RISE * max(output.value, FIRST_OUTPUT_TOKENS))
         output.add(tokens)
+
+    def learn_input(self, counted: int, usage: Usage, kind: str = "text") -> None:
+        """Learn the ratio of the input counts from a call. `counted`: the gateway's count. `usage`: usage that the
+        backend reported. `kind`: what is attached, such as `image`, or `text` if nothing is."""
         if not counted or not (given := usage.all_input):
             return
         if kind == "text":

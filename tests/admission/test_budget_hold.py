@@ -135,7 +135,7 @@ async def test_a_stream_that_outgrows_the_clients_limit_is_held_for_or_stopped(s
             assert hold.covers == 300 + 150 + 16
             await hold.grow(10, 500)
             assert hold.held == begun
-            assert hold.covers == 500 + (466 - 10) * 8
+            assert hold.covers == 500 + (466 - 10) * 2
             await hold.grow(466, 5000)
             assert hold.held >= begun + 400 * 10_000
             with pytest.raises(BudgetExhausted):
@@ -147,7 +147,7 @@ async def test_the_delivered_text_is_looked_for_more_often_if_the_stream_is_most
         who = broke()
         with released(budgets.hold(who, record(who, stream=True), asking(300, stream=True))) as hold:
             await hold.extend(backend(), 100)
-            for output, seen, frames in ((400, 500, 1), (100, 600, 3), (50, 5000, 8)):
+            for output, seen, frames in ((400, 500, 1), (100, 600, 2), (50, 5000, 2), (400, 2500, 3), (440, 9000, 8)):
                 await hold.grow(output, seen)
                 hold.covers, covers = 0, hold.covers
                 assert covers == seen + (466 - output) * frames
@@ -227,6 +227,22 @@ async def test_a_call_is_refused_if_the_budget_does_not_pay_for_the_input_that_i
             hold.settle(0)
         with released(budgets.hold(who, record(who), asking(100))) as hold, pytest.raises(BudgetExhausted):
             await hold.extend(backend(), counted)
+
+
+async def test_an_answer_that_its_cap_has_ended_tells_the_ratio_of_the_input(state: State) -> None:
+    async with budgets_on(state, Ledger()) as budgets:
+        who = broke("0.03")
+        for _ in range(6):
+            hold = budgets.hold(who, seen := record(who), asking(4000))
+            await hold.extend(backend(), 1000)
+            assert hold.output_limit
+            attempt = seen.attempt(backend())
+            attempt.outcome, attempt.usage = "ok", Usage(3000, output_tokens=hold.output_limit)
+            hold.settle(0)
+        hold = budgets.hold(who, record(who), asking(10))
+        await hold.extend(backend(), 1000)
+        assert hold.held >= 3000 * 1000 + 10 * 10_000
+        hold.release()
 
 
 async def test_what_a_backend_adds_to_short_input_refuses_no_long_input(state: State) -> None:
