@@ -19,7 +19,7 @@ from gateway.admission.call_cost import CallCost
 from gateway.admission.meter import Dollars
 from gateway.admission.money_source import MoneySource
 from gateway.admission.no_hold import EVER
-from gateway.admission.output_forecast import OutputForecasts
+from gateway.admission.output_forecast import SLACK_TOKENS, OutputForecasts
 from gateway.dialects.facts import FACTS
 from gateway.dialects.requests.surcharges import held_price, surcharges
 from gateway.domain.backend import Backend
@@ -41,16 +41,13 @@ _STEP_TOKENS = 256
 _MARGIN_TOKENS = 64
 """While an answer without an upper bound streams, more money is held as soon as only this number of tokens is left of
 those that are paid for."""
-_SLACK_TOKENS, _SLACK_SHARE = 16, 2
+_SLACK_SHARE = 2
 """The number of delivered tokens is estimated. The answer counts as longer than its cap if the estimate exceeds the cap
-by `_SLACK_TOKENS` plus the cap divided by `_SLACK_SHARE`. The estimate assumes four characters per token, but some
+by `SLACK_TOKENS` plus the cap divided by `_SLACK_SHARE`. The estimate assumes four characters per token, but some
 texts have six."""
 _MOST_FRAMES = 8
 """Most of a stream's bytes are not text. So the next look at the delivered text may wait for up to this number of times
 the bytes of the tokens that are left, if the stream so far had twice as many bytes per token."""
-_REPORTED_SHARE = 16
-"""The backend's own count of tokens may exceed the cap by 1/`_REPORTED_SHARE` of the cap, because some backends count
-the token that ends an answer."""
 _CHARGED = frozenset(("service_tier", "speed", "inference_geo", "tools", "web_search_options", "search_parameters"))
 """Request fields because of which tokens can cost more than usual. A model that always searches the web can cost more
 even if the request has none of these fields."""
@@ -123,7 +120,9 @@ class BudgetHold:
         else:
             whole = expectation.input_tokens(input_tokens, attached.kind, attached.total)
             plain = max(0, whole - attached.image - attached.audio)
-        most = output_bound.most_output(backend, request, input_tokens - attached.total)
+        most = output_bound.most_output(backend, request, input_tokens - attached.total) * self._answers
+        if expectation.ignored:
+            most = max(most, expectation.longest_ignored())
         self._call = call = CallCost(
             price,
             expectation,
@@ -131,7 +130,7 @@ class BudgetHold:
             input_tokens,
             attached,
             plain,
-            max(most * self._answers, expectation.ignored),
+            most,
             output_bound.may_write_cache(price, backend, request, marked=marked),
             output_bound.may_be_media(price, request),
         )
@@ -248,7 +247,7 @@ class BudgetHold:
         may ignore the limit of the client or of the gateway."""
         if self._request is None or FACTS[self._request.dialect].opaque:
             return EVER
-        return call.paid + _SLACK_TOKENS + call.paid // _SLACK_SHARE
+        return call.paid + SLACK_TOKENS + call.paid // _SLACK_SHARE
 
     def _pays(self, call: CallCost, tokens: int) -> None:
         """Record that the held money pays for `tokens` output tokens of the call. If the answer becomes longer,
@@ -358,11 +357,7 @@ class BudgetHold:
         if usage is None or usage.estimated or attempt.outcome not in ("ok", "escalated"):
             return
         expectation, output = call.expectation, usage.all_output
-        limit = call.paid if call.capped else call.most
-        if output > limit and output > limit + limit // _REPORTED_SHARE + _SLACK_TOKENS:
-            expectation.ignored = max(expectation.ignored, output)
-        elif expectation.ignored:  # reduced with every answer within its limit, and 0 after some dozen of them
-            expectation.ignored = expectation.ignored * 3 // 4
+        expectation.learn_obedience(output, call.paid if call.capped else call.most)
         expectation.learn_input(call.counted, usage, call.attached.kind)
         if not call.capped or output < call.paid * 3 // 4:
             expectation.learn_output(usage, self._answers)

@@ -78,7 +78,7 @@ class Budgets:
         self._leases = leases or Leases(state, workers=workers)
         self._levels = Levels(self._leases, prices, spending, organisations or {}, clock)
         self._patience_s, self._time, self._prices = patience_s, clock, prices
-        self._expectations = OutputForecasts()
+        self._expectations = OutputForecasts(clock)
         self._by_lineage: dict[str, _KeyBudgets] = {}
         """Lineage of a key → the counter groups of the key in the current windows. A lineage is a key together with the
         keys that replaced it by rotation."""

@@ -4,8 +4,10 @@ gateway's count. Both are learned per team and backend.
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_left, insort
 from collections import deque
+from collections.abc import Callable
 from operator import attrgetter
 
 from gateway.domain.money.usage import Usage
@@ -26,6 +28,8 @@ means that the gateway did not count a part of the input."""
 _FIRST_ATTACHED_RATIO = 1.0
 """Assumed ratio for attachments. It is 1, because the gateway counts the maximum for attachments."""
 _REMEMBERED = 128
+_HALVED_S = 900.0
+"""Seconds after which half as many tokens as before are held for because of an answer that exceeded its limit."""
 _WEIGHT = 4
 """Weight of the assumed value, as a number of answers. A few long answers raise the quantile at once. About forty short
 answers lower it."""
@@ -33,6 +37,11 @@ _MOST_RISE = 8
 """Limit for a single long answer. It counts with at most this multiple of the quantile, so that one endless answer does
 not count fully."""
 _MOST = 10_000
+SLACK_TOKENS = 16
+"""Number of tokens by which an answer may exceed its limit, at least, before it counts as longer."""
+_REPORTED_SHARE = 16
+"""The backend's own count of tokens may exceed the cap by 1/`_REPORTED_SHARE` of the cap, because some backends count
+the token that ends an answer."""
 
 
 class _Quantile:
@@ -81,9 +90,10 @@ def _size(tokens: int) -> int:
 class Forecast:
     """The forecast for one team's calls of one backend."""
 
-    __slots__ = ("_output", "_ratios", "_text", "ignored")
+    __slots__ = ("_clock", "_ignored_at", "_output", "_ratios", "_text", "ignored")
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
         self._output = _Quantile(0.9, FIRST_OUTPUT_TOKENS)
         self._text: dict[int, _Quantile] = {}
         """Size class → ratio of the input counts for text alone. Short input says little about long input, because a
@@ -92,7 +102,9 @@ class Forecast:
         """Kind of content other than text → ratio of the input counts. It is separate, because the tokens of a document
         do not predict those of text."""
         self.ignored = 0
-        """Tokens of the longest answer that exceeded the limit of its call. 0 while the backend obeys limits."""
+        """Tokens of the longest answer that exceeded the limit of its call, before `longest_ignored` reduces them. 0
+        while the backend obeys limits."""
+        self._ignored_at = 0.0
 
     @property
     def output_tokens(self) -> int:
@@ -132,6 +144,23 @@ class Forecast:
             ratio = max(ratio, min(size.median, _MOST_USUAL_RATIO))
         return int(text * ratio + attached * _FIRST_ATTACHED_RATIO) + 1 + _TEMPLATE_TOKENS
 
+    def longest_ignored(self) -> int:
+        """Reduce `ignored` by the time that has passed, and return it. Otherwise, one answer would refuse all later
+        calls that a small budget does not pay for, and refused calls teach nothing."""
+        now = self._clock()
+        halvings = int((now - self._ignored_at) // _HALVED_S)
+        if halvings:
+            self.ignored >>= min(max(0, halvings), 64)
+            self._ignored_at = now
+        return self.ignored
+
+    def learn_obedience(self, output: int, limit: int) -> None:
+        """Learn whether the backend obeys limits. `output`: tokens of an answer. `limit`: its limit."""
+        if output > limit and output > limit + limit // _REPORTED_SHARE + SLACK_TOKENS:
+            self.ignored, self._ignored_at = max(self.ignored, output), self._clock()
+        elif self.ignored:  # reduced with every answer within its limit, and 0 after some dozen of them
+            self.ignored = self.ignored * 3 // 4
+
     def learn_output(self, usage: Usage, answers: int) -> None:
         """Learn the length of answers from a call. `usage`: usage that the backend reported. `answers`: number of
         answers."""
@@ -158,7 +187,8 @@ class Forecast:
 
 
 class OutputForecasts:
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
         self._known: dict[tuple[str, str], Forecast] = {}
 
     def of(self, team: str, backend: str) -> Forecast:
@@ -166,5 +196,5 @@ class OutputForecasts:
         if found is None:
             if len(self._known) >= _MOST:
                 self._known.clear()
-            found = self._known[team, backend] = Forecast()
+            found = self._known[team, backend] = Forecast(self._clock)
         return found

@@ -13,6 +13,7 @@ from gateway.domain.tenant import Tenant
 from gateway.errors import BudgetExhausted
 from gateway.state.redis.connection import State
 from tests.admission.conftest import (
+    Clock,
     Ledger,
     asking,
     backend,
@@ -256,6 +257,35 @@ async def test_what_a_backend_adds_to_short_input_refuses_no_long_input(state: S
             hold.settle(0)
         with released(budgets.hold(who, record(who), asking(100))) as hold:
             await hold.extend(backend(), 20_000)
+
+
+async def test_one_answer_beyond_its_limit_locks_nobody_out(state: State) -> None:
+    """Refused calls teach nothing. So less is held from time to time."""
+    clock = Clock()
+    async with budgets_on(state, Ledger(), patience_s=0.1, clock=clock) as budgets:
+        who = tenant(max_usd_per_request="0.01")
+
+        async def answered(asked: int, output: int) -> bool:
+            hold = budgets.hold(who, seen := record(who), asking(asked))
+            with released(hold):
+                try:
+                    await hold.extend(backend(), 100)
+                except BudgetExhausted:
+                    return False
+                attempt = seen.attempt(backend())
+                attempt.outcome, attempt.usage = "ok", Usage(100, output_tokens=output)
+                hold.settle(0)
+            return True
+
+        assert await answered(50, 5000)
+        assert not await answered(50, 20)  # 0.05 USD
+        sent = []
+        for _ in range(4):
+            clock.now += 901
+            sent.append(await answered(50, 600))
+        assert sent == [False, False, True, True]
+        clock.now -= 3600  # the clock is set back
+        assert await answered(50, 20)
 
 
 async def test_a_chat_template_is_held_for_before_anything_is_known_of_the_backend(state: State) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -123,6 +125,22 @@ def test_anything_else_is_refused_at_its_first_bytes_with_the_backends_words(bod
     with pytest.raises(BackendGarbage, match="did not answer with an event stream") as caught:
         sse.Framer().feed(body)
     assert caught.value.message.endswith(words)
+
+
+@pytest.mark.parametrize("first", [b"", b"\xef\xbb\xbf"])
+def test_line_breaks_before_the_first_event_are_not_kept(first: bytes) -> None:
+    """A backend may send them as a sign of life, before it has anything to say."""
+    framer = sse.Framer()
+    framer.feed(first)
+    tracemalloc.start()
+    try:
+        for _ in range(100):
+            framer.feed(b"\n" * 10_000)
+        held_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held_bytes < 100_000
+    assert framer.feed(b"data: 1\n\n") == b"data: 1\n\n"
 
 
 def test_the_objects_of_a_block_are_parsed_together() -> None:

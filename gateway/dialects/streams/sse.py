@@ -51,17 +51,16 @@ class Framer:
         return data[:end]
 
     def _check_beginning(self, data: bytes) -> None:
-        self._head = (self._head or b"") + data
-        begins = _begins(self._head)
-        if begins:
-            self._head = None
-        elif begins is False:
-            error = error_in(self._head)
+        head = (self._head or b"") + data
+        begins = _begins(head)
+        if begins is False:
+            error = error_in(head)
             words = f": {error.message}" if error else "."
             summary = "The backend did not answer with an event stream"
             failure = BackendGarbage(f"{summary}{words}")
             failure.summary = summary
             raise failure
+        self._head = None if begins else _unbroken(head)  # without the line breaks, of which there may be megabytes
 
     def _hold(self, data: bytes) -> None:
         if data:
@@ -213,7 +212,12 @@ def lacks_only_its_end(rest: bytes) -> bool:
 
 def _begins(head: bytes) -> bool | None:
     """Whether `head` is the beginning of an event stream. None if `head` is too short to decide this."""
-    head = head.removeprefix(_BOM).lstrip(b"\r\n")
+    head = _unbroken(head)
     if head.startswith(_BEGINNINGS):
         return True
     return None if any(beginning.startswith(head) for beginning in _BEGINNINGS) or _BOM.startswith(head) else False
+
+
+def _unbroken(head: bytes) -> bytes:
+    """`head` without a byte order mark and line breaks at its beginning."""
+    return head.removeprefix(_BOM).lstrip(b"\r\n")
