@@ -61,7 +61,7 @@ CLIENTS := vendors frameworks older others google aider node agents
 test-clients: .venv/dev $(CLIENTS:%=.clients/%/ready)  ## some twenty real clients and two coding agents (needs Node 20)
 	$(BIN)/python -m pytest tests/clients -m clients
 
-deploy-check: .venv/dev  ## all of deploy/, with a real Prometheus on a gateway (apt-get install prometheus)
+deploy-check: .venv/dev  ## all of deploy/, with a real Prometheus and nginx (apt-get install prometheus nginx)
 	$(BIN)/python -m pytest tests/deploy tests/docs/test_deploy.py
 
 .venv/run: requirements.lock pyproject.toml

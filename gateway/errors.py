@@ -211,6 +211,9 @@ class BackendError(GatewayError):
     """One attempt failed. `backend`: name of the backend that was called."""
 
     status, code, retryable = 502, "backend_error", True
+    summary = ""
+    """`message` without the text that the backend sent, because that text may repeat the request. Other teams and the
+    log get the summary. Empty: `message` has no such text."""
 
     def __init__(self, message: str, *, backend: str = "", retry_after_s: float | None = None) -> None:
         super().__init__(message, retry_after_s=retry_after_s)

@@ -20,7 +20,7 @@ from gateway.settings.gateway import Ceilings
 from gateway.state.sql.database import Database
 from gateway.state.sql.tables import feedback
 from tests.api.conftest import Api
-from tests.fakes.provider import Fail, Reply
+from tests.fakes.provider import Fail, Raw, Reply
 from tests.support.requests import small_body
 
 
@@ -218,6 +218,33 @@ async def test_a_backend_that_refuses_the_gateways_key_degrades_health_but_not_r
     assert len([each for each in caplog.messages if "backend small does not answer" in each]) == 1
     await served(api, model="mine")
     assert (await api.send("/health", key="")).json["status"] == "ok"
+
+
+QUOTE = "cannot answer 'the merger is on Friday'"
+_BODY = b'{"error": {"message": "%s", "type": "server_error"}}' % QUOTE.encode()
+_ANSWER = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(_BODY) + _BODY
+
+
+@pytest.mark.parametrize(
+    ("step", "stream"),
+    [(Reply(tokens=3, error_event=QUOTE, after=1), True), (Raw((_ANSWER,)), True), (Raw((_ANSWER,)), False)],
+    ids=["event", "no stream", "plain"],
+)
+async def test_a_backends_text_about_one_teams_request_is_not_shown_to_others_or_logged(
+    api: Api, caplog: pytest.LogCaptureFixture, step: Reply | Raw, stream: bool
+) -> None:
+    await api.key("stranger", "other-team")
+    api.gateway.provider.script(*[step] * 20)
+    heard = ""
+    for number in range(10):
+        client = await api.client(small_body(f"hello {number}", model="mine", stream=stream)).run()
+        heard += client.body.decode()
+    assert QUOTE in heard, "who asked may read it"
+    shown = (await api.send("/health", key="stranger")).json["parts"]["backends"]["small"]
+    assert "with an error" in shown or "event stream" in shown
+    assert QUOTE not in shown
+    assert any("backend small does not answer" in each for each in caplog.messages)
+    assert QUOTE not in caplog.text
 
 
 async def test_an_unknown_key_is_explained_without_the_directory_and_logged_with_it_once(

@@ -12,6 +12,7 @@ import yaml
 from click import Command, Context, Group
 from click.testing import CliRunner
 
+from gateway.batches.files import MAX_BYTES
 from gateway.cli.main import cli
 from gateway.domain.units import parse_duration
 from gateway.settings.files import parse
@@ -85,6 +86,14 @@ def test_stopping_waits_for_streams_and_tells_the_supervisor_alone(unit: ConfigP
     assert service["KillMode"] == "mixed"
     assert float(service["TimeoutStopSec"]) >= drain + GRACE_S + LAST_DRAIN_S + 2 * STOP_S
     assert service["RestartPreventExitStatus"] == "2"
+
+
+def test_the_proxy_of_the_guide_refuses_and_ends_nothing_that_the_gateway_would_not() -> None:
+    (nginx,) = [fence.text for fence in fences(DEPLOY / "README.md", "nginx")]
+    limits = dict(re.findall(r"(client_max_body_size|proxy_read_timeout) (\d+)[ms];", nginx))
+    assert int(limits["client_max_body_size"]) * 2**20 > MAX_BYTES + 2**20, "the form around a file counts too"
+    defaults = GatewayConfig().requests
+    assert float(limits["proxy_read_timeout"]) > max(defaults.deadline, defaults.socket_idle)
 
 
 def test_files_that_the_guide_installs_exist() -> None:

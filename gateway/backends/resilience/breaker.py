@@ -247,15 +247,16 @@ class Health:
         """Store the reason of a failure if the breaker is open, or if only the operator can help. A backend that has
         refused connections for a long time also needs the operator.
 
-        Only the first such failure is logged.
+        Only the first such failure is logged. The reason is shown to other teams, so it has no text of the backend.
         """
         if isinstance(error, BackendUnreachable) and error.refused and self.breaker.dead(self.monotonic()):
             error.of_operator()
         if not self.breaker.open and not error.needs_operator:
             return
+        reason = error.summary or error.message
         if not self.trouble:
-            log.error("backend %s does not answer: %s", self.name, error.message)
-        self.trouble, self.needs_operator = error.message, error.needs_operator
+            log.error("backend %s does not answer: %s", self.name, reason)
+        self.trouble, self.needs_operator = reason, error.needs_operator
 
     def note_success(self) -> None:
         """Delete the stored reason for failures, because a call succeeded."""

@@ -105,7 +105,9 @@ def broken(error: UpstreamError | None, otherwise: bytes | str = "no reason give
     None."""
     if type(otherwise) is bytes:
         otherwise = otherwise[:MAX_MESSAGE].decode(errors="replace")
-    failure = StreamBroken(f"The backend's stream ended with an error: {error.message if error else otherwise!s}")
+    summary = "The backend's stream ended with an error"
+    failure = StreamBroken(f"{summary}: {error.message if error else otherwise!s}")
+    failure.summary = summary
     if error and (kind := passing(error)):
         failure.kind, failure.status = kind, _PASSING[kind]
     return failure
@@ -118,10 +120,11 @@ def passing(error: UpstreamError) -> str:
 
 def in_success(error: UpstreamError) -> BackendError:
     """The exception for a plain answer with status 200 whose body contains an error."""
-    kind, message = passing(error), f"The backend answered 200 with an error: {error.message}"
-    if kind == "rate_limit_error":
-        return BackendRateLimited(message)
-    return BackendOverloaded(message) if kind else BackendGarbage(message)
+    kind, summary = passing(error), "The backend answered 200 with an error"
+    made = BackendRateLimited if kind == "rate_limit_error" else BackendOverloaded if kind else BackendGarbage
+    failure = made(f"{summary}: {error.message}")
+    failure.summary = summary
+    return failure
 
 
 def about_request(error: UpstreamError | None) -> bool:

@@ -56,7 +56,10 @@ class Framer:
         if begins is False:
             error = error_in(head)
             words = f": {error.message}" if error else "."
-            raise BackendGarbage(f"The backend did not answer with an event stream{words}")
+            summary = "The backend did not answer with an event stream"
+            failure = BackendGarbage(f"{summary}{words}")
+            failure.summary = summary
+            raise failure
         self._head = None if begins else _unbroken(head)  # without the line breaks, of which there may be megabytes
 
     def _hold(self, data: bytes) -> None:
