@@ -181,6 +181,26 @@ def test_on_a_phone_no_word_of_the_teams_is_broken(visit: Open, language: str) -
     assert_nothing_overflows(page)
 
 
+@pytest.mark.parametrize("language", ["en", "es", "pt"])
+def test_on_a_phone_the_label_beside_a_text_has_one_line(visit: Open, language: str) -> None:
+    page = visit(PHONE).enter("lead", "#/budget?period=30")
+    page.select_option("#language", language)
+    page.wait_for_selector(f"html[lang={language}] #dearest td.partly")
+    wide, label, before = page.eval_on_selector(
+        "#dearest td.partly",
+        """(cell) => {
+          const words = document.createElement("span");
+          words.style.cssText = "position: absolute; width: max-content";
+          words.textContent = cell.dataset.label;
+          cell.append(words);
+          const label = words.getBoundingClientRect().width;
+          words.remove();
+          return [cell.clientWidth, label, cell.firstElementChild.offsetLeft - cell.offsetLeft];
+        }""",
+    )
+    assert 0 < label <= before < wide
+
+
 @pytest.mark.parametrize("language", ["en", "pt"])
 def test_the_labels_of_the_days_do_not_overlap(visit: Open, language: str) -> None:
     page = visit(PHONE).enter("lead")
