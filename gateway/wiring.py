@@ -443,19 +443,18 @@ class Wiring:
             organisations={name: organisation.budget for name, organisation in config.organisations.items()},
             terms=config.prices,
         )
-        self.dashboard = await self._enter(
-            Dashboard(
-                needs=self.authenticator.needs,
-                database=self.database,
-                policies=self.policies,
-                prices=self.prices,
-                backends=lambda: self.fleet.backends,
-                feedback=self.feedback,
-                errors=self.cache.team_errors,
-                flight=self.telemetry.flight,
-                health=lambda tenant: backend_health(tenant, self.fleet),
-            )
+        self.dashboard = Dashboard(
+            needs=self.authenticator.needs,
+            database=self.database,
+            policies=self.policies,
+            prices=self.prices,
+            backends=lambda: self.fleet.backends,
+            feedback=self.feedback,
+            errors=self.cache.team_errors,
+            flight=self.telemetry.flight,
+            health=lambda tenant: backend_health(tenant, self.fleet),
         )
+        self._exits.push_async_callback(self.dashboard.aclose)
         self.responses = await self._enter(Responses(self.database))
         self.files = await self._enter(Files(settings.paths.files, self.database))
         most = {"max_line_bytes": config.requests.max_body_bytes, "max_line_items": config.requests.max_items}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from gateway.admission.no_hold import EVER
 from gateway.domain.answer import Answer, Sink, delivered_about, delivered_at_most
 from gateway.domain.money.usage import interrupted
 from gateway.domain.protocols import Hold
@@ -35,7 +34,7 @@ class HoldGate:
 
         def covered(piece: bytes) -> bool:
             nonlocal uncovered
-            if hold.covers != EVER and attempt.seen > hold.covers:
+            if attempt.seen > hold.covers:
                 uncovered = piece
                 return False
             return pass_on(piece)

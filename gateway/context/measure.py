@@ -85,10 +85,8 @@ def estimated(request: CompletionRequest) -> int:
 
 
 def _parts(request: CompletionRequest) -> list[str]:
-    """The text and the calls of each turn. Only new turns are visited: the others have `whole` from an earlier request
-    of the conversation."""
-    if request.continued is None:
-        return [turn.whole or _whole(request, turn) for turn in request.turns]
+    """The text and the calls of each turn. Only turns without `whole` are visited: those that no earlier request of the
+    conversation had."""
     parts = list(map(_WHOLE, request.turns))
     for place in compress(range(len(parts)), map(is_, parts, repeat(None))):
         parts[place] = _whole(request, request.turns[place])

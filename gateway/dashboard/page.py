@@ -78,15 +78,12 @@ class Dashboard:
         self._views = Views(
             needs=needs, database=database, figures=self._figures, flight=flight, health=health, clock=clock
         )
-        self._files = Lazy(partial(_read, STATIC))
+        self._files = Lazy(partial(_read, STATIC))  # most workers never serve the page
         self.routes = [
             Route("/dashboard", self.page),
             Route("/dashboard/static/{path:path}", self.static),
             *self._views.routes,
         ]
-
-    async def open(self) -> None:
-        """Opens nothing: most workers never serve the page, so its files are read for the first request."""
 
     async def aclose(self) -> None:
         await self._figures.aclose()

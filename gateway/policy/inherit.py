@@ -14,7 +14,7 @@ from typing import Any
 
 from gateway.domain.policy import TEAM_NAME, TEAM_NAME_LENGTH, Policy
 from gateway.settings.files import ConfigError, Document, old_names, validated
-from gateway.settings.remedies import closest, is_unknown, shown
+from gateway.settings.remedies import did_you_mean, is_unknown, shown
 from gateway.settings.renamed_keys import POLICY, KeyPath, OldName, Translation, translate
 
 DEFAULT = "default"
@@ -151,8 +151,9 @@ def merge(part: Part, bases: Mapping[str, Part]) -> Merged:
     if base is None:
         if part.extends == DEFAULT:  # the built-in default policy
             return Merged(part, None, _merged(part.translation.data, {}, (), set()))
-        called = shown(repr(part.extends))
-        raise ConfigError([f"{place}there is no base called {called}; {_choice(part.extends, bases)}"])
+        called, known = shown(repr(part.extends)), sorted({DEFAULT, *bases})
+        near = did_you_mean(part.extends, known, f"there are {', '.join(known)}")
+        raise ConfigError([f"{place}there is no base called {called}; {near}"])
     if base.extends:
         problem = f"{base.name} extends {shown(base.extends)} itself, and only one level is allowed"
         raise ConfigError([f"{place}{problem}; name another base, or remove extends there"])
@@ -160,12 +161,6 @@ def merge(part: Part, bases: Mapping[str, Part]) -> Merged:
     theirs = {key: value for key, value in base.translation.data.items() if key != "team"}
     data = _merged(part.translation.data, theirs, (), inherited)
     return Merged(part, base, data, frozenset(inherited))
-
-
-def _choice(name: str, bases: Mapping[str, Part]) -> str:
-    known = sorted({DEFAULT, *bases})
-    near = closest(name, known)
-    return f"did you mean {near}?" if near else f"there are {', '.join(known)}"
 
 
 def _merged(own: Mapping[Any, Any], base: Mapping[Any, Any], path: KeyPath, inherited: set[KeyPath]) -> dict[Any, Any]:

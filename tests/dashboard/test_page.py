@@ -103,7 +103,6 @@ async def visitor(database: Database) -> AsyncIterator[Visitor]:
         health=lambda tenant: [{"backend": "large", "state": "ok"}],
         clock=StoppedClock(NOW),
     )
-    await dashboard.open()
     app = Starlette(routes=dashboard.routes, exception_handlers={404: not_found, 405: not_allowed})
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://gateway") as http:
         yield Visitor(http, secrets, ids, dashboard)

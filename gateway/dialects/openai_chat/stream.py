@@ -55,7 +55,7 @@ class ChatStream(ChatReader):
     def _relay(self, block: bytes) -> bytes:
         transcript, returns = self._transcript, b"\r" in block
         relayed, begin, at = [], 0, 0
-        if transcript.irregular and (at := _first_marked(block)):
+        if transcript.pause and (at := _first_marked(block)):
             if sse.sound(block[:at]):
                 transcript.add(block[:at])
             else:
@@ -63,7 +63,7 @@ class ChatStream(ChatReader):
         while not (self.ended or self._failure) and (at := transcript.take(block, at)) < len(block):
             end = sse.next_boundary(block, at, returns)
             event = block[at:end]
-            if transcript.irregular and not sse.has_any(event, _MARKS) and sse.sound(event):
+            if transcript.pause and not sse.has_any(event, _MARKS) and sse.sound(event):
                 transcript.add(event)
             elif not self._read(event):
                 relayed.append(block[begin:at])
@@ -90,15 +90,14 @@ class ChatStream(ChatReader):
                 self._count(chunk)
             return False
         if type(chunk) is dict:
-            says = self._transcript.add_parsed(event, chunk)
-            return says is None or self._note(chunk, says)
+            return self._transcript.add_parsed(event, chunk) or self._note(chunk)
         if data and not sse.has_any(event, _MARKS) and sse.sound(event):
             self._transcript.add(event)
         elif data:
             self._failure = BackendGarbage("The backend sent an event that is not one of a chat stream.")
         return not self._failure
 
-    def _note(self, chunk: dict[str, Any], says: bool) -> bool:
+    def _note(self, chunk: dict[str, Any]) -> bool:
         choices, ends = chunk.get("choices"), False
         self._count(chunk)
         if type(choices) is not list:
@@ -107,7 +106,7 @@ class ChatStream(ChatReader):
             reason = choice.get("finish_reason") if type(choice) is dict else None
             if type(reason) is str and reason:
                 self.finish, ends = overall_finish((self.finish, reason)), True
-        if ends and not says:
+        if ends and not self._transcript.says(chunk):
             self._transcript.silent += 1
         only_usage = not choices and type(chunk.get("usage")) is dict
         return self._wants_usage or not only_usage

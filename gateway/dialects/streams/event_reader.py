@@ -40,10 +40,7 @@ class EventReader(ABC):
             raise self._failure
         if self.ended:
             return b""
-        if taken:
-            relayed = data[:taken] + self._relay(self._framer.feed(data[taken:]))
-        else:
-            relayed = self._relay(self._framer.feed(data))
+        relayed = data[:taken] + self._relay(self._framer.feed(data[taken:]))
         self._smooth = self._framer.empty and not self.ended and not self._failure
         if self._failure and not relayed:
             raise self._failure

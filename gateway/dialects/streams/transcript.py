@@ -49,11 +49,12 @@ class Transcript:
     most_characters = 0
     """An upper bound of the number of characters of the answer's text: the bytes of the texts, or of whole events if
     their texts were not looked for."""
+    pause = 0
+    """Number of events before a new run may begin. Not 0 if the last events differed in more than their text; then
+    adding events one by one saves nothing."""
     _run: TextRun | None = None
     _alone = 0
     """Number of consecutive runs of a single event."""
-    _pause = 0
-    """Number of events before a new run may begin."""
     _held = 0
     """Bytes of memory of the stored events."""
 
@@ -79,12 +80,6 @@ class Transcript:
                         return True
         return False
 
-    @property
-    def irregular(self) -> bool:
-        """Whether successive events differ in more than their text. If True, adding whole blocks of events saves no
-        time."""
-        return self._pause > 0
-
     def take(self, block: bytes, at: int = 0) -> int:
         """Store the events from position `at` that differ from the event before them only in their text. Returns the
         position of the first other event."""
@@ -104,51 +99,51 @@ class Transcript:
     def add(self, block: bytes) -> None:
         """Store one event, or one block of events, that `take` did not store."""
         try:  # `find` is faster than `in`
-            chunk = None if self._pause or block.find(self.mark) < 0 else orjson.loads(sse.payload(block))
+            chunk = None if self.pause or block.find(self.mark) < 0 else orjson.loads(sse.payload(block))
         except orjson.JSONDecodeError:
             chunk = None
         if type(chunk) is dict:
             self.add_parsed(block, chunk)
         else:
-            self._pause = max(0, self._pause - block.count(self.mark))
-            self._add(block, block, len(block))
+            deltas = block.count(self.mark)
+            self.pause = max(0, self.pause - deltas)
+            self._add(block, len(block), deltas, block)
 
-    def add_parsed(self, event: bytes, chunk: dict[str, Any]) -> bool | None:
-        """Store an event that was already parsed to `chunk`. Returns whether it contains anything besides the role and
-        the finish reason. Returns None if it begins a run: then it contains nothing but a text, so the caller need not
-        look for a usage or a finish reason."""
+    def add_parsed(self, event: bytes, chunk: dict[str, Any]) -> bool:
+        """Store an event that was already parsed to `chunk`. Returns whether it begins a run: then it contains nothing
+        but a text, so the caller need not look for a usage or a finish reason."""
         deltas, says, run = event.count(self.mark), self.says(chunk), None
         if self.first is None and chunk.get("choices"):
             self.first = chunk
-        if self._pause:
-            self._pause = max(0, self._pause - deltas)
+        if self.pause:
+            self.pause = max(0, self.pause - deltas)
         elif deltas:
             self._alone += 1
             if self._alone > _TRIES:
-                self._pause = _PAUSE
+                self.pause = _PAUSE
             run = self._run_after(event, chunk) if says else None
         if run is not None:  # one character more, because a line break may precede the text
-            self._add(None, event, len(event) - run.frame + 1)
+            self._add(event, len(event) - run.frame + 1, deltas)
             self._run = run
-            return None
+            return True
         if deltas and not self.chunks and not says:
             self.silent += 1
-        self._add(_Parsed(chunk, len(event)), event, len(event) if says else 0)
-        return says
+        self._add(event, len(event) if says else 0, deltas, _Parsed(chunk, len(event)))
+        return False
 
     def keep(self, block: bytes) -> None:
         """Store a block of events of any kind."""
         at, returns = 0, b"\r" in block
         while (at := self.take(block, at)) < len(block):
-            end = len(block) if self.irregular else sse.next_boundary(block, at, returns)
+            end = len(block) if self.pause else sse.next_boundary(block, at, returns)
             self.add(block[at:end])
             at = end
 
-    def _add(self, kept: bytes | _Parsed | None, event: bytes, most_characters: int) -> None:
+    def _add(self, event: bytes, most_characters: int, deltas: int, kept: bytes | _Parsed | None = None) -> None:
         """End the present run, and store `event` in the form `kept`; None if its text is in the run that begins with
         it."""
         self._end_run()
-        self.chunks += event.count(self.mark)
+        self.chunks += deltas
         self.most_characters += most_characters
         if event.find(CITATION) >= 0:
             self.cites = True
