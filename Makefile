@@ -25,7 +25,7 @@ up: .venv/run  ## your own gateway; at the first time gateway.yaml and the polic
 	@trap : INT; $(BIN)/thriftgate up --port $(PORT) || [ $$? -eq 130 ]
 
 demo: .venv/run  ## 30 days of invented history in $(DEMO), to look around on the page; nothing is sent to a provider
-	@trap : INT; $(BIN)/thriftgate dev history --data-dir $(DEMO) && TOUR=0 $(BIN)/thriftgate serve --demo \
+	@trap : INT; $(BIN)/thriftgate dev history --no-key --data-dir $(DEMO) && TOUR=0 $(BIN)/thriftgate serve --demo \
 		--data-dir $(DEMO) --config $(DEMO)/gateway.yaml --policies $(DEMO)/policies --port $(PORT) || [ $$? -eq 130 ]
 
 test: .venv/dev .models/$(GGUF)  ## everything, against real parts

@@ -216,7 +216,10 @@ async def not_found(request: Request, error: Exception) -> Response:
     if path.endswith("/realtime"):
         told = NotFound("Realtime sessions are not served; use /v1/responses, or /v1/audio for speech.")
     else:
-        told = NotFound(f"There is nothing at {path}; /openapi.json lists the routes.")
+        hint = "; /openapi.json lists the routes."
+        if path.startswith("/v1/v1/"):
+            hint += " Remove /v1 from the client's base URL, because this client adds it."
+        told = NotFound(f"There is nothing at {path}{hint}")
     return error_response(told, request)
 
 

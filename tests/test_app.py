@@ -6,12 +6,14 @@ import asyncio
 import re
 from pathlib import Path
 
+import httpx
 import pytest
 from blockbuster import BlockBuster
+from starlette.applications import Starlette
 from starlette.routing import Route
 
 from gateway.api.auth import OPEN
-from gateway.app import Application
+from gateway.app import Application, not_found
 from gateway.dialects.clients import PATHS
 from gateway.domain.policy import Policy
 from gateway.domain.routing.route import ContextEstimate
@@ -197,3 +199,12 @@ async def test_every_route_but_the_open_ones_asks_for_a_key(state_url: str, tmp_
         for method, path, status in (("GET", "/nothing", 404), ("PUT", "/v1/models", 405), ("GET", "/v1", 404)):
             client = await Client(app, path, method=method).run()
             assert (client.status, client.error["type"]) == (status, "invalid_request_error")
+
+
+@pytest.mark.parametrize(("path", "hinted"), [("/v1/v1/messages", True), ("/v1/message", False)])
+async def test_a_base_url_with_v1_too_much_is_explained(path: str, hinted: bool) -> None:
+    app = Starlette(exception_handlers={404: not_found})
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://gateway") as client:
+        message = (await client.post(path, json={})).json()["error"]["message"]
+    assert f"nothing at {path}; /openapi.json lists the routes." in message
+    assert ("Remove /v1 from the client's base URL" in message) == hinted

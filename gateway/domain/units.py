@@ -37,7 +37,8 @@ def parse_share(value: Any) -> float:
     else:
         raise ValueError(f"must be a share such as 80% or 0.8, not {value!r}")
     if not 0 <= share <= 1:
-        meant = f"; did you mean {share:g}%?" if 1 < share <= 100 else ""
+        bare = 1 < share <= 100 and not str(value).strip().endswith("%")
+        meant = f"; did you mean {share:g}%?" if bare else ""
         raise ValueError(f"must lie between 0% and 100%, not {value!r}{meant}")
     return share
 

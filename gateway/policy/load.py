@@ -178,9 +178,14 @@ def _fingerprint(policy: Policy) -> str:
 class Policies:
     """The valid policies. The `on_change` functions are called after every successful reload."""
 
-    def __init__(self, folders: Sequence[Path], ceilings: Ceilings, copies: Path | None = None) -> None:
+    def __init__(
+        self, folders: Sequence[Path], ceilings: Ceilings, copies: Path | None = None, *, logged: bool = True
+    ) -> None:
         """`copies`: the folder with copies of earlier policies, which are used for files that are invalid now. Without
-        this folder, an invalid file raises ConfigError with all mistakes in all files."""
+        this folder, an invalid file raises ConfigError with all mistakes in all files.
+
+        `logged`: whether reloads are logged. The supervisor's are not, because its workers log theirs."""
+        self._levels = (logging.INFO, logging.ERROR) if logged else (logging.DEBUG, logging.DEBUG)
         self._folders = tuple(folders)
         self._ceilings = ceilings
         self._listeners: list[Callable[[], None]] = []
@@ -213,17 +218,14 @@ class Policies:
                 for listener in self._listeners:
                     listener()
             if changed or not problems:  # an operator who reloads with a signal looks for this line
-                log.info("policies reloaded: %s", ", ".join(sorted(fresh.policies)))
+                log.log(self._levels[0], "policies reloaded: %s", ", ".join(sorted(fresh.policies)))
         except Exception as error:  # of any type, so that the next change is still read
             problems = (f"policies cannot be read: {type(error).__name__}",)
             log.exception("policies not reloaded")
         self.problem = "\n".join(problems)
         if problems:
             self._failures += 1
-            log.error(
-                "policies not reloaded; the last valid policies still apply:\n%s",
-                self.problem,
-            )
+            log.log(self._levels[1], "policies not reloaded; the last valid policies still apply:\n%s", self.problem)
         return not problems
 
     async def adopt(self, ceilings: Ceilings) -> None:

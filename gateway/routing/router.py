@@ -190,8 +190,8 @@ class Router:
     ) -> Route:
         if request.one_model and not all(each.same_model(named.backends[0]) for each in named.backends):
             raise BadRequest(
-                f"{request.model!r} may be any of several models, and what is asked for here means nothing to another "
-                f"one: name one of {', '.join(dict.fromkeys(each.name for each in named.backends))}.",
+                f"{request.model!r} stands for several models, and one model cannot use what another one returns for "
+                f"this request. Name one backend: {', '.join(dict.fromkeys(each.name for each in named.backends))}.",
                 param="model",
             )
         if named.output_cap is not None:

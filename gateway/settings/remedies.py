@@ -84,7 +84,15 @@ def meant(problems: Sequence[Any]) -> list[Any]:
     the mistakes about the forms that were not used are left out."""
     found = [each for each in problems if not (each["loc"][-1:] == ("str",) and isinstance(each["input"], dict))]
     texts = {each["loc"][:-1] for each in found if each["loc"][-1:] == ("str",)}
-    return [each for each in found if not (each["type"] == "model_type" and each["loc"][:-1] in texts)]
+    refused = [each for each in found if each["type"] == "value_error"]
+    numbers = {each["loc"][:-1] for each in refused if _begins_with_digit(each["input"])}
+    unused = {"model_type": texts, "literal_error": numbers}
+    return [each for each in found if each["loc"][:-1] not in unused.get(each["type"], ())]
+
+
+def _begins_with_digit(value: Any) -> bool:
+    """Whether the author of the file meant `value` as a number, and not as one of several words."""
+    return str(value)[:1].isdigit()
 
 
 def yaml_remedy(problem: str) -> str:

@@ -35,7 +35,9 @@ def occupy(paths: Paths) -> int:
         _own_alone(paths.data)
         lock = os.open(paths.data / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise ConfigError([f"{paths.data}: cannot be used as data directory: {error.strerror}"]) from error
+        raise ConfigError(
+            [f"{paths.data}: cannot be used as data directory ({error.strerror}); give another --data-dir"]
+        ) from error
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -75,8 +77,9 @@ def listen(host: str, port: int, patience_s: float = 0.0) -> socket.socket:
             if time.monotonic() < deadline:
                 time.sleep(0.02)
                 continue
+            reason = (error.strerror or str(error)).partition(" (")[0]  # the address again, in parentheses
             raise ConfigError(
-                [f"cannot listen on {host}:{port}: {error.strerror or error}; choose others with --host and --port"]
+                [f"cannot listen on {host}:{port}: {reason}; choose others with --host and --port"]
             ) from error
 
 

@@ -90,7 +90,7 @@ class Supervisor:
     def run(self) -> None:
         """Run until SIGTERM or SIGINT. A second signal kills the workers. If the files, the data directory or the port
         cannot be used, raises ConfigError before any process starts."""
-        policies = Policies(self._settings.policies, self._settings.config.ceilings)
+        policies = Policies(self._settings.policies, self._settings.config.ceilings, logged=False)
         for old_names in (self._settings.old_names, *policies.current.old_names.values()):
             if old_names:
                 log.warning("old names of settings:\n%s", "\n".join(each.line for each in old_names))

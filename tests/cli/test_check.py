@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import orjson
@@ -264,6 +265,24 @@ def test_check_and_doctor_report_the_same_faults_of_files_in_the_same_words(fold
     ]
     assert marked[0] == marked[1]
     assert {line[0] for line in marked[0]} == {"✗", "!"}
+
+
+def test_doctor_reports_a_mistake_once_beside_a_running_gateway(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The variable of a provider's key is often exported only where the gateway was started."""
+    monkeypatch.chdir(folder)
+    text = (
+        'backends: [{name: big, kind: openai, base_url: "http://127.0.0.1:9/v1", model: m, api_key: env:NOT_SET_HERE}]'
+    )
+    (folder / "data").mkdir()
+    for name in ("gateway.yaml", "data/accepted.yaml"):
+        (folder / name).write_text(text)
+    facts = {"pid": os.getpid(), "url": "http://127.0.0.1:9", "workers": [], "started_at": 0.0}
+    (folder / "data" / "runtime.json").write_bytes(orjson.dumps(facts))
+    result = CliRunner().invoke(cli, ["doctor", "--data-dir", str(folder / "data")])
+    assert result.exit_code == 1
+    assert result.output.count("NOT_SET_HERE is not set") == 1
+    assert "only the files were checked" in result.output
+    assert "export the variables of the running gateway in this shell, too" in result.output
 
 
 def test_check_names_the_files_that_it_has_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import defaultdict
 from pathlib import Path
+from urllib.request import Request, urlopen
 
 import orjson
 import pytest
@@ -16,8 +24,10 @@ from gateway.settings.files import parse
 from gateway.settings.gateway import Ceilings, GatewayConfig
 from gateway.state.sql.database import Database
 from tests.ledger.booked import book, row
+from tests.support.waiting import wait_until
 
 NOW = 1_800_000_000.0
+REPOSITORY = Path(__file__).parents[2]
 
 
 def run(data: Path, *words: str) -> Result:
@@ -80,6 +90,46 @@ def test_the_directory_must_be_named() -> None:
     done = CliRunner().invoke(cli, ["dev", "history"])
     assert done.exit_code == 2
     assert "--data-dir" in done.output
+
+
+@pytest.mark.parametrize("days_later", range(0, 31, 6))
+def test_only_a_budget_that_warns_is_exceeded(days_later: int) -> None:
+    """A gateway never exceeds a budget that refuses, so no invented one may be seen to be exceeded."""
+    spent: dict[tuple[str, str], int] = defaultdict(int)
+    for one in rows(30, NOW + days_later * 86_400, parse(GATEWAY, GatewayConfig, "gateway.yaml")):
+        spent[one.team, time.strftime("%Y-%m", time.gmtime(one.at))] += one.cost_pico or 0
+    for team in TEAMS:
+        most = max(cost for (name, _), cost in spent.items() if name == team.name)
+        assert most < team.budget_usd * 10**12 or team.exhausted == "warn"
+
+
+@pytest.mark.heavy
+def test_the_page_of_a_demo_with_history_is_opened_with_the_only_key_that_is_printed(tmp_path: Path) -> None:
+    made = run(tmp_path, "dev", "history", "--days", "2", "--no-key")
+    assert "tg-" not in made.output
+    files = ("--config", str(tmp_path / "gateway.yaml"), "--policies", str(tmp_path / "policies"))
+    words = ("serve", "--demo", "--port", "0", "--data-dir", str(tmp_path), *files)
+    log = tmp_path / "terminal"
+    with log.open("wb") as file:
+        gateway = subprocess.Popen(
+            [sys.executable, "-m", "gateway.cli.main", *words],
+            stdout=file, stderr=file, stdin=subprocess.DEVNULL, cwd=tmp_path,
+            env={**os.environ, "TOUR": "0", "PYTHONPATH": str(REPOSITORY)},
+        )  # fmt: skip
+    try:
+        wait_until(lambda: "Still serving on" in log.read_text(), 30)
+        told = log.read_text()
+        (secret,) = set(re.findall(r"tg-[A-Za-z0-9_-]{32,}", told))
+        assert f"savings --team {TEAMS[0].name}" in told
+        base = re.search(r"Base URL\s+(\S+)/v1", told)
+        assert base
+        with urlopen(
+            Request(f"{base[1]}/dashboard/viewer", headers={"authorization": f"Bearer {secret}"}), timeout=10
+        ) as reply:
+            assert set(orjson.loads(reply.read())["teams"]) == {team.name for team in TEAMS}
+    finally:
+        gateway.send_signal(signal.SIGINT)
+        assert gateway.wait(timeout=20) == 0
 
 
 @pytest.mark.parametrize("days", ["0", "366"])

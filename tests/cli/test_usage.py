@@ -32,6 +32,14 @@ backends:
 POLICY = "team: search\nbudget: {limit_usd: 1, window: total}\n"
 
 
+@pytest.mark.parametrize("words", [("usage",), ("keys", "create", "--team", "search")])
+def test_a_directory_in_which_nothing_can_be_written_is_a_mistake_with_a_remedy(words: tuple[str, ...]) -> None:
+    done = CliRunner().invoke(cli, [*words, "--data-dir", "/proc/self"])
+    assert done.exit_code == 1
+    assert "/proc/self: cannot be used as data directory (" in done.output
+    assert "give another --data-dir" in done.output
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "gateway.yaml").write_text(CONFIG)

@@ -275,7 +275,7 @@ def test_the_files_are_small() -> None:
     assert sum(path.stat().st_size for path in STATIC.rglob("*") if path.is_file()) <= MOST_BYTES
 
 
-MOST_BYTES = 150_000
+MOST_BYTES = 152_000
 QUOTED = r'"((?:[^"\\]|\\.)*)"'
 TABLES = (
     r"const (?:ADJECTIVES|TITLES|SAID|TIERS|HOLDS|EXHAUSTED|OVERHEAD|KINDS|CACHE|GROUPS|REFUSED)\b[^=]*= (\{[^}]*\})"

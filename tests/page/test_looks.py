@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 import pytest
@@ -153,6 +154,71 @@ CUT = """() => [...document.querySelectorAll(".scroll")].filter((one) => one.che
 """Tables that must be scrolled sideways."""
 
 
+WORDS = """() => [...document.querySelectorAll("td > *")].filter((cell) => {
+  const [wide, words] = [cell.getBoundingClientRect().width, document.createElement("div")];
+  words.style.cssText = "position: absolute; width: min-content";
+  words.append(...[...cell.childNodes].map((one) => one.cloneNode(true)));
+  cell.append(words);
+  const least = words.getBoundingClientRect().width;
+  words.remove();
+  return least > wide + 0.5;
+}).map((cell) => cell.textContent)"""
+"""Cells of tables that are narrower than their longest word."""
+
+
+@pytest.mark.parametrize("language", ["en", "es", "pt"])
+def test_on_a_phone_no_word_of_the_teams_is_broken(visit: Open, language: str) -> None:
+    page = visit(PHONE).enter("admin", "#/teams?period=30")
+    page.select_option("#language", language)
+    page.wait_for_selector(f"html[lang={language}] #teams td .badge")
+    texts = {"en": "Probably, but nearly used up", "es": "Probablemente, pero casi agotado"}
+    page.eval_on_selector_all(  # the longest text that this cell can have
+        "#teams td:has(.badge) .quiet",
+        "(all, text) => all.forEach((one) => { one.textContent = text; })",
+        texts.get(language, "Provavelmente, mas quase esgotado"),
+    )
+    assert page.evaluate(WORDS) == []
+    assert_nothing_overflows(page)
+
+
+@pytest.mark.parametrize("language", ["en", "es", "pt"])
+def test_on_a_phone_the_label_beside_a_text_has_one_line(visit: Open, language: str) -> None:
+    page = visit(PHONE).enter("lead", "#/budget?period=30")
+    page.select_option("#language", language)
+    page.wait_for_selector(f"html[lang={language}] #dearest td.partly")
+    wide, label, before = page.eval_on_selector(
+        "#dearest td.partly",
+        """(cell) => {
+          const words = document.createElement("span");
+          words.style.cssText = "position: absolute; width: max-content";
+          words.textContent = cell.dataset.label;
+          cell.append(words);
+          const label = words.getBoundingClientRect().width;
+          words.remove();
+          return [cell.clientWidth, label, cell.firstElementChild.offsetLeft - cell.offsetLeft];
+        }""",
+    )
+    assert 0 < label <= before < wide
+
+
+@pytest.mark.parametrize("language", ["en", "pt"])
+def test_the_labels_of_the_days_do_not_overlap(visit: Open, language: str) -> None:
+    page = visit(PHONE).enter("lead")
+    page.select_option("#language", language)
+    page.wait_for_selector(f"html[lang={language}] #plot rect")
+    drawn = "document.querySelector('#plot svg')"
+    for width in range(340, 460, 10):
+        page.set_viewport_size({"width": width, "height": 800})
+        until(page, f"{drawn}.getAttribute('width') === String({drawn}.parentElement.clientWidth)")
+        boxes = page.eval_on_selector_all(
+            "#plot svg text.mark[text-anchor=middle]",
+            "(all) => all.map((one) => one.getBoundingClientRect()).map(({left, right}) => [left, right])",
+        )
+        assert len(boxes) > 1
+        assert all(right < left for (_, right), (left, _) in itertools.pairwise(boxes)), (width, boxes)
+        assert boxes[-1][1] <= width
+
+
 def test_on_a_phone_buttons_are_large_enough_for_a_finger(visit: Open) -> None:
     page = visit(PHONE).enter("lead")
     page.wait_for_selector("#brief .tile")
@@ -201,8 +267,8 @@ def test_the_page_speaks_the_language_that_is_chosen(visit: Open, language: str)
 @pytest.mark.parametrize(
     ("language", "alert", "refusal"),
     [
-        ("es", "Presupuesto mensual: 0,5500 $ de 1,00 $ (50%)", "Esta clave no es válida."),
-        ("pt", "Orçamento mensal: $ 0,5500 de $ 1,00 (50%)", "Esta chave não é válida."),
+        ("es", "Presupuesto mensual: 0,5500 $ de 1,00 $ (50 %)", "Esta clave no es válida."),
+        ("pt", "Orçamento mensal: US$ 0,5500 de US$ 1,00 (50%)", "Esta chave não é válida."),
     ],
 )
 def test_what_the_server_says_is_translated_or_marked_as_english(

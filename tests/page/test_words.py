@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -91,8 +92,44 @@ def test_the_log_by_cost_says_what_is_specific_to_each_request(visit: Open) -> N
     page = visit().enter("lead", "#/requests?period=30&sort=cost")
     page.wait_for_selector("#log tbody tr .quiet")
     rows = page.eval_on_selector_all("#log tbody td:nth-child(2)", "(all) => all.map((cell) => cell.textContent)")
-    assert any("difficulty" in row for row in rows)
+    assert any(re.match(r".*Difficulty 0\.\d\d\. ", row) for row in rows)
     assert not any("The gateway chose" in row or "The client named" in row for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("language", "expected"),
+    [
+        ("en", r"Difficulty 0\.\d\d\. \w+ failed"),
+        ("es", r"Dificultad 0,\d\d\. \w+ falló"),
+        ("pt", r"Dificuldade 0,\d\d\. \w+ falhou"),
+    ],
+)
+def test_the_reasons_of_a_cost_are_whole_sentences(visit: Open, language: str, expected: str) -> None:
+    page = visit().enter("lead", "#/budget?period=30")
+    page.select_option("#language", language)
+    page.wait_for_selector(f"html[lang={language}] #dearest td")
+    reasons = [one.replace("\xa0", " ") for one in page.locator("#dearest td:nth-child(2)").all_inner_texts()]
+    assert any(re.match(expected, one) for one in reasons), reasons
+    assert "[object" not in page.inner_text("main")
+
+
+@pytest.mark.parametrize(
+    ("language", "expected"),
+    [("en", ["1,234", "$1,234.50"]), ("es", ["1.234", "1.234,50 $"]), ("pt", ["1.234", "US$ 1.234,50"])],
+)
+def test_figures_are_written_as_in_the_servers_sentences(visit: Open, language: str, expected: list[str]) -> None:
+    def enlarge(figures: dict[str, Any]) -> None:
+        if "total" in figures:
+            figures["total"] |= {"cost_usd": "1234.5", "requests": 1234}
+
+    opened = visit()
+    changed(opened.page, "**/dashboard/data*", enlarge)
+    page = opened.enter("lead")
+    page.select_option("#language", language)
+    page.wait_for_selector(f"html[lang={language}] #brief .tile")
+    found = page.inner_text("#brief").replace("\xa0", " ")
+    assert all(one in found for one in expected), found
+    page.unroute_all(behavior="ignoreErrors")
 
 
 @pytest.mark.parametrize(("language", "word"), [("en", "joined"), ("es", "compartida"), ("pt", "compartilhada")])

@@ -64,6 +64,7 @@ def test_a_team_without_a_file_gets_the_default_policy_under_its_own_name(tmp_pa
         ("", "team: is missing; add it"),
         ("team: a\nbudget: {limit_usd: 5, notify: [{webhook: 'http://10.0.0.1/'}]}\n", "must be env:NAME"),
         ("team: a\nmode: off\n", "mode: must be 'observe' or 'route', not 'off'"),
+        ("team: a\nbudget: {limit_usd: 5, alerts: [forcast]}\n", "must be 'forecast'"),
         ("team: a\ncontext: {max_input_tokens: many}\n", "a.yaml:2: context.max_input_tokens"),
     ],
 )
@@ -72,6 +73,13 @@ def test_a_mistake_is_told_with_file_line_key_and_remedy(tmp_path: Path, text: s
     with pytest.raises(ConfigError) as caught:
         load_policies([tmp_path], Ceilings())
     assert complaint in str(caught.value)
+
+
+def test_a_share_that_is_too_high_is_one_mistake(tmp_path: Path) -> None:
+    write(tmp_path, "a.yaml", "team: a\nbudget: {limit_usd: 5, alerts: [500%]}\n")
+    with pytest.raises(ConfigError) as caught:
+        load_policies([tmp_path], Ceilings())
+    assert str(caught.value).partition("a.yaml:2: ")[2] == ("budget.alerts.0: must lie between 0% and 100%, not '500%'")
 
 
 def test_every_mistake_of_every_file_is_told_at_once(tmp_path: Path) -> None:
@@ -111,6 +119,21 @@ def test_a_limit_left_open_becomes_the_ceiling(tmp_path: Path) -> None:
     assert policy.limits.requests_per_minute == 10
     assert policy.data.hosted == "forbidden"
     assert policy.cache.scope == "key"
+
+
+@pytest.mark.parametrize(("logged", "level"), [(True, "INFO"), (False, "DEBUG")])
+async def test_the_supervisor_does_not_repeat_its_workers(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, logged: bool, level: str
+) -> None:
+    caplog.set_level("DEBUG", "gateway.policy.load")
+    policies = await asyncio.to_thread(lambda: Policies([tmp_path], Ceilings(), logged=logged))
+    await policies.reload()
+    write(tmp_path, "a.yaml", "team: a\ncache: {ttl: never}\n")
+    await policies.reload()
+    found = [(one.levelname, one.getMessage().partition(":")[0].partition(";")[0]) for one in caplog.records]
+    assert found == [
+        (level, "policies reloaded"), ("ERROR" if logged else "DEBUG", "policies not reloaded"),
+    ]  # fmt: skip
 
 
 async def test_a_bad_reload_keeps_the_last_good_set_and_says_so(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def test_vectors_of_a_group_are_of_one_model(ask: Ask, grader: Grader, catalogue
     router = Router(lambda: grader, catalogue, fleet, [SMALL, *GROUP])
     assert router.decide(request(model="sonnet", one_model=True), tenant(), ESTIMATE).backends
     who = tenant(models={"mixed": {"candidates": ["small", "sonnet"]}})
-    with pytest.raises(BadRequest):
+    with pytest.raises(BadRequest, match=r"'mixed' stands for several models.* Name one backend: small, "):
         router.decide(request(model="mixed", one_model=True), who, ESTIMATE)
 
 

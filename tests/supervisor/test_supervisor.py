@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 from collections.abc import Iterator
@@ -94,8 +95,7 @@ def test_a_port_that_is_taken_is_said_so(gateway: Gateway) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         code, said = gateway.start(taken.getsockname()[1]).end(signal.SIGCONT)
     assert code == 2
-    assert "cannot listen on 127.0.0.1:" in said
-    assert "--port" in said
+    assert re.search(r"cannot listen on 127\.0\.0\.1:\d+: Address already in use; choose others .* --port", said)
 
 
 @pytest.mark.heavy
@@ -281,4 +281,4 @@ def test_a_data_directory_that_cannot_be_used_is_said_so(gateway: Gateway) -> No
     gateway.data = gateway.data / "file"
     code, said = gateway.start().end(signal.SIGCONT)
     assert code == 2
-    assert "cannot be used as data directory" in said
+    assert "cannot be used as data directory (File exists); give another --data-dir" in said

@@ -32,6 +32,7 @@ from gateway.ledger.store.writer import Writer
 from gateway.policy.keys import create
 from gateway.settings.files import parse
 from gateway.settings.gateway import GatewayConfig, Settings
+from gateway.state.sql.database import Database
 from gateway.state.sql.tables import hit_checks
 
 SEED = 19
@@ -55,13 +56,15 @@ class Team:
     """The share of requests that the cache answers."""
     easy: float
     """The share that goes to the cheap model, among the requests that the cache does not answer."""
+    exhausted: str = "refuse"
+    """The policy's `on_exhausted`. Only a budget with `warn` may be exceeded by the invented spend."""
 
 
 Models = tuple[tuple[Backend, Price | None], tuple[Backend, Price | None]]
 """The cheap backend and the strong one, each with its price."""
 TEAMS = (
     Team("demo-search", 120, 3, 700, 180, 0.35, 0.75),
-    Team("demo-support", 90, 8, 1_800, 320, 0.20, 0.55),
+    Team("demo-support", 90, 8, 1_800, 320, 0.20, 0.55, "warn"),
     Team("demo-agents", 25, 60, 24_000, 700, 0.02, 0.25),
 )
 GATEWAY = """\
@@ -89,12 +92,13 @@ backends:
 @click.command(short_help="Write a month of invented requests into a data directory of its own.")
 @common
 @click.option("--days", type=click.IntRange(1, 365), default=30, show_default=True, help="Days until now.")
-def history(context: Context, days: int) -> None:
+@click.option("--key/--no-key", default=True, show_default=True, help="Create a key for the page.")
+def history(context: Context, days: int, key: bool) -> None:
     """Write invented requests of the last days, with gateway.yaml and policies of their teams, into --data-dir.
 
     The requests were never sent and cost nothing. They are marked: the names of their teams begin with demo-, and each
     has the tag demo=history. A ledger with requests of other teams is refused, so that nothing invented is ever mixed
-    with spend. A key for the page is printed.
+    with spend. A key for the page is printed; `serve --demo` with TOUR=0 prints one, too.
 
     \b
     thriftgate dev history --days 30 --data-dir .demo
@@ -109,10 +113,7 @@ def history(context: Context, days: int) -> None:
             raise click.ClickException(
                 f"{settings.paths.data} has requests of {', '.join(others)}; give another --data-dir."
             )
-        secret, _ = create(
-            database, TEAMS[0].name, name="demo history", scopes=("inference", "usage", "admin"),
-            expires_at=time.time() + DAY_S,
-        )  # fmt: skip
+        secret = page_key(database) if key else None
     config = parse(GATEWAY, GatewayConfig, "gateway.yaml")
     invented = [] if present else list(rows(days, time.time(), config))
     count = _write(settings, invented) if invented else 0
@@ -123,10 +124,25 @@ def history(context: Context, days: int) -> None:
     text = f"{count:,} invented requests of {', '.join(team.name for team in TEAMS)} are in {settings.paths.data}."
     if present:
         text = f"{settings.paths.data} has its demo history already."
-    context.print(
-        {"rows": count, "teams": [team.name for team in TEAMS], "policies": str(folder), "key": secret},
-        f"{text}\nKey for the page, valid for a day: {secret}",
-    )
+    values = {"rows": count, "teams": [team.name for team in TEAMS], "policies": str(folder)}
+    if secret is not None:
+        values["key"], text = secret, f"{text}\nKey for the page, valid for a day: {secret}"
+    context.print(values, text)
+
+
+def page_key(database: Database) -> str:
+    """Create a key that sees all invented teams on the page, and may ask as the first of them."""
+    secret, _ = create(
+        database, TEAMS[0].name, name="demo history", scopes=("inference", "usage", "admin"),
+        expires_at=time.time() + DAY_S,
+    )  # fmt: skip
+    return secret
+
+
+def has_history(settings: Settings) -> bool:
+    """Return whether the ledger of `settings` has the invented requests."""
+    with open_database(settings) as database, database.read() as connection:
+        return TEAMS[0].name in teams(connection)
 
 
 def rows(days: int, now: float, config: GatewayConfig) -> Iterator[Row]:
@@ -225,7 +241,8 @@ def _files(settings: Settings) -> Path:
         (folder / f"{team.name}.yaml").write_text(
             "# Written by `thriftgate dev history`: an invented team.\n"
             f"team: {team.name}\norganisation: {INVENTED_ORGANISATION}\nmodels:\n  auto: {{quality: 95%}}\n"
-            f"budget: {{limit_usd: {team.budget_usd}, period: month, alerts: [50%, 80%, 100%]}}\n",
+            f"budget: {{limit_usd: {team.budget_usd}, period: month, alerts: [50%, 80%, 100%], "
+            f"on_exhausted: {team.exhausted}}}\n",
             encoding="utf-8",
         )
     return folder

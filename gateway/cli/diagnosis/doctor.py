@@ -33,6 +33,7 @@ from gateway.state.sql.database import Database
 from gateway.supervisor.local_model import find_weights
 
 LEAST_FREE_BYTES = 500 * 2**20
+NOT_EXAMINED = "correct them; export the variables of the running gateway in this shell, too"
 
 
 @click.command()
@@ -51,11 +52,20 @@ def doctor(context: Context) -> None:
         with tables.working("examining machine and backends"):
             findings += examine(settings)
     except ConfigError as error:
-        known = {each.what for each in findings}
-        findings += [Finding(False, problem) for problem in error.problems if problem not in known]
+        # A running gateway's copy of gateway.yaml has the faults of the original.
+        known = {_fault(each.what) for each in findings}
+        findings += [Finding(False, problem) for problem in error.problems if _fault(problem) not in known]
+        findings.append(
+            Finding(True, "only the files were checked, because they have mistakes", NOT_EXAMINED, note=True)
+        )
     context.print([asdict(one) for one in findings], lambda: show(findings))
     if not all(one.well for one in findings):
         raise SystemExit(1)
+
+
+def _fault(problem: str) -> str:
+    """The text of a mistake without file and line."""
+    return problem.partition(": ")[2] or problem
 
 
 def examine(settings: Settings) -> list[Finding]:

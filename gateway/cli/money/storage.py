@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import click
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
@@ -27,7 +28,10 @@ def open_database(settings: Settings, *, existing: bool = False) -> Iterator[Dat
         )
     database = _database(settings)
     try:
-        database.upgrade()
+        try:
+            database.upgrade()
+        except OSError as error:
+            raise _unusable(data, error) from error
         yield database
     except SQLAlchemyError as error:
         reason = str(getattr(error, "orig", None) or error).splitlines()[0]
@@ -43,10 +47,14 @@ def _database(settings: Settings) -> Database:
         data.mkdir(parents=True, exist_ok=True, mode=0o700)
         return Database(settings.database_url)
     except OSError as error:
-        raise click.ClickException(
-            f"{data}: cannot be used as data directory ({error.strerror}); give another --data-dir."
-        ) from error
+        raise _unusable(data, error) from error
     except (ArgumentError, NoSuchModuleError, ModuleNotFoundError) as error:
         raise click.ClickException(
             f"ledger.database_url: {error}; for PostgreSQL: pip install 'thriftgate[postgres]'."
         ) from error
+
+
+def _unusable(data: Path, error: OSError) -> click.ClickException:
+    return click.ClickException(
+        f"{data}: cannot be used as data directory ({error.strerror}); give another --data-dir."
+    )

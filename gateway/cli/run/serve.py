@@ -36,10 +36,12 @@ def serve(context: Context, host: str | None, port: int | None, workers: int, de
         log_to(sys.stderr)
         run(settings, context, host, port, workers, announce=lambda line: echo(f"  {line}", err=True))
         return
-    from gateway.cli.run.welcome import Welcome, prepared  # only the tour needs it
+    from gateway.cli.run.welcome import Welcome, history_team, prepared  # only the tour needs it
 
-    team = f"demo-{secrets.token_hex(3)}"
-    settings = prepared(settings, team)
+    team = history_team(settings)
+    if team is None:
+        team = f"demo-{secrets.token_hex(3)}"
+        settings = prepared(settings, team)
     with logs_in(settings.paths.data) as terminal:
         terminal.tell("Starting …")
         options = Welcome(settings, context.config, team, terminal).options()

@@ -18,7 +18,6 @@ import orjson
 from gateway.backends.providers.discover import packaged_name
 from gateway.cli.develop.tour import write_policy
 from gateway.cli.run.start import LOG, Terminal
-from gateway.domain.tenant import Key
 from gateway.policy.keys import create
 from gateway.settings.environment import define, variable
 from gateway.settings.gateway import Settings
@@ -46,9 +45,25 @@ def prepared(settings: Settings, team: str) -> Settings:
     return replace(settings, policies=(*settings.policies, folder))
 
 
+def history_team(settings: Settings) -> str | None:
+    """The first invented team, if there is a demo history and no tour is wanted; otherwise None.
+
+    A new team would have nothing to show on the page.
+    """
+    if _tour_wanted():
+        return None
+    from gateway.cli.develop.history import TEAMS, has_history
+
+    return TEAMS[0].name if has_history(settings) else None
+
+
+def _tour_wanted() -> bool:
+    return variable("TOUR", "1") != "0"
+
+
 class Welcome:
     """Prints the welcome on the terminal when the gateway answers. The team's policy must have been written before
-    (`prepared`)."""
+    (`prepared`, or `thriftgate dev history`)."""
 
     def __init__(self, settings: Settings, config: Path | None, team: str, terminal: Terminal) -> None:
         self._settings, self._config, self._team, self._terminal = settings, config, team, terminal
@@ -56,7 +71,8 @@ class Welcome:
 
     def options(self) -> dict[str, Any]:
         """The arguments of Supervisor that are necessary for the tour."""
-        facts = {"tour": {"variable": TOUR_URL, "alert_url": variable(TOUR_URL)}}
+        alert_url = variable(TOUR_URL)
+        facts = {"tour": {"variable": TOUR_URL, "alert_url": alert_url}} if alert_url else {}
         return {"facts": facts, "announce": self._announce, "on_ready": self._start}
 
     def _announce(self, line: str) -> None:
@@ -73,9 +89,9 @@ class Welcome:
         if runtime is None:
             return
         base = f"http://{runtime['host']}:{runtime['port']}"
-        secret, _ = _demo_key(self._settings, self._team)
+        secret = _demo_key(self._settings, self._team)
         self._terminal.tell(_head(base, secret, self._team))
-        if variable("TOUR", "1") != "0":
+        if _tour_wanted():
             command = [sys.executable, "-m", "gateway.cli.main", "demo", "--data-dir", str(self._settings.paths.data)]
             command += ["--team", self._team, *(["--config", str(self._config)] if self._config else [])]
             subprocess.run(  # noqa: S603 - our own command
@@ -104,10 +120,14 @@ def _ready(runtime: Path, patience_s: float = 60.0) -> dict[str, Any] | None:
     return None
 
 
-def _demo_key(settings: Settings, team: str) -> tuple[str, Key]:
+def _demo_key(settings: Settings, team: str) -> str:
     database = Database(settings.database_url)
     try:
-        return create(database, team, name="demo", scopes=("inference", "usage"), expires_at=time.time() + 86400)
+        if history_team(settings) == team:
+            from gateway.cli.develop.history import page_key
+
+            return page_key(database)
+        return create(database, team, name="demo", scopes=("inference", "usage"), expires_at=time.time() + 86400)[0]
     finally:
         database.close()
 

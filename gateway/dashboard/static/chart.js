@@ -76,7 +76,8 @@ export class Stack extends Drawn {
     const y = grid(svg, width, height, most, axis);
     const each = (width - LEFT) / steps.length;
     const bar = Math.min(56, each * 0.72);
-    const every = Math.ceil(76 / each);
+    const wide = 6.5 * Math.max(...steps.map((step) => write(step.at).length)); // of a label, about
+    const every = Math.ceil(Math.max(76, wide + 16) / each);
     const said = h("p", { class: "pointed quiet" });
     steps.forEach((step, place) => {
       const x = LEFT + each * place + (each - bar) / 2;
@@ -86,8 +87,9 @@ export class Stack extends Drawn {
         if (value > 0) svg.append(s("rect", { class: `c${number}`, x, width: bar, y: y(base + value), height: Math.max(0.5, y(base) - y(base + value)) }));
         base += value;
       });
-      const cut = x + bar / 2 + 36 > width;
-      if (place % every === 0) svg.append(s("text", { class: "mark", x: cut ? width : x + bar / 2, y: height - 6, "text-anchor": cut ? "end" : "middle" }, write(step.at)));
+      const beyond = Math.max(0, x + bar / 2 + wide / 2 - width); // the label is moved to the left by this
+      const fits = place < every || every * each - beyond >= wide + 6;
+      if (place % every === 0 && fits) svg.append(s("text", { class: "mark", x: x + bar / 2 - beyond, y: height - 6, "text-anchor": "middle" }, write(step.at)));
     });
     const line = s("line", { class: "pointer", y1: 8, y2: height - 24, x1: -9, x2: -9 });
     svg.append(line);

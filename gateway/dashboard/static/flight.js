@@ -1,13 +1,13 @@
 // Shows a flight record: the decisions for one request and their reasons.
 
 import { h, money, spoken, table } from "./dom.js";
-import { milliseconds, percent } from "./format.js";
+import { grade, milliseconds, percent } from "./format.js";
 import { t, tn } from "./i18n.js";
 
 /** The argument is the flight record from /v1/requests/ID. */
 export function decision({ id, route, difficulty, abstained, escalated }) {
   if (!route) return [];
-  const graded = difficulty === null ? [] : [t("difficulty {0}", percent(difficulty)) + (abstained ? t(", outside the grader's domain") : "")];
+  const graded = difficulty === null ? [] : [t("difficulty {0}", grade(difficulty)) + (abstained ? t(", outside the grader's domain") : "")];
   const reasons = [...graded, ...(escalated ? [t("then escalated to a stronger backend")] : [])].map((one) => `; ${one}`);
   return [
     h("p", {}, tn("Chosen: {0} ({1})", route.order.join(", "), [spoken(route.reason), ...reasons])),

@@ -1,6 +1,6 @@
 // Formats figures. Money is exact decimal text from the server; it is only formatted here, never computed.
 
-import { locale, t } from "./i18n.js"; // the page's language, so that 1.234 has one meaning
+import { language, locale, t } from "./i18n.js"; // the page's language, so that 1.234 has one meaning
 
 const formats = new Map();
 
@@ -12,7 +12,7 @@ function format(kind, make, value) {
 const number = (options) => () => new Intl.NumberFormat(locale, options);
 const moment = (options) => () => new Intl.DateTimeFormat(locale, options);
 
-export const count = (value) => format("count", number({}), value);
+export const count = (value) => format("count", number({ useGrouping: "always" }), value);
 
 export const short = (value) => format("short", number({ notation: "compact", maximumSignificantDigits: 3 }), value);
 
@@ -24,8 +24,17 @@ export function percent(share) {
 /** A small share with two decimals, to distinguish for example 1% from 1.4%. */
 export const exactly = (share) => format("exactly", number({ style: "percent", maximumFractionDigits: 2 }), share);
 
+/** A difficulty from 0 to 1 with two decimals, rounded as the server rounds it in its sentences. */
+export const grade = (difficulty) => format("grade", number({ minimumFractionDigits: 2 }), Number(difficulty.toFixed(2)));
+
+/** A tenth of the difficulty, as the label of a column. */
+export const tenth = (difficulty) => format("tenth", number({ minimumFractionDigits: 1, maximumFractionDigits: 1 }), difficulty);
+
+/** The dollar's sign and the separator of thousands are those of the server's translated sentences. */
+const currency = { useGrouping: "always", style: "currency", currency: "USD", currencyDisplay: language === "pt" ? "symbol" : "narrowSymbol" };
+
 const dollars = (places) => number({
-  style: "currency", currency: "USD", currencyDisplay: "narrowSymbol", minimumFractionDigits: places, maximumFractionDigits: places,
+  ...currency, minimumFractionDigits: places, maximumFractionDigits: places,
 });
 
 /** Rounded dollars: two decimals, four below a dollar, and never 0 for an amount that is not 0. */
@@ -41,7 +50,7 @@ export const inUnit = (text, unit) => (unit === "usd" ? usd(text) : t("{0} token
 
 /** A label of an axis, with as few decimals as possible. */
 export const axis = (value) => format("axis", number({
-  style: "currency", currency: "USD", currencyDisplay: "narrowSymbol", minimumFractionDigits: 0, maximumSignificantDigits: 3,
+  ...currency, minimumFractionDigits: 0, maximumSignificantDigits: 3,
 }), value);
 
 export function milliseconds(ms) {

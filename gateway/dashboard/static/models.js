@@ -1,7 +1,7 @@
 // Spend by group, answers by tier and difficulty, times and health of backends.
 
 import { bar, h, money, number, quiet, rough, spent, table, to } from "./dom.js";
-import { count, milliseconds, percent } from "./format.js";
+import { count, milliseconds, percent, tenth } from "./format.js";
 import { t } from "./i18n.js";
 import { link } from "./route.js";
 import { details, TIERS } from "./sections.js";
@@ -57,17 +57,17 @@ export function difficulty(steps) {
   const most = Math.max(...steps.map(sum));
   const tiers = Object.keys(TIERS).filter((tier) => steps.some((step) => step.answers[tier]));
   const columns = h("div", { class: "columns", "aria-hidden": "true" }, steps.map((step) => {
-    const stack = h("span", { class: "column", title: `${percent(step.difficulty)}: ${count(sum(step))}` }, [...tiers].reverse().map((tier) => {
+    const stack = h("span", { class: "column", title: `${tenth(step.difficulty)}: ${count(sum(step))}` }, [...tiers].reverse().map((tier) => {
       const part = h("span", { class: `part ${tier}` });
       part.style.height = `${(100 * (step.answers[tier] ?? 0)) / most}%`;
       return part;
     }));
-    return h("span", { class: "step" }, stack, h("span", { class: "quiet" }, percent(step.difficulty)));
+    return h("span", { class: "step" }, stack, h("span", { class: "quiet" }, tenth(step.difficulty)));
   }));
   return [columns,
     h("p", { class: "key" }, tiers.map((tier) => h("span", {}, h("span", { class: `swatch ${tier}`, "aria-hidden": "true" }), t(TIERS[tier])))),
     details(t("As a table"), table(t("Answers by difficulty"), [
-      [t("Difficulty"), (step) => percent(step.difficulty)],
+      [t("Difficulty"), (step) => tenth(step.difficulty)],
       ...tiers.map((tier) => [t(TIERS[tier]), (step) => number(step.answers[tier] ?? 0), "number"]),
     ], steps))];
 }

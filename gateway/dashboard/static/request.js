@@ -2,7 +2,7 @@
 
 import { h, money, quiet, spoken, table, to } from "./dom.js";
 import { decision, notes } from "./flight.js";
-import { count, milliseconds, percent, time } from "./format.js";
+import { count, grade, milliseconds, time } from "./format.js";
 import { t } from "./i18n.js";
 import { served, tierOf, verdict } from "./log.js";
 import { link } from "./route.js";
@@ -16,7 +16,7 @@ export function request({ request: row, flight, sentences, phases, prices, key_n
     h("p", { class: "headline" }, h("strong", {}, cost), " ", row ? verdict(row) : null, " ", row ? served(row) : flight.model),
     row ? h("p", {}, reasons(row)) : null,
     facts(flight, names),
-    h("section", {}, h("h3", {}, t("Its life")), timeline(phases, flight)),
+    h("section", {}, h("h3", {}, t("Time line")), timeline(phases, flight)),
     h("section", {}, h("h3", {}, t("In words")), h("ul", { class: "words" }, sentences.slice(1).map((line) => h("li", { class: line.startsWith("  ") ? "sub" : null }, spoken(line.trim()))))),
     flight.route ? h("section", {}, h("h3", {}, t("Why this backend")), decision(flight)) : null,
     flight.attempts.length ? h("section", {}, h("h3", {}, t("Calls and prices")), attempts(flight, prices)) : null,
@@ -32,7 +32,7 @@ function facts(flight, names) {
     [t("Session"), flight.session && to(link("requests", { session: flight.session }), flight.session)],
     [t("Cache"), cacheWords(flight.cache)],
     [t("Saved"), flight.saved_usd && Number(flight.saved_usd) ? money(flight.saved_usd) : ""],
-    [t("Difficulty"), flight.difficulty === null ? "" : percent(flight.difficulty)],
+    [t("Difficulty"), flight.difficulty === null ? "" : grade(flight.difficulty)],
     [t("Trimmed"), flight.trimmed_tokens ? t("{0} tokens", count(flight.trimmed_tokens)) : ""],
     [t("Streamed"), t(flight.stream ? "yes" : "no")],
     [t("Agent"), flight.agent],

@@ -2,7 +2,7 @@
 
 import { drawable, inWords } from "./chart.js";
 import { amount, bar, h, money, number, quiet, spoken, table, tile, to } from "./dom.js";
-import { count, day, exactly, inUnit, milliseconds, percent, time, zoned } from "./format.js";
+import { count, day, exactly, grade, inUnit, milliseconds, percent, time, zoned } from "./format.js";
 import { language, t, tn } from "./i18n.js";
 import { link } from "./route.js";
 
@@ -117,8 +117,11 @@ const EXHAUSTED = {
   truncate: "Answers in progress are cut off, then only those that cost nothing are served.",
 };
 
+/** When a budget warns: a share of its limit, or `forecast`. */
+const level = (threshold) => (threshold.endsWith("%") ? exactly(parseFloat(threshold) / 100) : t(threshold));
+
 function windowOf(budget) {
-  const rule = budget.alerts.length ? t("Warns at {0}.", budget.alerts.map((one) => (one.endsWith("%") ? exactly(parseFloat(one) / 100) : t(one))).join(", ")) : "";
+  const rule = budget.alerts.length ? t("Warns at {0}.", budget.alerts.map(level).join(", ")) : "";
   if (!budget.end) return `${t("All time.")} ${rule}`;
   const [start, end] = [budget.start, budget.end].map((at) => zoned(at, budget.timezone));
   return `${t("{0} to {1}", start, end)}, ${budget.timezone}. ${rule}`;
@@ -154,7 +157,7 @@ export function savings({ teams: [one], method }) {
 
 const CACHE = {
   exact: "exact hit: the same request was answered before", semantic: "semantic hit: a question with the same meaning, verified",
-  join: "joined: shared with an identical request in progress", miss: "miss: not in the cache before", bypass: "bypassed, as requested",
+  join: "joined: shared with an identical request in progress", miss: "miss: not in the cache", bypass: "bypassed, as requested",
 };
 
 /** The glossary's words for what the cache decided; `verdictOf`: in one word. */
@@ -200,7 +203,7 @@ const HELD = { met: "fine", burning: "near", missed: "over", unknown: "early" };
 /** The objectives for the quality of answers (`slo` of the policy): error budget and burn rate. */
 export function quality(rows) {
   if (!rows.length) return quiet(t("The policy of this team sets no objective for quality (slo)."));
-  return [table(t("Quality watched"), [
+  return [table(t("Quality objectives"), [
     [t("Kind of question"), (row) => (row.class === "all" ? t("all") : row.class)],
     [t("State"), (row) => h("span", { class: `badge ${HELD[row.state]}` }, t(row.state))],
     [t("Quality"), (row) => (row.quality === null ? "–" : percent(row.quality)), "number"],
@@ -256,7 +259,7 @@ export const reasons = (row) => row.why.map((one, place) => [place ? " " : "", s
 
 /** The reasons without the first one, for lists: a row names the model and the backend. */
 export function specific(row) {
-  const graded = row.difficulty === null ? "" : `${t("difficulty {0}", percent(row.difficulty))}. `;
+  const graded = row.difficulty === null ? "" : `${t("Difficulty")} ${grade(row.difficulty)}. `;
   return graded || row.why.length > 1 ? [graded, reasons({ why: row.why.slice(1) })] : reasons(row);
 }
 
@@ -284,7 +287,7 @@ const dated = (text) => text.replace(/(?<![\w./-])\d{4}-\d\d-\d\d(T[\d:]+Z)?(?![
 export function sentence({ text, threshold, budget }) {
   if (language === "en" || !budget) return spoken(text, dated);
   const { who, unit, spent, limit } = budget;
-  return `${`${nameOf(budget)} ${who}`.trim()}: ${t("{0} of {1}", inUnit(spent, unit), inUnit(limit, unit))} (${t(threshold)})`;
+  return `${`${nameOf(budget)} ${who}`.trim()}: ${t("{0} of {1}", inUnit(spent, unit), inUnit(limit, unit))} (${level(threshold)})`;
 }
 
 const looked = ({ acknowledged }) => acknowledged && t("acknowledged by {0} at {1}", acknowledged.by, time(acknowledged.at));

@@ -146,7 +146,7 @@ the cache|la caché|o cache
 {0} in, {1} out|{0} de entrada, {1} de salida|{0} de entrada, {1} de saída
 Request|Petición|Requisição
 Flight record|Registro
-Its life|Su recorrido|Seu percurso
+Time line|Línea de tiempo|Linha do tempo
 In words|En palabras|Em palavras
 Why this backend|Por qué este backend|Por que este backend
 Calls and prices|Llamadas y precios|Chamadas e preços
@@ -164,7 +164,7 @@ It was answered from the cache; no backend was called.|La respondió la caché; 
 exact hit: the same request was answered before|acierto exacto: la misma petición ya se respondió|acerto exato: a mesma requisição já foi respondida
 semantic hit: a question with the same meaning, verified|acierto semántico: una pregunta con el mismo significado, verificada|acerto semântico: uma pergunta com o mesmo significado, verificada
 joined: shared with an identical request in progress|compartida con una petición idéntica en curso|compartilhada com uma requisição idêntica em andamento
-miss: not in the cache before|fallo: no estaba en la caché|falta: não estava no cache
+miss: not in the cache|fallo: no estaba en la caché|falta: não estava no cache
 bypassed, as requested|omitida, como se pidió|ignorado, como pedido
 off|desactivada|desligado
 {0} of which for idle machines|{0} de ello por máquinas inactivas|{0} disso por máquinas ociosas
@@ -330,7 +330,7 @@ Kind of question|Tipo de pregunta|Tipo de pergunta
 Wrong hits|Aciertos erróneos|Acertos errados
 Wrong hits: share of semantic look-ups, and its upper bound (95%), since the cache was started.|Aciertos erróneos: parte de las búsquedas semánticas y su límite superior (95 %), desde que se inició la caché.|Acertos errados: parte das buscas semânticas e seu limite superior (95%), desde o início do cache.
 The policy of this team sets no objective for quality (slo).|La política de este equipo no fija ningún objetivo de calidad (slo).|A política desta equipe não define objetivo de qualidade (slo).
-Quality watched|Calidad vigilada|Qualidade vigiada
+Quality objectives|Objetivos de calidad|Objetivos de qualidade
 Quality|Calidad|Qualidade
 Error budget left|Margen de error restante|Margem de erro restante
 Burn rate|Ritmo de gasto
