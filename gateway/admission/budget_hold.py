@@ -19,7 +19,7 @@ from gateway.admission.call_cost import CallCost
 from gateway.admission.meter import Dollars
 from gateway.admission.money_source import MoneySource
 from gateway.admission.no_hold import EVER
-from gateway.admission.output_forecast import OutputForecasts, least_input_tokens
+from gateway.admission.output_forecast import OutputForecasts
 from gateway.dialects.facts import FACTS
 from gateway.dialects.requests.surcharges import held_price, surcharges
 from gateway.domain.backend import Backend
@@ -119,12 +119,11 @@ class BudgetHold:
         expectation = self._expectations.of(self._record.tenant.team, backend.name)
         request = self._request
         if attached is NOTHING_ATTACHED:
-            text = plain = expectation.input_tokens(input_tokens)
+            plain = expectation.input_tokens(input_tokens)
         else:
             whole = expectation.input_tokens(input_tokens, attached.kind, attached.total)
-            text = max(0, whole - attached.total)  # attachments may turn out to have fewer tokens
             plain = max(0, whole - attached.image - attached.audio)
-        most = output_bound.most_output(backend, request, text)
+        most = output_bound.most_output(backend, request, input_tokens - attached.total)
         self._call = call = CallCost(
             price,
             expectation,
@@ -187,9 +186,8 @@ class BudgetHold:
 
     async def _open(self, call: CallCost) -> None:
         """Hold money for the longest possible answer. If the budget does not allow that, hold money for a shorter
-        answer and cap the answer. If even this is refused, try again with an input estimate without the learned ratio,
-        because no request is refused because of this ratio alone. If the ratio was right, the input then costs more
-        than is held for it."""
+        answer and cap the answer. If even this is refused, try again with the input that the backend usually counts,
+        because no request is refused because of a few unusual ones."""
         if not self._group.bounds:
             tokens = min(call.expectation.output_tokens * self._answers, call.most)
             await self._resize(call.cost(tokens), self._patience_s)
@@ -198,10 +196,11 @@ class BudgetHold:
         try:
             await self._first_offered(call)
         except BudgetExhausted:
-            least = least_input_tokens(call.counted, call.attached.total) - call.attached.image - call.attached.audio
-            if least >= call.input_tokens:
+            attached = call.attached
+            usual = call.expectation.usual_input_tokens(call.counted, attached.total) - attached.image - attached.audio
+            if usual >= call.input_tokens:
                 raise
-            call.input_tokens = max(0, least)
+            call.input_tokens = max(0, usual)
             await self._first_offered(call)
 
     async def _first_offered(self, call: CallCost) -> None:
@@ -300,8 +299,10 @@ class BudgetHold:
             return
         ends = self._ends(call) if self._group.bounds else call.paid
         if output_tokens < ends:
-            frames = min(max(1, seen // max(1, 2 * output_tokens)), _MOST_FRAMES)
-            self.covers = seen + (ends - output_tokens) * frames
+            left = ends - output_tokens
+            # a stream whose next bytes are nothing but text brings at most twice the tokens that it may have
+            frames = min(seen // max(1, 2 * output_tokens), _MOST_FRAMES, (2 * ends - output_tokens) // left)
+            self.covers = seen + left * max(1, frames)
             return
         wanted = max(call.paid * 3 // 2, output_tokens + _STEP_TOKENS)
         place = max(self._parts) if self._place is None else self._place
@@ -351,7 +352,8 @@ class BudgetHold:
                     self._learn(attempts[place], call)
 
     def _learn(self, attempt: Attempt, call: CallCost) -> None:
-        """Learn the usual length of answers from `attempt`. An answer that was ended by its cap does not count."""
+        """Learn from `attempt` the ratio of the input counts, and the usual length of answers unless the cap has ended
+        this one."""
         usage = attempt.usage
         if usage is None or usage.estimated or attempt.outcome not in ("ok", "escalated"):
             return
@@ -361,8 +363,9 @@ class BudgetHold:
             expectation.ignored = max(expectation.ignored, output)
         elif expectation.ignored:  # reduced with every answer within its limit, and 0 after some dozen of them
             expectation.ignored = expectation.ignored * 3 // 4
+        expectation.learn_input(call.counted, usage, call.attached.kind)
         if not call.capped or output < call.paid * 3 // 4:
-            expectation.learn(call.counted, usage, self._answers, call.attached.kind)
+            expectation.learn_output(usage, self._answers)
 
     def release(self) -> None:
         """End the hold without a cost. Does nothing if the hold was settled."""

@@ -22,6 +22,9 @@ LEAST_CAP_TOKENS = 256
 _FIRST_REASONING_TOKENS = 4096
 """Minimum number of tokens to which an answer of a backend that reasons is capped, until the backend's usual amount of
 reasoning is known."""
+_LEAST_INPUT_PERCENT = 75
+"""Lowest plausible number of input tokens that a backend counts, in percent of the gateway's count. The gateway's
+estimate is up to a quarter higher than an exact count, for example of Markdown and of tools."""
 _WHOLE_OR_NOTHING = frozenset({"tools", "json_schema"})
 """Capabilities with which a truncated answer is useless: half a tool call, or half a JSON document."""
 
@@ -29,6 +32,9 @@ _WHOLE_OR_NOTHING = frozenset({"tools", "json_schema"})
 def most_output(backend: Backend, request: CompletionRequest | None, input_tokens: int) -> int:
     """The maximum output tokens of one answer. This is the lowest of three limits: the client's limit (an assumed one
     if the client sets none), the backend's limit, and the rest of the backend's context window.
+
+    `input_tokens`: the gateway's count of the input, or of a part of it. The backend's count is assumed to be lower,
+    because the more input it counts, the less of the window is left to the answer.
     """
     most, known = None if request is None else request.max_output_tokens, backend.max_output_tokens
     if most is None:
@@ -42,7 +48,7 @@ def most_output(backend: Backend, request: CompletionRequest | None, input_token
         most = known
     if backend.window_tokens:
         # each prompt has a window of its own, so the input of all prompts does not limit the answer to one prompt
-        beside = input_tokens if request is None or request.one_context else 0
+        beside = input_tokens * _LEAST_INPUT_PERCENT // 100 if request is None or request.one_context else 0
         most = min(most, max(1, backend.window_tokens - beside))
     return most
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import deque
+from operator import attrgetter
 
 from gateway.domain.money.usage import Usage
 
@@ -13,6 +14,12 @@ FIRST_OUTPUT_TOKENS = 512
 FIRST_INPUT_RATIO = 1.25
 """Assumed ratio of the backend's input count to the gateway's count before the first answer. Backends count slightly
 more, because of chat templates and other tokenizers."""
+_MOST_USUAL_RATIO = 2.0
+"""Maximum ratio of the two input counts because of which a call is refused. It is low, because refused calls teach
+nothing, so that a ratio that is no longer true would refuse all later calls."""
+_TEMPLATE_TOKENS = 24
+"""Tokens that a backend's chat template may add to each request, such as the default system prompts of Qwen and Llama
+3.1. The gateway's count does not include them."""
 MOST_INPUT_RATIO = 4.0
 """Maximum plausible ratio of the two input counts. No tokenizer needs four times as many tokens, so a larger ratio
 means that the gateway did not count a part of the input."""
@@ -45,6 +52,10 @@ class _Quantile:
         """Whether the observed values weigh more than the initial assumption."""
         return len(self._recent) > 2 * _WEIGHT
 
+    @property
+    def median(self) -> float:
+        return self._sorted[len(self._sorted) // 2]
+
     def add(self, value: float) -> None:
         recent, ordered = self._recent, self._sorted
         recent.append(value)
@@ -58,15 +69,25 @@ class _Quantile:
             self.value = ordered[int(self._share * seen)]
 
 
+_UNSEEN = _Quantile(0.95, FIRST_INPUT_RATIO)
+_value = attrgetter("value")
+
+
+def _size(tokens: int) -> int:
+    """The size class of an input. Each class reaches up to four times the tokens of the one before."""
+    return tokens.bit_length() // 2
+
+
 class Forecast:
     """The forecast for one team's calls of one backend."""
 
-    __slots__ = ("_output", "_ratio", "_ratios", "ignored")
+    __slots__ = ("_output", "_ratios", "_text", "ignored")
 
     def __init__(self) -> None:
         self._output = _Quantile(0.9, FIRST_OUTPUT_TOKENS)
-        self._ratio = _Quantile(0.95, FIRST_INPUT_RATIO)
-        """Ratio of the input counts for text alone."""
+        self._text: dict[int, _Quantile] = {}
+        """Size class → ratio of the input counts for text alone. Short input says little about long input, because a
+        backend's own instructions add the same number of tokens to both."""
         self._ratios: dict[str, _Quantile] = {}
         """Kind of content other than text → ratio of the input counts. It is separate, because the tokens of a document
         do not predict those of text."""
@@ -87,40 +108,53 @@ class Forecast:
         """The input tokens that the backend is expected to count. `counted`: the gateway's own count. `kind`: what is
         attached, such as `image`, or `text` if nothing is. `attached`: the part of `counted` that is not text."""
         # never below the gateway's count: a field that the backend ignored may count next time
-        text = max(1.0, min(self._ratio.value, MOST_INPUT_RATIO))
+        size = self._text.get(_size(counted - attached))
+        if size is None or not size.known:  # until this size is known, the highest ratio of any size is assumed
+            size = max(self._text.values(), key=_value, default=_UNSEEN)
+        text = max(1.0, min(size.value, MOST_INPUT_RATIO))
         if kind == "text":
-            return int(counted * text) + 1
+            return int(counted * text) + 1 + _TEMPLATE_TOKENS
         known = self._ratios.get(kind)
         ratio = _FIRST_ATTACHED_RATIO
         if known is not None:  # the next document may be larger than earlier documents
             ratio = max(ratio, min(known.value, MOST_INPUT_RATIO))
-        return int((counted - attached) * max(text, ratio) + attached * ratio) + 1
+        return int((counted - attached) * max(text, ratio) + attached * ratio) + 1 + _TEMPLATE_TOKENS
 
-    def learn(self, counted: int, usage: Usage, answers: int, kind: str = "text") -> None:
-        """Learn from a call. `usage`: usage that the backend reported. `answers`: number of answers. `counted`: the
-        gateway's count of the input tokens. `kind`: what is attached, such as `image`, or `text` if nothing is."""
+    def usual_input_tokens(self, counted: int, attached: int) -> int:
+        """The input tokens that the backend usually counts, which is the median instead of a high quantile.
+
+        Refusals use this number, so that a few unusual calls never cause a refusal. `counted`: the gateway's own count.
+        `attached`: the part of `counted` that belongs to attachments.
+        """
+        text, ratio = counted - attached, FIRST_INPUT_RATIO
+        size = self._text.get(_size(text))
+        if size is not None and size.known:
+            ratio = max(ratio, min(size.median, _MOST_USUAL_RATIO))
+        return int(text * ratio + attached * _FIRST_ATTACHED_RATIO) + 1 + _TEMPLATE_TOKENS
+
+    def learn_output(self, usage: Usage, answers: int) -> None:
+        """Learn the length of answers from a call. `usage`: usage that the backend reported. `answers`: number of
+        answers."""
         output, tokens = self._output, usage.all_output / answers
         if tokens > _MOST_RISE * FIRST_OUTPUT_TOKENS:
             tokens = min(tokens, _MOST_RISE * max(output.value, FIRST_OUTPUT_TOKENS))
         output.add(tokens)
+
+    def learn_input(self, counted: int, usage: Usage, kind: str = "text") -> None:
+        """Learn the ratio of the input counts from a call. `counted`: the gateway's count. `usage`: usage that the
+        backend reported. `kind`: what is attached, such as `image`, or `text` if nothing is."""
         if not counted or not (given := usage.all_input):
             return
         if kind == "text":
-            self._ratio.add(given / counted)
+            size = self._text.get(_size(counted))
+            if size is None:
+                size = self._text[_size(counted)] = _Quantile(0.95, FIRST_INPUT_RATIO)
+            size.add(given / counted)
             return
         ratio = self._ratios.get(kind)
         if ratio is None:
             ratio = self._ratios[kind] = _Quantile(0.95, _FIRST_ATTACHED_RATIO)
         ratio.add(given / counted)
-
-
-def least_input_tokens(counted: int, attached: int) -> int:
-    """Estimate the backend's count of input tokens with fixed ratios instead of learned ones.
-
-    Refusals use this number, so that a learned ratio alone never causes a refusal. `counted`: the gateway's own count
-    of input tokens. `attached`: the part of `counted` that belongs to attachments.
-    """
-    return int((counted - attached) * FIRST_INPUT_RATIO + attached * _FIRST_ATTACHED_RATIO) + 1
 
 
 class OutputForecasts:

@@ -222,6 +222,7 @@ def _run_server(control: socket.socket, supervisor: int) -> NoReturn:
     """Run the fork server: fork workers until the control socket is closed, then end the process. Never returns."""
     try:
         os.setpgid(0, 0)  # Ctrl-C goes to the supervisor only
+        parent_death.keep_writing()
         if parent_death.die_with(supervisor):
             parent_death.prctl(parent_death.PR_SET_NAME, b"tg-fork-server")
             null = os.open(os.devnull, os.O_RDONLY)

@@ -37,9 +37,16 @@ def die_with(parent: int) -> bool:
     return os.getppid() == parent
 
 
+def keep_writing() -> None:
+    """Ignore SIGTTOU, also in the children of this process. A process in another group than the terminal's would
+    otherwise stop at its first log line on a terminal with `stty tostop`."""
+    signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+
+
 def main() -> None:
     if not die_with(int(sys.argv[1])):
         sys.exit(1)
+    keep_writing()
     os.execv(sys.argv[2], sys.argv[2:])  # noqa: S606 - the supervisor's own command
 
 

@@ -250,6 +250,64 @@ def test_a_stream_on_uvloop_pauses_for_a_slow_client_and_arrives_whole_and_in_or
         assert runner.run(heard()) == b"".join(pieces) + b"last"
 
 
+def test_a_client_may_leave_while_the_end_of_a_stream_waits_for_it(caplog: pytest.LogCaptureFixture) -> None:
+    async def left() -> str:
+        waits: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+        async def streamed(caller: Caller) -> None:
+            caller.begin([])
+            caller.put(b"first")
+            await asyncio.sleep(0)
+            while caller.put(b"." * 9000):
+                pass
+            waits.set_result(None)
+            try:
+                await caller.end(b"last")
+            except Exception as error:
+                ended.set_result(repr(error))
+                raise
+            ended.set_result("ended")
+
+        async with serving(streamed) as connect:
+            line = await connect()
+            line.ask(b"")
+            await waits
+            await asyncio.sleep(0.05)  # `end` waits now
+            line.writer.transport.abort()
+            async with asyncio.timeout(10):
+                return await ended
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert runner.run(left()) == "ended"
+    assert not caplog.text
+
+
+def test_a_client_may_leave_before_it_is_told_to_continue() -> None:
+    async def left() -> BaseException | None:
+        asked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        ended: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
+
+        async def reads(caller: Caller) -> None:
+            asked.set_result(None)
+            await asyncio.sleep(0.1)  # as if the client's key were looked up
+            try:
+                await caller.read(1000, Pace(5.0))
+            except Exception as error:
+                ended.set_result(error)
+
+        async with serving(reads) as connect:
+            line = await connect()
+            line.say(HEAD, b"content-length: 5\r\nexpect: 100-continue\r\n\r\n")
+            await asked
+            line.writer.transport.abort()
+            async with asyncio.timeout(10):
+                return await ended
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert isinstance(runner.run(left()), ConnectionResetError)
+
+
 async def test_a_piece_for_a_client_that_left_is_dropped() -> None:
     put = asyncio.get_running_loop().create_future()
 

@@ -79,11 +79,12 @@ def run(folder: Path, *words: str) -> Result:
 
 
 def test_enough_samples_put_a_plan_on_trial_and_another_one_waits(
-    tmp_path: Path, providers: tuple[Provider, Provider]
+    tmp_path: Path, providers: tuple[Provider, Provider], lowered: list[int]
 ) -> None:
     keep(tmp_path, 200)
     providers[1].script(*[Reply(text="The answer is 4.")] * 60)
     told = orjson.loads(run(tmp_path).stdout)
+    assert lowered == [10]
     assert (told["measured"], told["rows"], told["pool"]) == ({"search": 200}, 200, ["large", "small"])
     database = open_database(tmp_path)
     with database.read() as connection:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import orjson
@@ -290,3 +291,20 @@ def test_regions_leave_tools_to_a_policy_that_allows_them() -> None:
 def test_servers_that_a_provider_would_call_are_refused_where_prompts_may_not_leave() -> None:
     param, told = refused(request("responses", tools=[MCP]), data={"hosted": "forbidden", "forward": ["mcp"]})
     assert (param, "data.hosted" in told) == ("tools[0]", True)
+
+
+def test_a_long_key_around_many_values_is_not_copied_for_each_of_them() -> None:
+    """Such a body of 20 MiB would take the memory of the machine."""
+    asked = request("chat", store=False, **{"k" * 100_000: [{}] * 2000})
+    tracemalloc.start()
+    try:
+        check_forwarding(asked, policy())
+        _, most_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most_bytes < 10 * 2**20
+
+
+def test_a_long_key_is_shown_only_in_part() -> None:
+    where, _ = refused(request("chat", **{"k" * 100_000: [{"file_id": "file-1"}]}))
+    assert where == f"{'k' * 64}[0].file_id"

@@ -34,8 +34,9 @@ POLICIES = {
     **for_each_run(
         {
             **dict.fromkeys(
-                ("frugal", "poor", "thrifty"), "cache: {enabled: false}\nbudget: {limit_usd: 0.0001, window: day}\n"
+                ("frugal", "thrifty"), "cache: {enabled: false}\nbudget: {limit_usd: 0.0001, window: day}\n"
             ),
+            "poor": "cache: {enabled: false}\nbudget: {limit_usd: 0.0002, window: day}\n",
             **dict.fromkeys(("rpm3", "slow"), "limits: {requests_per_minute: 3}\ncache: {enabled: false}\n"),
         }
     ),

@@ -39,9 +39,9 @@ local_model: {{enabled: false}}
 """
 POLICIES = {
     "cut": "budget: {limit_tokens: 150, per: key, on_exhausted: truncate, window: day, name: trial}\n",
-    "kind": "budget: {limit_tokens: 50, per: key, on_exhausted: downgrade, window: day}\n",
-    "strict": "budget: {limit_tokens: 50, per: key, on_exhausted: refuse, window: day}\n",
-    "users": "cache: {enabled: false}\nbudget: {limit_tokens: 60, per: end_user, window: day}\n",
+    "kind": "budget: {limit_tokens: 90, per: key, on_exhausted: downgrade, window: day}\n",
+    "strict": "budget: {limit_tokens: 90, per: key, on_exhausted: refuse, window: day}\n",
+    "users": "cache: {enabled: false}\nbudget: {limit_tokens: 90, per: end_user, window: day}\n",
     **for_each_run(
         {
             "soft": "cache: {enabled: false}\nbudget: {limit_tokens: 20, hard: false, window: day, name: hint}\n",

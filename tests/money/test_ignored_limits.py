@@ -69,6 +69,21 @@ async def test_a_flood_beyond_the_clients_limit_costs_little_more_than_the_budge
     assert BUDGET_TOKENS * 0.5 <= row["output_tokens"] + row["reasoning_tokens"] <= BUDGET_TOKENS * 5
 
 
+@pytest.mark.parametrize("per_event", [5, 50, 200])
+async def test_a_stream_whose_events_get_longer_costs_at_most_twice_what_is_held(
+    gateway: InProcessGateway, per_event: int
+) -> None:
+    """Most bytes of the first events are not text."""
+    wide = {"system_fingerprint": "fp_" + "0" * 60}
+    begun = [chunk({"content": "tok "}, **wide), 0.001] * (BUDGET_TOKENS // 10)
+    more = [chunk({"content": "tok " * per_event}, **wide), 0.001] * (10 * BUDGET_TOKENS // per_event)
+    gateway.provider.script(Raw((STREAM + chunk({"role": "assistant"}), *begun, *more), then="fin"))
+    with pytest.raises(BudgetExhausted):
+        await gateway.read(request_for("/v1/chat/completions", max_tokens=BUDGET_TOKENS - 100), poor("refuse"))
+    row = await row_of(gateway)
+    assert BUDGET_TOKENS <= row["output_tokens"] <= 2 * (1.5 * BUDGET_TOKENS) + per_event
+
+
 @pytest.mark.parametrize("odd", [b"t\x01k ", rb"t\qk ", b"t\xffk ", rb"\ud800 "])
 async def test_one_invalid_character_does_not_hide_a_stream_from_the_check_of_its_usage(
     gateway: InProcessGateway, odd: bytes

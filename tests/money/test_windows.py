@@ -169,7 +169,7 @@ async def test_a_request_that_waited_over_the_end_of_its_hour_is_held_and_refuse
     began = hour[0] - 5
     strict = Tenant(
         Key("key_1", "search"),
-        Policy(team="search", budget={"limit_usd": "0.0013", "window": "hour", "on_exhausted": "refuse"}),
+        Policy(team="search", budget={"limit_usd": "0.0014", "window": "hour", "on_exhausted": "refuse"}),
     )
     async with open_gateway(state, database, tmp_path) as gateway:
         gateway.provider.script(Reply(tokens=60), Reply(tokens=60), Reply(tokens=5))

@@ -40,6 +40,7 @@ def more(provider: Provider) -> tuple[Backend, ...]:
     return (
         backend(provider, "hour", kind="anthropic", price=price(cache_write_1h=5), window_tokens=None),
         backend(provider, "keeps", price=price(cache_write_5m=5), window_tokens=None),
+        backend(provider, "window", window_tokens=8000),
     )
 
 
@@ -182,3 +183,16 @@ async def test_what_a_model_is_told_beside_the_conversation_is_held_for(gateway:
     with pytest.raises(BudgetExhausted):
         await gateway.read(request_for(path, **{**limit, **fields}), tenant(**poor))
     assert not gateway.provider.exchanges
+
+
+async def test_an_answer_that_fits_because_the_backend_counts_less_input_is_paid_for(
+    gateway: InProcessGateway,
+) -> None:
+    """The gateway counts 6,000 tokens of a window of 8,000. If the backend counts 4,800, an answer of 3,200 fits, which
+    the budget does not pay for."""
+    poor = {**POOR, "budget": {"limit_usd": "0.03", "window": "day"}}
+    gateway.provider.script(Reply(tokens=5))
+    said = [{"role": "user", "content": "word " * 6000}]
+    await gateway.read(request_for(CHAT, model="window", stream=False, messages=said), tenant(**poor))
+    assert gateway.record.attempts[0].input_tokens >= 6000
+    assert orjson.loads(gateway.provider.exchanges[0].body)["max_tokens"] <= (30_000 - 4800) / 10

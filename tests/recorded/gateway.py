@@ -22,7 +22,7 @@ TEAMS: dict[str, str] = {
     "plain": f"{_UNCACHED}context: {{enabled: false}}\npassthrough: [audio, images, moderations, rerank]\n",
     "closed": _UNCACHED,
     "listed": f"{_UNCACHED}passthrough: [audio]\n",
-    "spent": f"{_UNCACHED}budget: {{limit_usd: 0.00006, {_BUDGET}}}\n",
+    "spent": f"{_UNCACHED}budget: {{limit_usd: 0.00011, {_BUDGET}}}\n",
     "warned": f"{_UNCACHED}budget: {{limit_usd: 0.00003, hard: false, {_BUDGET}}}\n",
     "truncated": f"{_UNCACHED}budget: {{limit_usd: 0.0005, on_exhausted: truncate, {_BUDGET}}}\n",
     "slow": f"{_UNCACHED}limits: {{requests_per_minute: 2}}\n",

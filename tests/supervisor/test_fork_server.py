@@ -20,6 +20,10 @@ def status(pid: int, name: str) -> str:
     return next(line.split(":", 1)[1].strip() for line in lines if line.startswith(f"{name}:"))
 
 
+def ignores(pid: int, number: int) -> bool:
+    return bool(int(status(pid, "SigIgn"), 16) >> (number - 1) & 1)
+
+
 def children(pid: int) -> dict[str, int]:
     """Name → pid."""
     pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
@@ -49,6 +53,7 @@ def test_forked_workers_are_the_supervisors_own_and_hold_nothing_of_its_files(re
     for pid in facts["workers"]:
         assert os.getpgid(pid) == pid
         assert os.getsid(pid) == os.getsid(facts["pid"])
+        assert ignores(pid, signal.SIGTTOU)  # it may log to a terminal with `stty tostop`
         opened = [os.readlink(link) for link in Path(f"/proc/{pid}/fd").iterdir() if link.exists()]
         assert str(real.data / "lock") not in opened
         assert os.readlink(f"/proc/{pid}/fd/0") == "/dev/null"
@@ -124,6 +129,7 @@ def test_without_a_fork_server_one_is_spawned(real: Gateway) -> None:
     until(lambda: facts["workers"][1] not in real.facts()["workers"] and len(real.facts()["workers"]) == 2)
     spawned = real.facts()["workers"][1]
     until(lambda: "gateway.supervisor.worker" in Path(f"/proc/{spawned}/cmdline").read_text())  # empty until it execs
+    until(lambda: ignores(spawned, signal.SIGTTOU))
     os.kill(real.facts()["workers"][0], signal.SIGKILL)  # so that the spawned one is who answers
     until(lambda: real.get("/health/ready"))
     code, said = real.end()

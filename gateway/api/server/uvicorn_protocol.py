@@ -329,7 +329,7 @@ class Call(RequestResponseCycle):
 
     async def read(self, limit: int, pace: Pace) -> bytes:
         if self.more_body:
-            if self._waits_for_100_continue():
+            if self._waits_for_100_continue() and not self.transport.is_closing():
                 self._continued = True
                 self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             began = self._loop.time()
@@ -401,7 +401,7 @@ class Call(RequestResponseCycle):
     async def end(self, last: bytes = b"", *, broken: bool = False) -> None:
         if self.flow.write_paused:
             await self.flow.drain()
-        if self._flowing:
+        if self._flowing and not self.transport.is_closing():  # uvloop raises an error for a closed transport
             send_at_once(self.transport)
         self._outgoing.add(self.transport, self._framed(last) + b"0\r\n\r\n", self._loop)
         self._complete()

@@ -53,6 +53,11 @@ _PAID = {
 """Names of top-level fields that decide what a call costs → the quoted name. The gateway reads the last value of a
 duplicate key, but a backend may read the first."""
 _NODES = frozenset({dict, list})
+_Place = tuple[Any, str | int] | None
+"""The place of a value in the body: the place of the object or array around it, and its key or index. None: the body.
+It is written as text only for an error, because a body may have a key of megabytes around thousands of values."""
+_MOST_NAME = 64
+"""Maximum number of characters of a key that are shown in an error."""
 _TOP = frozenset({"store", *_TIERS, _GEO, *_WORDS, "tool_resources", "extra_body"})
 _OPAQUE = frozenset(
     {
@@ -116,17 +121,17 @@ def _check_named(request: CompletionRequest, policy: Policy) -> None:
 def _check_references(request: CompletionRequest, data: DataPolicy) -> None:
     """Check all references in the body. If an earlier check of a body with the same beginning found no reference,
     search only the rest."""
-    continued, found = request.continued, list[tuple[str, Forwarded]]()
+    continued, found = request.continued, list[tuple[_Place, Forwarded]]()
     rest = continued.rest if continued is not None and continued.earlier.no_references else None
     if rest is None or any(_found(request, orjson.loads(rest))):
         found = list(_found(request, request.body))
-        for where, what in found:
-            _check_one(where, what, data)
+        for place, what in found:
+            _check_one(place, what, data)
     if request.notes is not None:
         request.notes.no_references = not found
 
 
-def _found(request: CompletionRequest, fields: dict[str, Any]) -> Iterator[tuple[str, Forwarded]]:
+def _found(request: CompletionRequest, fields: dict[str, Any]) -> Iterator[tuple[_Place, Forwarded]]:
     if request.dialect == "openai_responses":  # here the id is the gateway's own id, which the provider never receives
         fields = {name: value for name, value in fields.items() if name != "previous_response_id"}
     return _named(fields)
@@ -158,21 +163,23 @@ def _duplicate(name: str) -> BadRequest:
 def _read_once(pairs: list[tuple[str, Any]]) -> None:
     if len(dict(pairs)) < len(pairs):
         names = [name for name, _ in pairs]
-        name = next(name for name in names if names.count(name) > 1)[:64]
+        name = next(name for name in names if names.count(name) > 1)[:_MOST_NAME]
         raise _duplicate(name)
 
 
 _ONCE = JSONDecoder(object_pairs_hook=_read_once, parse_int=str, parse_float=str)
 
 
-def _check_one(where: str, what: Forwarded, data: DataPolicy) -> None:
+def _check_one(place: _Place, what: Forwarded, data: DataPolicy) -> None:
     if what == "mcp" and data.hosted == "forbidden":
+        where = _written(place)
         raise Forbidden(
             f"{where} names a server that the prompt would be sent to, and data.hosted in this team's policy forbids "
             "that; leave it out.",
             param=where,
         )
     if what not in data.forward:
+        where = _written(place)
         raise Forbidden(
             f"{where} names {_DESCRIPTIONS[what]}, which this team's requests may not do; leave it out, or have "
             f"data.forward: [{what}] set in its policy.",
@@ -207,26 +214,35 @@ def _check_tier(request: CompletionRequest, policy: Policy) -> None:
         )
 
 
-def _named(node: Any) -> Iterator[tuple[str, Forwarded]]:
+def _named(node: Any) -> Iterator[tuple[_Place, Forwarded]]:
     """Yield (location, required permission) of each reference to data or servers outside the request."""
-    waiting: list[tuple[str, Any]] = [("", node)]
+    waiting: list[tuple[_Place, Any]] = [(None, node)]
     while waiting:
-        where, node = waiting.pop()
+        place, node = waiting.pop()
         if type(node) is list:
-            waiting += [(f"{where}[{at}]", each) for at, each in enumerate(node) if type(each) in _NODES]
+            waiting += [((place, at), each) for at, each in enumerate(node) if type(each) in _NODES]
             continue
         kind = node.get("type")
         if kind == "mcp" or (kind == "image_generation_call" and not node.get("result")):
-            yield where, "mcp" if kind == "mcp" else "stores"
+            yield place, "mcp" if kind == "mcp" else "stores"
         reports = type(kind) is str and kind.endswith(_REPORTS)
         for name in filter(_WORDS.__contains__, node):
             if not (reports and name in _FILES) and _names(name, node[name], node):
-                yield f"{where}.{name}" if where else name, _WORDS[name]
+                yield (place, name), _WORDS[name]
         waiting += [
-            (f"{where}.{name}" if where else name, value)
+            ((place, name), value)
             for name, value in node.items()
             if type(value) in _NODES and name not in _OPAQUE and not (reports and name == "input")
         ]
+
+
+def _written(place: _Place) -> str:
+    """`place` as text, such as `messages[0].content[1].file_id`."""
+    steps: list[str] = []
+    while place is not None:
+        place, step = place
+        steps.append(f"[{step}]" if type(step) is int else f".{str(step)[:_MOST_NAME]}")
+    return "".join(reversed(steps)).removeprefix(".")
 
 
 def _names(name: str, value: Any, node: dict[str, Any]) -> bool:
