@@ -55,3 +55,5 @@ class Continued:
     """The turns of the known items."""
     earlier: Notes
     """The notes about the earlier conversation, which begins with the known items."""
+    notes: Notes
+    """New notes about the whole conversation, with the positions of all items."""

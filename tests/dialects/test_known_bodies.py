@@ -60,7 +60,7 @@ def read(
         known = longest(alike, raw)
     continued = known.parsed(raw) if known is not None else None
     request = dialect.parse(raw, "r", Controls(), {}, continued)
-    fields, notes = request.body, Notes()
+    fields, notes = request.body, continued.notes if continued else Notes()
     request.scan, request.notes = continued.scan if continued else scanned(raw), notes
     check_forwarding(request, policy)
     if bodies is not None:

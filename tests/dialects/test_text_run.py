@@ -16,6 +16,7 @@ from tests.dialects.samples import STOP, chunk, steady, text
 def begun(first: bytes) -> TextRun:
     run = TextRun.after(first, orjson.loads(first[6:]))
     assert run is not None
+    assert text_of(run) == run.holder[run.field]  # the text of the first event is taken with those of the next
     return run
 
 

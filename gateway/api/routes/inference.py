@@ -172,13 +172,13 @@ class Inference:
             else:
                 request = conversing.parse(body, request_id, controls, headers, continued)
             fields, before = request.body, known if continued else None
-            request.scan, request.notes = scan, (notes := before.notes() if before else Notes())
+            request.scan, request.notes = scan, (notes := continued.notes if continued else Notes())
             check_forwarding(request, tenant.policy)
             if conversing is not None:
                 keep = partial(self._bodies.keep, owner, name, body, fields, request.turns, notes, scan, before)
-                if on_loop and notes.ends:
+                if on_loop:
                     self._after_sending(keep)
-                else:  # in a thread; or `keep` adds the positions of the items to `notes`, which the next steps read
+                else:
                     keep()
             return request
 

@@ -6,11 +6,9 @@ from typing import Any
 
 import orjson
 
-from gateway.dialects.openai_chat.assembly import MAX_BYTES
+from gateway.dialects.openai_chat.assembly import BEGINNING, MAX_BYTES
 from gateway.dialects.streams.text_run import mended
 
-_BEGINNING = 64 * 2**10
-"""Number of characters at the beginning of an answer that are kept if the answer is too long to be kept as a whole."""
 _TEXTS = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
 """Type of a delta → the field whose texts are concatenated."""
 _REPLACES = {"signature_delta": ("signature",), "compaction_delta": ("content", "encrypted_content")}
@@ -97,7 +95,7 @@ class MessageAssembly:
     def _discard(self) -> None:
         text = self._text()
         if self._beginning is None:
-            self._beginning = text[:_BEGINNING]
+            self._beginning = text[:BEGINNING]
         self._discarded += len(text)
         self._blocks = [_Block({})]
         self._size = 0

@@ -14,7 +14,7 @@ from gateway.dialects.anthropic_messages import events
 from gateway.dialects.anthropic_messages.assembly import MessageAssembly
 from gateway.dialects.anthropic_messages.usage import messages_usage
 from gateway.dialects.streams import sse
-from gateway.dialects.streams.event_reader import EventReader
+from gateway.dialects.streams.event_reader import FOLD_BYTES, EventReader
 from gateway.dialects.streams.text_run import split
 from gateway.dialects.translate.chat_to_messages.reply import finish_of
 from gateway.domain.money.usage import Usage
@@ -33,9 +33,6 @@ _CONTENT = re.compile(rb'(?:[^"\\\x00-\x1f]++|\\[^\x00-\x1f])*+').fullmatch
 """Matches the content of a JSON string, as `_DELTA` does."""
 _STOP = b"event: content_block_stop"
 """The beginning of the event that ends a block. The deltas of the next block differ."""
-
-_FOLD_BYTES = 64 * 1024
-"""Number of stored bytes after which the bytes are parsed. With this limit, a long stream needs little memory."""
 
 
 class MessagesRelay(EventReader):
@@ -83,7 +80,7 @@ class MessagesRelay(EventReader):
             self.most_characters += len(text)
             found = _DELTA(block, at)
         self._held += at - begin
-        if self._held > _FOLD_BYTES:
+        if self._held > FOLD_BYTES:
             self._fold()
         return at
 

@@ -15,7 +15,7 @@ MAX_BYTES = 256 * 2**10
 """Maximum bytes of a plain body that is assembled. Of a longer answer, only the beginning is kept, and the characters
 of the rest are counted."""
 
-_BEGINNING = 64 * 2**10
+BEGINNING = 64 * 2**10
 """Number of characters that are kept at the beginning of an answer that is too long to be kept as a whole."""
 
 _MOST_CHOICES = 128
@@ -54,10 +54,9 @@ class Assembly:
             if data and data != b"[DONE]":
                 self.add_parsed(self._parsed(data, {}), len(data))
 
-    def add_text(self, run: TextRun, first: str, text: bytes) -> None:
-        """Add several events of `run`, whose texts are together `first` and `text`, the inside of a JSON string."""
-        decoded = first + self._parsed(b'"%b"' % text, "") if text else first
-        run.holder[run.field] = decoded
+    def add_text(self, run: TextRun, text: bytes) -> None:
+        """Add several events of `run`, whose texts are together `text`, the inside of a JSON string."""
+        run.holder[run.field] = decoded = self._parsed(b'"%b"' % text, "")
         self.add_parsed(run.chunk, len(decoded))
 
     def _parsed(self, data: bytes, otherwise: Any) -> Any:
@@ -125,7 +124,7 @@ class Assembly:
         """Discard the text of an answer that is too long. The characters of the text are counted first."""
         text = self._text()
         if self._beginning is None:
-            self._beginning, self._beginning_confidence = text[:_BEGINNING], self.confidence
+            self._beginning, self._beginning_confidence = text[:BEGINNING], self.confidence
         self._discarded += len(text)
         self._choices = {index: _Choice(choice.finish) for index, choice in self._choices.items()}
         self._size = 0

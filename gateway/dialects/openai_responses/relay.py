@@ -104,22 +104,21 @@ class ResponsesRelay(EventReader):
         return not self.ended and not self._failure
 
     def _note(self, event: bytes, kind: object, parsed: Any) -> None:
-        if kind == "response.output_item.added":
-            self._partial.added(parsed.get("item"), self._transcript.characters)
-        self._transcript.add(event)
+        item = parsed.get("item")
         if kind == "response.created":
             self._transcript.chunks += 1
             self.silent += 1
             self._partial.created(parsed.get("response"))
             self._note_response(parsed)
         elif kind == "response.output_item.added":
-            item = parsed.get("item")
+            self._partial.added(item, self._transcript.characters)
             if type(item) is dict and type(item.get("name")) is str:
                 self._transcript.add_text(f"\n{item['name']}\n")
             if is_charged(item):
                 self._marks = _WORK
-        elif kind == "response.output_item.done" and is_charged(parsed.get("item")):
-            self._tool_items.append(parsed["item"])
+        elif kind == "response.output_item.done" and is_charged(item):
+            self._tool_items.append(item)
+        self._transcript.add(event)
 
     def _note_response(self, parsed: Any) -> None:
         response = parsed.get("response") if type(parsed) is dict else None

@@ -6,12 +6,9 @@ import re
 
 import orjson
 
+from gateway.dialects.openai_chat.assembly import BEGINNING
+from gateway.dialects.streams.event_reader import FOLD_BYTES
 from gateway.dialects.streams.text_run import mended
-
-_FOLD_BYTES = 64 * 1024
-"""Number of stored bytes after which the bytes are parsed. With this limit, a long stream needs little memory."""
-_BEGINNING = 64 * 2**10
-"""Number of characters that are kept at the beginning of a longer text."""
 
 _KEY = b'"delta":'
 _QUOTE = b'"'
@@ -41,7 +38,7 @@ class ResponsesTranscript:
         self._kept.append(block)
         self.last = block
         self._held += len(block)
-        if self._held > _FOLD_BYTES:
+        if self._held > FOLD_BYTES:
             self._fold()
 
     def add_text(self, text: str) -> None:
@@ -61,8 +58,8 @@ class ResponsesTranscript:
 
     def _keep(self, text: str) -> None:
         self._characters += len(text)
-        if text and self._length < _BEGINNING:
-            self._texts.append(text[: _BEGINNING - self._length])
+        if text and self._length < BEGINNING:
+            self._texts.append(text[: BEGINNING - self._length])
             self._length += len(text)
 
     def text(self) -> str:

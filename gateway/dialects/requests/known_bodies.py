@@ -13,12 +13,12 @@ import secrets
 import threading
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import compress, islice
 from operator import attrgetter
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -82,7 +82,7 @@ class _Body:
     head: bytes = b""
     """The bytes before the first item, with `_KEY` as the key of the conversation."""
     start: int = 0
-    ends: list[int] = field(default_factory=list)
+    ends: Sequence[int] = ()
     """The position after each item. Empty until the items are located. All other facts are set before `ends`, because
     another thread may use them as soon as `ends` is not empty."""
     facts: list[Facts] = field(default_factory=list)
@@ -110,12 +110,11 @@ class _Body:
             ends = _ends_of(self.raw, at, self.items, first=True)
             if ends and (found := _rest_of(head + self.raw[ends[-1] :], self.conversation[1])) and not found[1]:
                 self.head, self.start = head, at
-                self._count(ends, [])
+                self._count(ends)
                 return
 
-    def _count(self, ends: list[int], new: list[Facts]) -> None:
-        """Set `ends`, and find the facts about the items that have no facts yet. `new`: these facts without the
-        memory; empty if they are not known."""
+    def _count(self, ends: Sequence[int]) -> None:
+        """Set `ends`, and find the facts about the items that have no facts yet."""
         facts = self.facts[-1] if self.facts else _NO_FACTS
         at = ends[len(self.facts) - 1] if self.facts else self.start
         known = len(self.facts)
@@ -123,7 +122,7 @@ class _Body:
         for index, end in enumerate(ends[known:], known):
             part = self.raw[at:end]
             memory = facts.memory + memory_of_item(part, self.items[index], turns.get(index))
-            facts = (new[index - known] if new else facts.plus(Facts.of(part, self.words)))._replace(memory=memory)
+            facts = facts.plus(Facts.of(part, self.words))._replace(memory=memory)
             self.facts.append(facts)
             at = end
         if self.raw[at:] != self.tail:
@@ -134,13 +133,11 @@ class _Body:
         self.ends = ends
 
     def follow(self, known: Known) -> None:
-        """Copy the facts about the first items from an earlier body. Find the positions of the other items, unless
-        `known` has them. `known`: the items that both bodies have."""
-        before, count = known.body, known.shared
-        self.head, self.start = before.head, before.start
-        if ends := known.ends or known.found_ends(self.raw, self.items[count:]):
-            self.facts, self.tail, self.around = before.facts[:count], before.tail, before.around
-            self._count(ends, known.new_facts)
+        """Copy the facts about the first items from an earlier body. `known`: the items that both bodies have."""
+        before = known.body
+        self.head, self.start, self.tail, self.around = before.head, before.start, before.tail, before.around
+        self.facts = before.facts[: known.shared]
+        self._count(self.notes.ends)
 
     def memory(self, scan: BodyScan) -> int:
         """The maximum bytes of memory of the body. `scan`: scan of `raw`."""
@@ -168,17 +165,11 @@ class _Body:
         return least
 
 
-@dataclass(slots=True)
-class Known:
+class Known(NamedTuple):
     """The items that a new body has in common with an earlier body. These are its first items."""
 
     body: _Body
     shared: int
-    ends: list[int] = field(default_factory=list)
-    """The position after each item of the new body. `parsed` finds the positions if all other fields are as before."""
-    new_facts: list[Facts] = field(default_factory=list)
-    """For each new item, the facts about the bytes from the first item to its end, without the memory. Empty as long as
-    `ends` is."""
 
     @property
     def is_most(self) -> bool:
@@ -203,54 +194,38 @@ class Known:
         """Parse only the part of `raw` that is not known, and return the whole parsed body.
 
         If `raw` ends as the earlier body, only the items between are parsed; otherwise all that follows the known
-        items. None if this part is not JSON that continues the conversation; then `raw` must be parsed as a whole.
+        items. None if this part is not JSON that continues the conversation, or if the new items are not found in it;
+        then `raw` must be parsed as a whole.
         """
-        if len(raw) <= self.end:
+        earlier, end = self.body, self.end
+        if len(raw) <= end:
             return None
-        at = skip_blanks(raw, self.end)
+        at = skip_blanks(raw, end)
         comma = raw[at : at + 1] == b","
         if not comma and raw[at : at + 1] != b"]":
             return None
-        earlier, at, last = self.body, at + comma, len(raw) - len(self.body.tail)
+        at, last = at + comma, len(raw) - len(earlier.tail)
         same_tail = at <= last and raw.endswith(earlier.tail)
         rest = b'{"%b":[%b]}' % (_KEY.encode(), raw[at:last]) if same_tail else earlier.head + raw[at:]
         found = _rest_of(rest, name := earlier.conversation[1])
         if found is None or (comma and not found[1]):
             return None
         fields, items = found
+        new_ends = _ends_of(raw, end, items, first=False)
+        if len(new_ends) < len(items):
+            return None
+        facts = earlier.facts[self.shared - 1]
         if same_tail:
             if len(fields) > 1:  # the conversation ends before the known tail, and other fields follow
                 return None
-            fields = earlier.fields
-            self._locate(raw, items)
-        facts = self.new_facts[-1] if self.new_facts else earlier.facts[self.shared - 1]
-        if not self.ends:
-            facts = facts.plus(Facts.of(raw[at:last] if same_tail else rest))
-            facts = facts._replace(values=facts.values + comma)
-        if same_tail:
-            facts = facts.plus(earlier.around)
+            fields, facts = earlier.fields, facts.plus(earlier.around).plus(Facts.of(raw[end:last]))
+        else:
+            facts = facts.plus(Facts.of(earlier.head + raw[end:]))
         body = {name if key == _KEY else key: value for key, value in fields.items()}
         body[name] = earlier.items[: self.shared] + items
         turns = earlier.turns[: bisect_left(earlier.turns, self.shared, key=_index)]
-        return Continued(body, rest, facts.scan(raw), self.shared, turns, earlier.notes)
-
-    def notes(self) -> Notes:
-        """Notes about the new body, for `keep`, with the positions that `parsed` has found."""
-        return Notes(start=self.body.start, ends=self.ends)
-
-    def found_ends(self, raw: bytes, new: list[Any]) -> list[int]:
-        """The position after each item of `raw`; empty if the items `new` are not where they should be."""
-        ends = _ends_of(raw, self.end, new, first=False)
-        return self.body.ends[: self.shared] + ends if ends or not new else []
-
-    def _locate(self, raw: bytes, new: list[Any]) -> None:
-        """Find `ends` and `new_facts`."""
-        self.ends = self.found_ends(raw, new)
-        facts, at = self.body.facts[self.shared - 1], self.end
-        for end in self.ends[self.shared :]:
-            facts = facts.plus(Facts.of(raw[at:end]))
-            self.new_facts.append(facts)
-            at = end
+        notes = Notes(start=earlier.start, ends=[*earlier.ends[: self.shared], *new_ends])
+        return Continued(body, rest, facts.scan(raw), self.shared, turns, earlier.notes, notes)
 
 
 def to_locate(bodies: list[_Body]) -> list[_Body]:
@@ -317,8 +292,8 @@ class KnownBodies:
         scan: BodyScan,
         known: Known | None,
     ) -> None:
-        """Remember the body `raw`. `fields`: the parsed body. `scan`: scan of `raw`. `known`: result of `longest`
-        for `raw`."""
+        """Remember the body `raw`. `fields`: the parsed body. `scan`: scan of `raw`. `known`: result of `longest` for
+        `raw`; None if `raw` was parsed as a whole."""
         items = fields.get(name)
         if type(items) is not list or not items or len(raw) < LEAST_BYTES:
             return
@@ -328,7 +303,6 @@ class KnownBodies:
         body = _Body((owner, name), raw, list(items), turns, notes, fields, scan.words)
         if known is not None:
             body.follow(known)
-            notes.start, notes.ends = body.start, body.ends
         body.size, body.kept_at = body.memory(scan), self._clock()
         if body.size > self._most // 2:
             return

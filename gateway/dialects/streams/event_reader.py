@@ -8,6 +8,9 @@ from gateway.dialects.streams import sse
 from gateway.domain.money.usage import Usage
 from gateway.errors import BackendError, StreamBroken
 
+FOLD_BYTES = 64 * 1024
+"""Number of stored bytes of events after which they are parsed. With this limit, a long stream needs little memory."""
+
 
 class EventReader(ABC):
     """The part of a `StreamReader` that does not depend on the contents of events. Subclasses implement `feed`. They

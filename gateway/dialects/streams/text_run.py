@@ -27,11 +27,9 @@ is an allowed escape."""
 
 
 class RunText(NamedTuple):
-    """The joined texts of several events of `run`: `first`, a decoded text, and then `text`, which has the form of the
-    content of one JSON string."""
+    """The joined texts of several events of `run`, in the form of the content of one JSON string."""
 
     run: TextRun
-    first: str
     text: bytes
 
 
@@ -39,15 +37,13 @@ class TextRun:
     """A sequence of events that differ only in one text of their only choice. The first event was parsed to `chunk`.
     All others have the same bytes, except for this text, which is `holder[field]`."""
 
-    def __init__(self, before: bytes, after: bytes, chunk: _Object, holder: _Object, field: str) -> None:
+    def __init__(self, before: bytes, text: bytes, after: bytes, chunk: _Object, holder: _Object, field: str) -> None:
         self.chunk, self.holder, self.field = chunk, holder, field  # a template: `Assembly.add_text` sets the text
         self.head, self.tail = before, after
         """The bytes before and after the text in each event of the run. They include the quotes of the text."""
         self.frame = len(before) + len(after)
         self._separator = after[:_SEPARATOR_BYTES]
-        self._first: str = holder[field]
-        """The text of the first event, until it is taken."""
-        self._pieces: list[bytes] = []
+        self._pieces = [text]
 
     @classmethod
     def after(cls, event: bytes, chunk: _Object) -> Self | None:
@@ -87,7 +83,7 @@ class TextRun:
                 return None
         except ValueError:
             return None
-        return cls(event[: start + 1], event[end - 1 :], chunk, holder, field)
+        return cls(event[: start + 1], event[start + 1 : end - 1], event[end - 1 :], chunk, holder, field)
 
     def take(self, block: bytes, at: int = 0) -> tuple[int, int]:
         """Store the texts of the events from position `at` that belong to the sequence. Returns (position of the first
@@ -131,9 +127,8 @@ class TextRun:
 
     def take_text(self) -> RunText | None:
         """Remove and return the text stored so far; None if there is none."""
-        first, text = self._first, b"".join(self._pieces)
-        self._first, self._pieces = "", []
-        return RunText(self, first, text) if first or text else None
+        text, self._pieces = b"".join(self._pieces), []
+        return RunText(self, text) if text else None
 
 
 class AlikeEvents:

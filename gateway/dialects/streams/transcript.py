@@ -9,10 +9,9 @@ import orjson
 from gateway.dialects.openai_chat.assembly import Assembly
 from gateway.dialects.openai_chat.usage import CITATION
 from gateway.dialects.streams import sse
+from gateway.dialects.streams.event_reader import FOLD_BYTES
 from gateway.dialects.streams.text_run import RunText, TextRun
 
-_FOLD_BYTES = 64 * 1024
-"""Number of stored bytes after which the bytes are parsed. With this limit, a long stream needs little memory."""
 _PARSED_WEIGHT = 4
 """Bytes of memory of a parsed event, divided by the event's bytes."""
 _TRIES = 4
@@ -92,7 +91,7 @@ class Transcript:
             self.most_characters += end - at - events * run.frame
             self._alone = 0
             self._held += end - at
-            if self._held > _FOLD_BYTES:
+            if self._held > FOLD_BYTES:
                 self.read()
         return end
 
@@ -150,7 +149,7 @@ class Transcript:
         if kept is not None:
             self._kept.append(kept)
         self._held += len(event) if kept is event else len(event) * _PARSED_WEIGHT
-        if self._held > _FOLD_BYTES:
+        if self._held > FOLD_BYTES:
             self.read()
 
     def _end_run(self) -> None:
