@@ -47,7 +47,7 @@ class EveryOther:
 @pytest.mark.parametrize("model", ["auto", "either"])
 def test_vectors_are_never_a_choice_among_models(decide: Decide, model: str) -> None:
     asked = request(EASY, model=model, dialect="openai_embeddings", one_model=True)
-    with pytest.raises(BadRequest, match="name one of small, large") as caught:
+    with pytest.raises(BadRequest, match="Name one backend: small, large") as caught:
         decide(asked, tenant(models={"either": ["small", "large"]}))
     assert caught.value.param == "model"
     route = decide(request(EASY, model="mine", one_model=True), tenant(models={"mine": ["small"]}))
